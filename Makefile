@@ -18,7 +18,12 @@ QUICK := $(filter-out $(addprefix tests/,oracle/ privacy/ statistical/ kill/ sup
 # Small matrices: more than one BLAS thread only makes two test processes wait for each other.
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: demo test check quick lowest dist slow same-release house bench bench-accuracy bench-collect bench-local bench-promises bench-scale bench-scale-large bench-scale-model bench-stream bench-trusts bench-userlevel figures first-hour page-central page-local page-peers page-streams page-userlevel peers test-engines wire explore withstand superset sqlalchemy14 reference data clean
+# Nothing here belongs into the memory of whoever runs it: measurements and pictures publish the same rows in throw-away
+# ledgers and remember nothing, the demo has a memory that `make clean` removes with its ledger, tests make their own.
+export DPSQL_STATE := /dev/null
+demo: export DPSQL_STATE := $(abspath build/state)
+
+.PHONY: demo test check quick lowest dist slow same-release house bench bench-accuracy bench-answers bench-collect bench-local bench-promises bench-scale bench-scale-large bench-scale-model bench-sources bench-stream bench-trusts bench-userlevel figures first-hour page-central page-local page-peers page-streams page-userlevel peers test-engines wire explore withstand superset sqlalchemy14 reference data clean
 
 $(VENV)/.core: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -84,6 +89,11 @@ bench-accuracy: $(VENV)/.dev
 	short=0; for part in expected planning questions cubes "measure chosen" dense blocks; do \
 	$(BIN)/python -m benchmarks.central.$$part || short=1; done; exit $$short
 
+# Are answers right, or do they say that they are not? Every module of benchmarks/answers with a main prints its figures.
+bench-answers: $(VENV)/.dev
+	short=0; for module in $(basename $(notdir $(shell grep -l __main__ benchmarks/answers/*.py))); do \
+	$(BIN)/python -m benchmarks.answers.$$module || short=1; done; exit $$short
+
 bench-local: $(VENV)/.dev bench-collect
 	$(BIN)/python -m benchmarks.local.measure
 
@@ -97,13 +107,20 @@ bench-promises: $(VENV)/.dev
 bench-trusts: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.trusts.measure
 
+# One value, one text, one table, from every source: every module of benchmarks/sources prints its figures.
+bench-sources: $(VENV)/.dev
+	$(BIN)/python -m pip install --quiet --editable '.[postgresql]'
+	short=0; for module in $(filter-out __init__,$(basename $(notdir $(wildcard benchmarks/sources/*.py)))); do \
+	$(BIN)/python -m benchmarks.sources.$$module || short=1; done; exit $$short
+
 bench-stream: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.streams.measure
 
 bench-userlevel: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.userlevel.measure; measured=$$?; \
 	$(BIN)/python -m benchmarks.userlevel.made_up; made_up=$$?; \
-	$(BIN)/python -m benchmarks.userlevel.people && exit $$((measured | made_up))
+	$(BIN)/python -m benchmarks.userlevel.predicted; predicted=$$?; \
+	$(BIN)/python -m benchmarks.userlevel.people && exit $$((measured | made_up | predicted))
 
 # What must hold whatever comes: every module of benchmarks/withstand prints its figures. An hour of one core.
 withstand: $(VENV)/.dev

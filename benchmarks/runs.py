@@ -47,11 +47,19 @@ RUNS: tuple[Run, ...] = (
         *("prove", "hostile", "fuzz", "frames", "soak", "kills", "faults", "damage"),
     ),
     *_modules(
+        "One value, one table from every source", "sources", "places", "stars", "pairs", "mutants", "witness"
+    ),
+    *_modules(
+        "Right, or marked as not",
+        "answers",
+        *("measure", "hints", "quantiles", "selected", "bounds", "samples", "catalogs", "limits"),
+    ),
+    *_modules(
         "Accuracy of central releases",
         "central",
         *("expected", "planning", "questions", "cubes", "measure chosen", "dense", "blocks"),
     ),
-    *_modules("Accuracy about people", "userlevel", "measure", "made_up", "people"),
+    *_modules("Accuracy about people", "userlevel", "measure", "predicted", "made_up", "people"),
     *_modules("Reports of devices", "local", *(f"measure --only {part}" for part in LOCAL_PARTS), "collect"),
     *_modules("Two trusts", "trusts", "measure"),
     *_modules("Streams", "streams", "measure"),

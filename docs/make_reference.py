@@ -1,5 +1,5 @@
-"""Writes docs/catalog.md and docs/catalog.schema.json from the catalog's models, docs/api.md from docstrings, and the
-lists in docs/sql.md from the tables of functions.
+"""Writes docs/catalog.md and docs/catalog.schema.json from the catalog's models, docs/api.md from docstrings, the lists
+in docs/sql.md from the tables of functions, and those in docs/engines.md from the table of stored types.
 
 Run `make reference`.
 """
@@ -26,6 +26,7 @@ import dpsql
 from docs.catalog_keys import KEYS, Place, refusal
 from dpsql.answer.errorfunctions import ERRORS
 from dpsql.doors.cli import all_commands
+from dpsql.engines.values import READS, TYPES
 from dpsql.star.base import Model, OneOf
 from dpsql.star.model import Catalog, Unit
 from dpsql.star.sql import NAMED_OVER_ROWS, NAMED_SCALARS, SCALARS, WINDOWS
@@ -353,10 +354,43 @@ def sql_page() -> str:
         "parser": fill(", ".join(sorted(SCALARS | WINDOWS)) + ".", 115),
         "named": fill(", ".join(f"`{name}`" for name in sorted(NAMED_SCALARS | NAMED_OVER_ROWS)) + ".", 115),
     }
-    page = (DOCS / "sql.md").read_text(encoding="utf-8")
-    for name, text in lists.items():
-        before, _, rest = page.partition(f"<!-- {name} -->\n")
-        page = f"{before}<!-- {name} -->\n{text}\n<!-- end -->{rest.partition('<!-- end -->')[2]}"
+    return with_lists("sql.md", lists)
+
+
+def stored_types() -> str:
+    """The table of source values: what leaves a source, and as what."""
+    rows = [
+        (", ".join(t.sources), t.stored, _leaves_as(t.value[0]), t.rounding, t.overflow, t.equality)
+        for t in TYPES
+    ]
+    head = ("source", "stored type", "leaves as", "rounding", "overflow", "keys")
+    return "\n".join(f"| {' | '.join(row)} |" for row in (head, ("---",) * len(head), *rows))
+
+
+def _leaves_as(kind: str) -> str:
+    return "the same" if "{0}" in kind else kind.strip('"')
+
+
+def declared_types() -> str:
+    """Which stored types each declared type reads."""
+    rows = [
+        (f"`{name}`", ", ".join(sorted(family.lower() for family in families)))
+        for name, families in READS.items()
+    ]
+    return "\n".join(f"| {' | '.join(row)} |" for row in (("declared", "reads"), ("---", "---"), *rows))
+
+
+def engines_page() -> str:
+    """docs/engines.md, its tables of stored types written anew between their marks."""
+    return with_lists("engines.md", {"stored": stored_types(), "declared": declared_types()})
+
+
+def with_lists(name: str, lists: dict[str, str]) -> str:
+    """A page with what stands between some marks written anew."""
+    page = (DOCS / name).read_text(encoding="utf-8")
+    for mark, text in lists.items():
+        before, _, rest = page.partition(f"<!-- {mark} -->\n")
+        page = f"{before}<!-- {mark} -->\n{text}\n<!-- end -->{rest.partition('<!-- end -->')[2]}"
     return page
 
 
@@ -365,3 +399,4 @@ if __name__ == "__main__":
     (DOCS / "catalog.schema.json").write_text(schema_text(), encoding="utf-8")
     (DOCS / "api.md").write_text(api_page(), encoding="utf-8")
     (DOCS / "sql.md").write_text(sql_page(), encoding="utf-8")
+    (DOCS / "engines.md").write_text(engines_page(), encoding="utf-8")

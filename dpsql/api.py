@@ -6,9 +6,7 @@
     collect   reports that people made private themselves -> a release file of the same shape
     query     SQL -> axes and leaf sets -> nodes of a view -> one DuckDB statement -> values with error bars
 
-Publishing sees raw rows and draws noise (`dpsql.publishing`); answering sees a release file and nothing else
-(`dpsql.answer`), which is why any number of questions costs nothing. The doors call this module, or hold open
-releases (`dpsql.answer.session`) for as long as somebody asks.
+Publishing sees raw rows and draws noise (`dpsql.publishing`); answering sees releases alone (`dpsql.answer`).
 """
 
 from __future__ import annotations
@@ -23,6 +21,7 @@ from dpsql.answer.drowned import hide
 from dpsql.answer.session import ReleasePath
 from dpsql.answer.session import use as use
 from dpsql.progress import Progress, silent
+from dpsql.release.request import requested
 
 if TYPE_CHECKING:
     from datetime import date
@@ -50,6 +49,8 @@ def publish(
     output: ReleasePath,
     *,
     label: str | None = None,
+    ledger: ReleasePath | None = None,
+    new_ledger: bool = False,
     progress: Progress | None = None,
 ) -> Published:
     """Spend the budget of a catalog once and write a release.
@@ -60,6 +61,8 @@ def publish(
         label: idempotence label; the output's name unless given. With the same specification and label the
             existing release is returned as it is and nothing is charged; where it lies elsewhere, a copy is made at the
             output. Data are not compared; to publish today's rows, give another label or an output of another name.
+        ledger: the ledger's file, where it is not the catalog's.
+        new_ledger: take tables that another ledger of this computer has charged: they are about other people now.
         progress: called with each step, a value that prints as a line.
 
     Returns:
@@ -71,19 +74,16 @@ def publish(
 
     **Privacy**: docs/privacy.md section 1, in the catalog's unit, neighbours and epsilon.
     """
+    from dpsql.ledger.memory import memory_of_this_computer
     from dpsql.noise import ExactNoise, os_entropy
     from dpsql.publishing.central import publish_release
     from dpsql.star import load_catalog
 
     entropy = os_entropy()
     return publish_release(
-        load_catalog(Path(catalog)),
-        Path(output),
-        noise=ExactNoise(entropy),
-        key=entropy(32),
-        label=label,
-        progress=progress or silent,
-    )
+        load_catalog(Path(catalog), ledger), Path(output), noise=ExactNoise(entropy), key=entropy(32), label=label,
+        progress=progress or silent, memory=memory_of_this_computer(new_ledger=new_ledger),
+    )  # fmt: skip
 
 
 def buy(
@@ -93,6 +93,8 @@ def buy(
     *,
     epsilon: Fraction | str,
     label: str | None = None,
+    ledger: ReleasePath | None = None,
+    new_ledger: bool = False,
     progress: Progress | None = None,
 ) -> Published:
     """Publish just what a few statements need, with the least error for exactly these.
@@ -103,7 +105,7 @@ def buy(
         output: the release file to make. Opened beside the catalog's other releases it answers these statements, and
             what follows from them; other statements it refuses.
         epsilon: what is spent, at the catalog's delta, from the catalog's lineage. A number as text, or a fraction.
-        label, progress: as for `publish`.
+        label, ledger, new_ledger, progress: as for `publish`.
 
     Returns:
         Where the release is, what was charged and what is left. `quote` says beforehand how far answers will be off.
@@ -115,18 +117,15 @@ def buy(
     **Privacy**: as `publish`, with this epsilon. The statements become public.
     """
     from dpsql.curate.buy import read_purchase
+    from dpsql.ledger.memory import memory_of_this_computer
     from dpsql.noise import ExactNoise, os_entropy
     from dpsql.publishing.central import publish_release
 
     entropy = os_entropy()
     return publish_release(
-        read_purchase(catalog, statements, epsilon),
-        Path(output),
-        noise=ExactNoise(entropy),
-        key=entropy(32),
-        label=label,
-        progress=progress or silent,
-    )
+        read_purchase(catalog, statements, epsilon, ledger), Path(output), noise=ExactNoise(entropy), key=entropy(32),
+        label=label, progress=progress or silent, memory=memory_of_this_computer(new_ledger=new_ledger),
+    )  # fmt: skip
 
 
 def quote(catalog: ReleasePath, statements: str | Sequence[str], *, epsilon: Fraction | str) -> PlanReport:
@@ -153,6 +152,8 @@ def append(
     batch: str | date,
     *,
     catalog: ReleasePath,
+    ledger: ReleasePath | None = None,
+    new_ledger: bool = False,
     progress: Progress | None = None,
 ) -> Appended:
     """Append one batch to a stream release; the first append makes it and spends the whole budget.
@@ -162,6 +163,7 @@ def append(
         source: a file with the rows that arrive, or None for the catalog's rows whose time lies in the batch.
         batch: a date or time inside the batch.
         catalog: the YAML file, with `stream`.
+        ledger, new_ledger: as for `publish`; the private state of a stream lies beside its ledger.
         progress: called with each step, a value that prints as a line.
 
     Returns:
@@ -172,14 +174,16 @@ def append(
 
     **Privacy**: docs/privacy/streams.md; every append after the first one costs nothing.
     """
+    from dpsql.ledger.memory import memory_of_this_computer
     from dpsql.noise import ExactNoise, os_entropy
     from dpsql.star import load_catalog
     from dpsql.streams.publish import Chance, append_batch
 
     entropy = os_entropy()
     return append_batch(
-        load_catalog(Path(catalog)), Path(release), _arrival(batch, source), Chance(ExactNoise(entropy), entropy),
-        progress=progress or silent,
+        load_catalog(Path(catalog), ledger), Path(release), _arrival(batch, source),
+        Chance(ExactNoise(entropy), entropy), progress=progress or silent,
+        memory=memory_of_this_computer(new_ledger=new_ledger),
     )  # fmt: skip
 
 
@@ -191,12 +195,17 @@ def _arrival(batch: str | date, source: ReleasePath | None) -> Arrival:
 
 
 def check_batch(
-    release: ReleasePath, source: ReleasePath | None, batch: str | date, *, catalog: ReleasePath
+    release: ReleasePath,
+    source: ReleasePath | None,
+    batch: str | date,
+    *,
+    catalog: ReleasePath,
+    ledger: ReleasePath | None = None,
 ) -> Compared:
     """Compare rows with those that a public batch of a stream was made of; nothing is appended or charged.
 
     Args:
-        release, source, batch, catalog: as for `append`.
+        release, source, batch, catalog, ledger: as for `append`.
 
     Returns:
         Which batch it is; the rows are the same.
@@ -211,7 +220,7 @@ def check_batch(
     from dpsql.star import load_catalog
     from dpsql.streams import publish as stream
 
-    return stream.check_batch(load_catalog(Path(catalog)), Path(release), _arrival(batch, source))
+    return stream.check_batch(load_catalog(Path(catalog), ledger), Path(release), _arrival(batch, source))
 
 
 def collection_plan(
@@ -388,9 +397,10 @@ def query(
 
     **Privacy**: post-processing of a release; costs nothing.
     """
-    asked = session.opened(release, as_of, nonnegative=nonnegative, combine=combine)
-    result = asked.query(sql, dialect=dialect)
-    return result if min_relative_error is None else hide(result, min_relative_error)
+    with requested():
+        asked = session.opened(release, as_of, nonnegative=nonnegative, combine=combine)
+        result = asked.query(sql, dialect=dialect)
+        return result if min_relative_error is None else hide(result, min_relative_error)
 
 
 def explain(
@@ -453,6 +463,7 @@ def audit(
     catalog: ReleasePath | None = None,
     samples: int = 20_000,
     prove: bool = False,
+    witness: ReleasePath | None = None,
     progress: Progress | None = None,
 ) -> AuditReport:
     """Check offline that a release holds what its catalog says, and nothing else.
@@ -462,6 +473,7 @@ def audit(
         catalog: the curator's YAML file, to check the ledger and public tables too.
         samples: runs of the black-box auditor for each statistic; 0 leaves it out.
         prove: also publish made-up neighbours of this catalog whole, and measure their exact loss; needs `catalog`.
+        witness: a file to write; another program checks the proof from it (docs/privacy/witness.md). Needs `prove`.
         progress: called with each step of proving.
 
     Returns:
@@ -469,21 +481,25 @@ def audit(
 
     Raises:
         ReleaseError, CatalogError: a file cannot be opened.
-        InterfaceError: there is no catalog to prove with, or another one than the release was made from.
+        InterfaceError: a witness without a proof; no catalog to prove with, or another than the release was made from.
 
     **Privacy**: reads no private table and spends nothing.
     """
     from dpsql.curate.audit import audit_release
+    from dpsql.errors import InterfaceError
     from dpsql.noise import ExactNoise, os_entropy
     from dpsql.star import load_catalog
 
+    if witness is not None and not prove:
+        raise InterfaceError("a witness is written by a proof, and none is wanted", hint="write --prove too")
     known = None if catalog is None else load_catalog(Path(catalog))
     report = audit_release(Path(release), ExactNoise(os_entropy()), catalog=known, samples=samples)
     if not prove:
         return report
     from dpsql.curate.prove import prove_release
 
-    return report.plus(prove_release(Path(release), known, progress or silent).check)
+    file = None if witness is None else Path(witness)
+    return report.plus(prove_release(Path(release), known, progress or silent, file).check)
 
 
 def verify(release: ReleasePath, *, require_signature: str | None = None) -> Verified:

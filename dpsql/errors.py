@@ -49,7 +49,7 @@ def visible(text: str) -> str:
     >>> print(visible("shop\\x1b[2J"))
     shop\\x1b[2J
     """
-    return UNSEEN.sub(lambda found: ascii(found.group())[1:-1], text)
+    return UNSEEN.sub(lambda match: ascii(match.group())[1:-1], text)
 
 
 def visible_lines(text: str) -> str:

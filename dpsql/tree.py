@@ -143,9 +143,9 @@ class Halves(NamedTuple):
 
     def sums(self, x: FloatArray) -> FloatArray:
         """Sums of numbers of leaves over the left and the right half of each node: (.., n) -> (2, .., n - 1)."""
-        before = np.zeros((*x.shape[:-1], x.shape[-1] + 1))
-        np.cumsum(x, axis=-1, out=before[..., 1:])
-        at = [before[..., end] for end in (self.lo, self.mid, self.hi)]
+        prefix = np.zeros((*x.shape[:-1], x.shape[-1] + 1))
+        np.cumsum(x, axis=-1, out=prefix[..., 1:])
+        at = [prefix[..., end] for end in (self.lo, self.mid, self.hi)]
         return np.stack([at[1] - at[0], at[2] - at[1]])
 
     def steps(self, t: FloatArray, part: FloatArray) -> FloatArray:
@@ -155,7 +155,9 @@ class Halves(NamedTuple):
             t: of each node, shape (n - 1,).
             part: of each leaf, shape (n,); a half without rows gets nothing.
         """
-        up, down = (np.divide(t, own, out=np.zeros_like(t), where=own > 0) for own in self.sums(part))
+        up, down = (
+            np.divide(t, half_sum, out=np.zeros_like(t), where=half_sum > 0) for half_sum in self.sums(part)
+        )
         change = np.zeros(part.size + 1)
         np.add.at(change, self.lo, up)
         np.add.at(change, self.mid, -up - down)
@@ -206,11 +208,11 @@ def grow(n: int, arity: Callable[[IntArray, IntArray], IntArray]) -> Tree:
     while np.any(hi - lo > 1):
         inner = np.flatnonzero(hi - lo > 1)
         parent_id, first_id = first_id + inner, first_id + len(lo)
-        lo, hi, which = split_evenly(lo[inner], hi[inner], arity(lo[inner], hi[inner]))
+        lo, hi, interval = split_evenly(lo[inner], hi[inner], arity(lo[inner], hi[inner]))
         los.append(lo)
         his.append(hi)
-        parents.append(parent_id[which])
-    level = np.repeat(np.arange(len(los)), [len(part) for part in los])
+        parents.append(parent_id[interval])
+    level = np.repeat(np.arange(len(los)), [len(level_lo) for level_lo in los])
     return Tree(np.concatenate(los), np.concatenate(his), np.concatenate(parents), level)
 
 
@@ -233,13 +235,13 @@ def split_evenly(lo: IntArray, hi: IntArray, k: IntArray) -> Parts:
     >>> [a.tolist() for a in split_evenly(np.array([0]), np.array([5]), np.array([3]))]
     [[0, 2, 4], [2, 4, 5], [0, 0, 0]]
     """
-    parts = np.minimum(k, hi - lo)
-    which = np.repeat(np.arange(len(lo)), parts)
-    rank = np.arange(len(which)) - np.repeat(np.cumsum(parts) - parts, parts)
-    short, longer = np.divmod(hi - lo, parts)
-    start = lo[which] + rank * short[which] + np.minimum(rank, longer[which])
-    stop = start + short[which] + (rank < longer[which])
-    return Parts(start, stop, which)
+    counts = np.minimum(k, hi - lo)
+    interval = np.repeat(np.arange(len(lo)), counts)
+    rank = np.arange(len(interval)) - np.repeat(np.cumsum(counts) - counts, counts)
+    short, longer = np.divmod(hi - lo, counts)
+    start = lo[interval] + rank * short[interval] + np.minimum(rank, longer[interval])
+    stop = start + short[interval] + (rank < longer[interval])
+    return Parts(start, stop, interval)
 
 
 def tree_from_arrays(lo: npt.ArrayLike, hi: npt.ArrayLike, parent: npt.ArrayLike) -> Tree:
@@ -259,7 +261,7 @@ def tree_from_arrays(lo: npt.ArrayLike, hi: npt.ArrayLike, parent: npt.ArrayLike
     >>> tree_from_arrays([0, 0, 1], [2, 1, 2], [-1, 0, 0]).leaves.tolist()
     [1, 2]
     """
-    lo, hi, parent = (np.asarray(part, np.int64) for part in (lo, hi, parent))
+    lo, hi, parent = (np.asarray(array, np.int64) for array in (lo, hi, parent))
     if not len(lo) or parent[0] != -1 or np.any(parent[1:] < 0) or np.any(parent >= np.arange(len(lo))):
         raise InterfaceError("a tree needs one root, first, and parents before children")
     level, above = np.zeros(len(lo), np.int64), parent
@@ -286,7 +288,7 @@ def stored_tree(lo: npt.ArrayLike, hi: npt.ArrayLike, parent: npt.ArrayLike, lev
     >>> stored_tree([0, 0, 1], [2, 1, 2], [-1, 0, 0], [0, 1, 1]).leaves.tolist()
     [1, 2]
     """
-    tree = Tree(*(np.asarray(part, np.int64) for part in (lo, hi, parent, level)))
+    tree = Tree(*(np.asarray(array, np.int64) for array in (lo, hi, parent, level)))
     above = tree.parent[1:]
     if not tree.size or tree.parent[0] != -1 or np.any(above < 0) or np.any(above >= np.arange(1, tree.size)):
         raise InterfaceError("a tree needs one root, first, and parents before children")
@@ -345,21 +347,21 @@ def cover(tree: Tree, lo: npt.ArrayLike, hi: npt.ArrayLike) -> tuple[IntArray, I
         raise InterfaceError(f"ranges must lie in [0, {tree.n}) with lo <= hi")
     if lo.size <= FEW:
         return _cover_few(tree, np.atleast_1d(lo).tolist(), np.atleast_1d(hi).tolist())
-    which = np.flatnonzero(lo < hi)
-    node = np.zeros(len(which), np.int64)
-    found: list[tuple[IntArray, IntArray]] = []
-    while len(which):
-        overlaps = (tree.lo[node] < hi[which]) & (tree.hi[node] > lo[which])
-        which, node = which[overlaps], node[overlaps]
-        inside = (tree.lo[node] >= lo[which]) & (tree.hi[node] <= hi[which])
-        found.append((which[inside], node[inside]))
-        which, node = which[~inside], node[~inside]
+    range_index = np.flatnonzero(lo < hi)
+    node = np.zeros(len(range_index), np.int64)
+    covered: list[tuple[IntArray, IntArray]] = []
+    while len(range_index):
+        overlaps = (tree.lo[node] < hi[range_index]) & (tree.hi[node] > lo[range_index])
+        range_index, node = range_index[overlaps], node[overlaps]
+        inside = (tree.lo[node] >= lo[range_index]) & (tree.hi[node] <= hi[range_index])
+        covered.append((range_index[inside], node[inside]))
+        range_index, node = range_index[~inside], node[~inside]
         count = tree.child_count[node]
         rank = np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count)
-        which, node = np.repeat(which, count), np.repeat(tree.first_child[node], count) + rank
-    if not found:
+        range_index, node = np.repeat(range_index, count), np.repeat(tree.first_child[node], count) + rank
+    if not covered:
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
-    return np.concatenate([a for a, _ in found]), np.concatenate([b for _, b in found])
+    return np.concatenate([a for a, _ in covered]), np.concatenate([b for _, b in covered])
 
 
 FEW = 8
@@ -368,20 +370,22 @@ FEW = 8
 
 def _cover_few(tree: Tree, lo: list[int], hi: list[int]) -> tuple[IntArray, IntArray]:
     """`cover` without numpy, in the same order."""
-    front = [(which, 0, 0, tree.n) for which in range(len(lo)) if lo[which] < hi[which]]
-    found: list[tuple[int, int]] = []
+    front = [
+        (range_index, 0, 0, tree.n) for range_index in range(len(lo)) if lo[range_index] < hi[range_index]
+    ]
+    covered: list[tuple[int, int]] = []
     while front:
         below: list[tuple[int, int, int, int]] = []
-        for which, node, start, stop in front:
-            if start >= lo[which] and stop <= hi[which]:
-                found.append((which, node))
-            elif start < hi[which] and stop > lo[which]:
+        for range_index, node, start, stop in front:
+            if start >= lo[range_index] and stop <= hi[range_index]:
+                covered.append((range_index, node))
+            elif start < hi[range_index] and stop > lo[range_index]:
                 first = int(tree.first_child[node])
                 last = first + int(tree.child_count[node])
                 ends = tree.lo[first:last].tolist(), tree.hi[first:last].tolist()
-                below += zip(repeat(which), range(first, last), *ends)
+                below += zip(repeat(range_index), range(first, last), *ends)
         front = below
-    return np.array([a for a, _ in found], np.int64), np.array([b for _, b in found], np.int64)
+    return np.array([a for a, _ in covered], np.int64), np.array([b for _, b in covered], np.int64)
 
 
 def coverage(tree: Tree, workload: Workload | None = None, whole: float = 0.0) -> FloatArray:
@@ -401,9 +405,9 @@ def coverage(tree: Tree, workload: Workload | None = None, whole: float = 0.0) -
     [0.1667, 0.3333, 0.5, 0.3333]
     """
     if workload is not None:
-        which, node = cover(tree, workload.lo, workload.hi)
+        range_index, node = cover(tree, workload.lo, workload.hi)
         share = np.asarray(workload.weight, np.float64) / np.sum(workload.weight)
-        use = np.bincount(node, share[which], tree.size).astype(np.float64)
+        use = np.bincount(node, share[range_index], tree.size).astype(np.float64)
     else:
         n = tree.n
         inside = (tree.lo + 1) * (n - tree.hi + 1)  # ranges that contain the node; int64 holds n up to 2^31

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,27 @@ from hypothesis import settings
 settings.register_profile("quick", deadline=None, max_examples=30)
 settings.register_profile("slow", deadline=None, max_examples=1000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
+
+
+_STATE = tempfile.TemporaryDirectory(prefix="dpsql-state-")
+os.environ["DPSQL_STATE"] = _STATE.name
+"""What tests publish is remembered apart from what their user publishes; programs that they start inherit it."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _module_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Fixtures of a module have a memory of their own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DPSQL_STATE", str(tmp_path_factory.mktemp("state")))
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _own_state(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So has every test: throw-away ledgers charge the same rows again and again."""
+    monkeypatch.setenv(
+        "DPSQL_STATE", str(tmp_path_factory.getbasetemp() / "state-of-one-test" / os.urandom(8).hex())
+    )
 
 
 WHOLE = {

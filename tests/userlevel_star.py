@@ -11,8 +11,8 @@ from dpsql.engines import open_sources
 from dpsql.noise import Noise
 from dpsql.publishing.axes import axis_maker
 from dpsql.publishing.plan import plan_release
-from dpsql.publishing.rows import place_rows, prepare_tables
-from dpsql.publishing.userlevel.choose import Table
+from dpsql.publishing.rows import counted_rows, prepare_tables
+from dpsql.publishing.userlevel.choose import Table, placed_table
 from dpsql.star import Catalog, load_catalog
 
 CATALOG = """
@@ -98,5 +98,6 @@ def open_table(catalog: Path, noise: Noise) -> Table:
     raw = open_sources(source.kind, source.folder(catalog), source.tables)
     plan = plan_release(loaded, axis_maker(loaded, raw))
     prepare_tables(loaded, raw, plan)
-    rows, columns = place_rows(loaded, raw, plan, "sales", bytes(32))
-    return Table(raw.connection, plan, "sales", rows, columns, noise)
+    return placed_table(
+        raw.relations("testing"), plan, "sales", counted_rows(loaded, raw, plan, "sales"), noise
+    )

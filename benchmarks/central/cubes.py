@@ -19,7 +19,8 @@ import numpy as np
 
 import dpsql
 from benchmarks.figures import Figures
-from dpsql.curate.forecast import forecast, priced_plan
+from dpsql.curate.dry import priced_plan
+from dpsql.curate.forecast import forecast
 from dpsql.publishing.axes import axis_maker, open_public
 from dpsql.star import load_catalog
 

@@ -6,7 +6,8 @@ error. Run `python -m benchmarks.central.planes` for the table.
 
 from __future__ import annotations
 
-from dpsql.curate.forecast import Priced, forecast, priced_plan
+from dpsql.curate.dry import Priced, priced_plan
+from dpsql.curate.forecast import forecast
 from dpsql.mechanisms.family.question import FamilyChoice
 from dpsql.publishing.axes import axis_maker, open_public
 from dpsql.star import parse_catalog

@@ -1,4 +1,7 @@
-"""A small star of two views that share an axis, published again and again over one set of cells."""
+"""A small star of two views that share an axis, published again and again over one set of cells.
+
+Coverage here is that of the noise, so the catalog measures no rows beyond `max_ids`.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +29,8 @@ privacy: {{lineage: clinic, cap: 10, unit: person.id, epsilon: 2.0, delta: 0}}
 tables:
   person: {{role: dimension, key: id, private: true, columns: {{
     age: {{type: int, lower: 0, upper: 99, cuts: {{width: 10}}}},
-    ward: {{type: string, categories: [a, b, c], nullable: true}}}}}}
-  visit: {{role: fact, foreign_keys: {{id: person}}, max_ids: 3, columns: {{
+    ward: {{type: string, categories: [a, b, c], nullable: true, out_of_domain: drop}}}}}}
+  visit: {{role: fact, foreign_keys: {{id: person}}, max_ids: 3, clipped_share: 0, columns: {{
     cost: {{type: int, lower: 0, upper: 40, measure: true}}, day: {{type: int, lower: 1, upper: 12}}}}}}
 views:
   who: {{of: visit, axes: [person.age, person.ward], measures: {{count: 0.5, visit.cost: 0.5}}, share: 0.5}}

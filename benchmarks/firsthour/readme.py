@@ -63,6 +63,7 @@ def type_lines(folder: Path, wheel: Path) -> tuple[float, str]:
     (folder / "constraint.txt").write_text(f"dpsql @ {wheel.as_uri()}\n")
     world = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
     world |= {"EDITOR": str(editor), "PIP_CONSTRAINT": str(folder / "constraint.txt"), "COLUMNS": "120"}
+    world["DPSQL_STATE"] = str(folder / "state")
     began = time.monotonic()
     done = subprocess.run(
         ["bash", "-e"],

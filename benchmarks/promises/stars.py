@@ -63,8 +63,22 @@ class Pair(NamedTuple):
 
 
 def random_pair(seed: int) -> Pair:
-    """One star and its neighbour; every tenth is a stream."""
+    """One star and its neighbour as they may be stored; every tenth is a stream."""
     rng = random.Random(seed)
+    pair = _star(rng, seed)
+    spelt = rng.choice(["INT", "INT", "DOUBLE", "VARCHAR"])
+    left, right = _with_keys(pair.left, spelt), _with_keys(pair.right, spelt)
+    how = rng.choice([_in_parquet, _in_parquet, _in_csv, _by_select])
+    text, left, right = how(pair.catalog, left, right)
+    return pair._replace(catalog=text, left=left, right=right)
+
+
+def random_star(seed: int) -> Pair:
+    """The same before it is stored: tables of rows alone."""
+    return _star(random.Random(seed), seed)
+
+
+def _star(rng: random.Random, seed: int) -> Pair:
     way = ("orders", "account")[: rng.randrange(3)]
     stream, unit = seed % 10 == 9, rng.choice(["person.id"] * 7 + ["row"])
     bounds = rng.choice(["truncate", "truncate", "weight", "auto"]) if not stream else "truncate"
@@ -79,10 +93,6 @@ def random_pair(seed: int) -> Pair:
         left, right = _with_returns(left), _with_returns(right)
         text = text.replace("views:\n", f"views:\n{COUNTED}").replace("\n\nviews:", f"\n{RETURNS}views:")
         text = text.replace("sales: sales.parquet", "sales: sales.parquet, returns: returns.parquet")
-    spelt = rng.choice(["INT", "INT", "DOUBLE", "VARCHAR"])
-    left, right = _with_keys(left, spelt), _with_keys(right, spelt)
-    how = rng.choice([_in_parquet, _in_parquet, _in_csv, _by_select])
-    text, left, right = how(text, left, right)
     kind = (
         f"{'-'.join(('sales', *way, 'person'))}, {unit}, {bounds}, {neighbours}{', stream' if stream else ''}"
     )

@@ -1,70 +1,143 @@
-"""What `dpsql plan --units --rows` says of a star, beside what its releases then show.
+"""What `dpsql plan` foresees of intervals, over what releases then show: `python -m benchmarks.userlevel.predicted`.
 
-Compared is the typical relative standard error (noise and scale) of each class of questions: the median over
-questions, then over views.
+A made-up table and the releases of a star are asked the same questions. Compared is `DP_STDERR` over the answer, the
+median over the questions of a class, then over releases. Stated of a star are its units and rows, the middle and the
+most, and the mean of its measure, rounded to two digits; nothing was mended on the stars that are judged.
 """
 
 from __future__ import annotations
 
+import argparse
+import sys
+import tempfile
 from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks.userlevel.questions import answers, questions
-from benchmarks.userlevel.releases import Star
+from benchmarks.figures import Figures
+from benchmarks.userlevel.measure import LAWS, open_case
+from benchmarks.userlevel.questions import Questions, answers
+from benchmarks.userlevel.releases import Release, Star
+from benchmarks.userlevel.simulator import People, releases
+from benchmarks.userlevel.stars import HELD_BACK, JUDGED, TOLD
+from dpsql.curate.foresight import SEEDS
 from dpsql.publishing.userlevel.guess import Guess, crowds
-from dpsql.publishing.userlevel.predict import by_kind, predict_classes
+from dpsql.publishing.userlevel.made_up import make_up, stands_for
 
-KINDS = {
-    "total": "total", "one-way group": "group", "one range": "one range", "ranges joined": "joined", "month": "month"
-}  # fmt: skip
-"""Classes of the plan by those of the questions."""
+Cell = tuple[str, str]
+"""A class of questions and an aggregate."""
 
-
-def shown(
-    star: Star, price: str, month: str, releases: int, *, months: bool = True
-) -> dict[tuple[str, str], float]:
-    """The typical relative standard error that releases show, by (class, aggregate).
-
-    Args:
-        star, price, month, releases: as of `measure`.
-        months: whether the plan knows months as months; else they are groups like others.
-    """
-    found: dict[tuple[str, str, str], list[float]] = defaultdict(list)
-    for seed in range(1, releases + 1):
-        release = star.release(seed)
-        for asked in questions(star.truth, price, month):
-            for name, answer in answers(release, asked, star.measure).items():
-                for kind, error, value in zip(asked.kinds, answer.stderr, answer.value, strict=True):
-                    once = (kind, asked.view) != (("group", month) if months else ("month", month))
-                    if np.isfinite(value) and once:
-                        found[kind, asked.view, name].append(float(error / abs(value)))
-    views: dict[tuple[str, str], list[float]] = defaultdict(list)
-    for (kind, _, name), errors in found.items():
-        views[kind, name].append(float(np.median(errors)))
-    return {key: float(np.median(each)) for key, each in views.items()}
+LEAST, MOST, SHARE = 0.67, 1.5, 75.0
+"""Predictions between these times what is shown are right; so many percent of the classes have to be."""
 
 
-def predicted(star: Star, price: str, guess: Guess) -> dict[tuple[str, str], float]:
-    """What the plan says of the same classes; of single ranges, those of prices."""
-    classes = tuple(
-        c
-        for c in predict_classes(star.plan, guess, crowds(star.plan.catalog, star.raw, star.plan))
-        if c.of == star.of and (c.kind != "one range" or c.view == price)
-    )
-    found = {}
-    for (_, kind, measure), (error, mean) in by_kind(classes).items():
-        if kind in KINDS and measure in ("count", star.measure):
-            found[KINDS[kind], "COUNT" if mean is None else "SUM"] = error
-            if mean is not None:
-                found[KINDS[kind], "AVG"] = mean
-    return found
+def rounded(number: float) -> float:
+    """Two digits of a number."""
+    return float(f"{number:.2g}")
+
+
+def stated(star: Star) -> Guess:
+    """What a curator says of a star: about what is true."""
+    people = People(star)
+    units, rows = int(rounded(people.number)), int(rounded(len(people.unit)))
+    scale = next(s.bounds.scale for s in star.plan.mine(star.of).values() if s.bounds is not None)
+    mean = rounded(float(people.value.mean()) * 10.0**-scale)
+    typical = rounded(float(np.median(people.owned)))
+    most = max(rounded(float(people.owned.max())), rows / units)
+    return Guess(units, max(rows, units), typical, most, means={star.measure: mean})
+
+
+def typical_errors(star: Star, asked: Sequence[Questions], some: Iterable[Release]) -> dict[Cell, float]:
+    """The typical error over the answer by (class, aggregate); infinite where most ends are open."""
+    medians: dict[Cell, list[float]] = defaultdict(list)
+    for release in some:
+        errors: dict[Cell, list[float]] = defaultdict(list)
+        for each in asked:
+            for name, answer in answers(release, each, star.measure).items():
+                for kind, error, value in zip(each.kinds, answer.stderr, answer.value, strict=True):
+                    if np.isfinite(value) and value:
+                        errors[kind, name].append(float(error / abs(value)))
+        for cell, own in errors.items():
+            medians[cell].append(float(np.median(own)))
+    return {cell: float(np.median(own)) for cell, own in medians.items()}
+
+
+def rehearsals(star: Star, guess: Guess, seeds: int = SEEDS) -> Iterable[Release]:
+    """What the plan makes up."""
+    known = crowds(star.plan.catalog, star.raw, star.plan)
+    for seed in range(1, seeds + 1):
+        yield star.told(make_up(star.plan, star.of, guess, known, seed).drawn)
+
+
+class Compared(NamedTuple):
+    """What the plan says of one class, and what releases show."""
+
+    told: float
+    shown: float
+
+
+def compared(
+    star: Star, asked: Sequence[Questions], guess: Guess, some: Iterable[Release]
+) -> dict[Cell, Compared]:
+    """By (class, aggregate), those that both answer."""
+    told, shown = typical_errors(star, asked, rehearsals(star, guess)), typical_errors(star, asked, some)
+    return {cell: Compared(told[cell], shown[cell]) for cell in shown if cell in told}
 
 
 def over_shown(
-    star: Star, price: str, month: str, guess: Guess, releases: int
-) -> dict[tuple[str, str], float]:
-    """What the plan says over what releases show, by (class, aggregate)."""
-    told = predicted(star, price, guess)
-    found = shown(star, price, month, releases, months=("month", "COUNT") in told)
-    return {key: told[key] / found[key] for key in told if key in found}
+    star: Star, asked: Sequence[Questions], guess: Guess, some: Iterable[Release]
+) -> dict[Cell, float]:
+    """What the plan says over what releases show, by (class, aggregate); 1 where both have no upper end."""
+    return {
+        cell: 1.0 if np.isinf(each.told) and np.isinf(each.shown) else each.told / each.shown
+        for cell, each in compared(star, asked, guess, some).items()
+    }
+
+
+def right(ratios: Mapping[object, float]) -> float:
+    """Percent of predictions that are right."""
+    return 100 * float(np.mean([LEAST <= ratio <= MOST for ratio in ratios.values()]))
+
+
+def main() -> int:
+    """Print all figures; 1 if any is short."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    names = [*HELD_BACK, *JUDGED, *TOLD]
+    parser.add_argument("--draws", type=int, default=20, help="of noise, of each star and privacy")
+    parser.add_argument("--stars", nargs="+", default=names, choices=names)
+    parser.add_argument("--laws", nargs="+", default=list(LAWS), choices=LAWS)
+    given, figures = parser.parse_args(), Figures()
+    for law in given.laws:
+        found: dict[str, dict[object, float]] = {"left out": {}, "others": {}}
+        for name in given.stars:
+            with tempfile.TemporaryDirectory() as folder:
+                opened = open_case(name, law, Path(folder))
+                guess = stated(opened.star)
+                ratios = over_shown(
+                    opened.star, opened.questions(), guess, releases(opened.star, given.draws)
+                )
+            print(
+                f"told   plan of {name} {law}: {guess}, each unit stands for {stands_for(guess)}", flush=True
+            )
+            for (kind, aggregate), ratio in ratios.items():
+                print(f"told   plan of {name} {law}, {kind}, {aggregate}: x {ratio:.2f}", flush=True)
+                found["left out" if name in HELD_BACK else "others"][name, kind, aggregate] = ratio
+        for stars, ratios_of in found.items():
+            if ratios_of:
+                what = f"plan over the shown interval within .67-1.5: share of classes, stars {stars}, {law}"
+                judged = stars == "left out" and law == "1e-6"
+                report = f"{what}, %"
+                if judged:
+                    figures.at_least(report, right(ratios_of), SHARE)
+                else:
+                    print(f"told   {report}: {right(ratios_of):.0f} of {len(ratios_of)}", flush=True)
+    return figures.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -3,40 +3,35 @@
 | class | question |
 |---|---|
 | total | everything |
-| group | each group of each one-way view, months too |
-| one range | 80 uniform ranges of prices |
-| joined | 80 random rectangles on each two-way view |
-| month | each month |
+| group | each group of each one-way view, but tiers |
+| range | 40 uniform ranges of each ordered one-way view, but tiers |
+| joined | 40 random rectangles on each two-way view; where an axis has no order, single groups of it |
+| tier | each group of an axis that follows a person's number of rows |
+| tier range | 40 uniform ranges of such an axis, where it is ordered |
 
 Only answers whose true share is 1% or more are asked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from benchmarks.userlevel.releases import Release
-from dpsql.answer.answered import Answered
-from dpsql.answer.block import Linear, Noisy, Ratio, Term, one
-from dpsql.answer.errorbars import Errors
-from dpsql.answer.errorfunctions import HIGH, LOW, PARTS, STDERR
-from dpsql.answer.estimated import Groups
+from benchmarks.userlevel.stars import Views
+from dpsql.curate.boxes import Answer, Boxes, box_answers
 
 FloatArray = npt.NDArray[np.float64]
 Truth = Mapping[str, tuple[FloatArray, FloatArray]]
 
-CLASSES = ("total", "group", "one range", "joined", "month")
+CLASSES = ("total", "group", "range", "joined", "tier", "tier range")
 AGGREGATES = ("COUNT", "SUM", "AVG")
-RANGES = 80
+RANGES = 40
 SMALLEST = 0.01
-SEEN = 3.0
-"""Standard errors of a count from 0 below which its average is not judged."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,30 +58,39 @@ def read(cells: FloatArray, masks: tuple[FloatArray, ...]) -> FloatArray:
     return np.asarray(np.einsum(f"{names}->z", cells, *masks, optimize=True), np.float64)
 
 
-def questions(truth: Truth, price: str, month: str, seed: int = 20251121) -> list[Questions]:
+def questions(
+    truth: Truth, views: Views, ordered: Mapping[str, Sequence[bool]], seed: int = 20251121
+) -> list[Questions]:
     """All questions of a star, view by view.
 
     Args:
         truth: its exact views.
-        price, month: names of the one-way views of prices and months.
+        views: what is asked of which.
+        ordered: of each view, which of its axes are.
         seed: of the random ranges.
     """
     rng = np.random.default_rng(seed)
     asked: dict[str, list[tuple[str, tuple[FloatArray, ...]]]] = {view: [] for view in truth}
-    for view, (rows, _) in truth.items():
-        if rows.ndim == 1:
-            kinds = ("group", "month") if view == month else ("group",)
-            asked[view] += [(kind, (mask,)) for kind in kinds for mask in np.eye(rows.size)]
-    asked[price] += [("one range", (_range(rng, truth[price][0].size),)) for _ in range(RANGES)]
-    for view, (rows, _) in truth.items():
-        if rows.ndim == 2:
-            asked[view] += [("joined", tuple(_range(rng, n) for n in rows.shape)) for _ in range(RANGES)]
-    asked[month].append(("total", (np.ones(truth[month][0].size),)))
+    for kind, names in (("group", views.groups), ("tier", views.tiers)):
+        for view in names:
+            asked[view] += [(kind, (mask,)) for mask in np.eye(truth[view][0].size)]
+    for kind, names in (("range", views.ranges), ("tier range", views.ordered)):
+        for view in names:
+            asked[view] += [(kind, (_range(rng, truth[view][0].size),)) for _ in range(RANGES)]
+    for view in views.pairs:
+        sides = list(zip(truth[view][0].shape, ordered[view], strict=True))
+        for _ in range(RANGES):
+            masks = tuple(_range(rng, n) if line else np.eye(n)[rng.integers(n)] for n, line in sides)
+            asked[view].append(("joined", masks))
+    whole = views.groups[0]
+    asked[whole].append(("total", (np.ones(truth[whole][0].size),)))
     return list(_seen(truth, asked))
 
 
 def _seen(truth: Truth, asked: Mapping[str, list[tuple[str, tuple[FloatArray, ...]]]]) -> Iterator[Questions]:
     for view, pairs in asked.items():
+        if not pairs:
+            continue
         rows, sums = truth[view]
         masks = tuple(np.array([own[i] for _, own in pairs]) for i in range(rows.ndim))
         kept = read(rows, masks) >= SMALLEST * rows.sum()
@@ -103,46 +107,7 @@ def _range(rng: np.random.Generator, n: int) -> FloatArray:
     return ((leaf >= low) & (leaf < high)).astype(np.float64)
 
 
-@dataclass(frozen=True)
-class Answer:
-    """One aggregate of many questions: values, interval ends and standard errors; NaN where AVG is below noise."""
-
-    value: FloatArray
-    low: FloatArray
-    high: FloatArray
-    stderr: FloatArray
-    parts: dict[str, FloatArray]
-
-
 def answers(release: Release, asked: Questions, measure: str) -> dict[str, Answer]:
     """COUNT, SUM and AVG of one release, by the functions that SQL's errors are made of; sums in stored units."""
-    view = release.view(asked.view)
-    rows, sums = view.statistics["count"], view.statistics[measure]
-    count = read(release.leaves[rows.id], asked.masks)
-    total = read(release.leaves[sums.id], asked.masks) + sums.mid * count
-    box = (0,) * len(asked.masks)
-    plan = cast(Any, SimpleNamespace(view=view, boxes_for=lambda _: (box,), box_masks=lambda _: asked.masks))
-    index = tuple(np.arange(len(count)) for _ in asked.masks)
-    scale = 10.0**-sums.scale
-    counted, summed = one(Term("count")), one(Term(measure))
-    totals = {Term("count"): count, Term(measure): total * scale}
-    plan.shape = (len(count),)
-    lookup = cast(Any, SimpleNamespace(nodes=(len(count),)))
-    answered = Answered(plan, totals, (lookup,), Errors(plan, cast(Any, release), index), {})
-    forms: dict[str, Noisy] = {"COUNT": counted, "SUM": summed, "AVG": Ratio(summed, counted, mean=True)}
-    return {
-        name: _answer(form, answered, 1.0 if name == "COUNT" else 1 / scale) for name, form in forms.items()
-    }
-
-
-def _answer(form: Noisy, answered: Answered, scale: float) -> Answer:
-    above, below = answered.parts(form)
-    value = above if isinstance(form, Linear) else np.divide(above, below)
-    low, high = (error.values(Groups(form, answered), 0.95) * scale for error in (LOW, HIGH))
-    parts = {name: error.values(Groups(form, answered), 0.95) * scale for name, error in PARTS.items()}
-    value = value * scale
-    if not isinstance(form, Linear):
-        noise = np.sqrt(np.maximum(answered.errors.variance(form.below), 1e-300))
-        lost = np.abs(below) < SEEN * noise
-        value, low, high = (np.where(lost, np.nan, each) for each in (value, low, high))
-    return Answer(value, low, high, STDERR.values(Groups(form, answered), 0.95) * scale, parts)
+    leaves = dict(enumerate(release.leaves))
+    return box_answers(cast(Any, release), Boxes(release.view(asked.view), asked.masks), leaves, measure)

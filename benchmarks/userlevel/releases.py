@@ -6,18 +6,20 @@ Questions are answered by the code that answers: the same readings, the same fun
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from benchmarks.baselines.common import SimulationNoise
+from dpsql.answer.plan import View, views_of
 from dpsql.engines import RawSide, open_sources
+from dpsql.noise import Noise
 from dpsql.publishing.axes import axis_maker
 from dpsql.publishing.bounding import DrawnRelease
 from dpsql.publishing.cells import exact_sums
@@ -27,8 +29,9 @@ from dpsql.publishing.planned import ReleasePlan
 from dpsql.publishing.rows import place_rows, prepare_tables
 from dpsql.publishing.userlevel.choose import Table
 from dpsql.publishing.userlevel.recipe import Drawn, settle_table
-from dpsql.release.format import UNIT, Meta
+from dpsql.release.format import UNIT, AxisMeta, Meta, StatisticMeta
 from dpsql.star import Catalog, load_catalog
+from dpsql.tree import Tree
 from dpsql.variance.kronecker import AxisSplit
 from dpsql.variance.model import Reading
 from dpsql.variance.reading import reading
@@ -44,6 +47,7 @@ class Release:
         meta: its `meta` table.
         catalog: its catalog.
         readings, leaves: of each statistic, by id; leaves in its own units.
+        trees: look-up trees by axis.
         drawn: what was chosen.
     """
 
@@ -51,12 +55,34 @@ class Release:
     catalog: Catalog
     readings: tuple[Reading, ...]
     leaves: tuple[FloatArray, ...]
+    trees: tuple[Tree, ...]
     drawn: Drawn
+    _kept: dict[object, Any] = field(default_factory=dict, repr=False)
 
     @property
     def scales(self) -> dict[str, Any]:
         """As `release.Release.scales`."""
         return {scale.of: scale for scale in self.meta.scales}
+
+    @property
+    def statistics(self) -> tuple[StatisticMeta, ...]:
+        """As `release.Release.statistics`."""
+        return self.meta.statistics
+
+    @property
+    def axes(self) -> tuple[AxisMeta, ...]:
+        """As `release.Release.axes`."""
+        return self.meta.axes
+
+    def kept(self, key: object, make: Callable[[], Any]) -> Any:
+        """As `release.Release.kept`."""
+        if key not in self._kept:
+            self._kept[key] = make()
+        return self._kept[key]
+
+    def tree(self, axis: int) -> Tree:
+        """As `release.Release.tree`."""
+        return self.trees[axis]
 
     def reading(self, statistic: int) -> Reading:
         """As `release.Release.reading`."""
@@ -66,10 +92,9 @@ class Release:
         """As `release.Release.shared`."""
         return self.readings[left] if left == right else None
 
-    def view(self, name: str) -> SimpleNamespace:
-        """What a plan says of a view."""
-        own = [s for s in self.meta.statistics if s.view == name]
-        return SimpleNamespace(name=name, of=own[0].of, statistics={s.measure: s for s in own})
+    def view(self, name: str) -> View:
+        """The view of this name."""
+        return next(view for view in views_of(cast(Any, self)) if view.name == name)
 
 
 @dataclass(frozen=True)
@@ -117,8 +142,16 @@ class Star:
 
     def release(self, seed: int) -> Release:
         """Draw one release."""
-        noise = SimulationNoise(seed)
-        drawn = settle_table(Table(self.raw.connection, self.plan, self.of, self.rows, self.columns, noise))
+        return self.drawn(SimulationNoise(seed))
+
+    def drawn(self, noise: Noise) -> Release:
+        """Draw one release with some noise."""
+        relations = self.raw.relations("a simulated release")
+        table = Table(relations, self.plan, self.of, self.rows, self.columns, noise)
+        return self.told(settle_table(table))
+
+    def told(self, drawn: Drawn) -> Release:
+        """What was drawn of the table, as a release tells it."""
         mine = list(drawn.statistics)
         plan = replace(self.plan, statistics=tuple(drawn.statistics[i] for i in mine))
         order = {i: k for k, i in enumerate(mine)}
@@ -134,7 +167,8 @@ class Star:
             readings.append(reading(own.reading, [pieces[k] for k in own.models], dict(own.components)))
             where = np.ix_(*(content.axes[axis].content.tree.leaves for axis in own.axes))
             leaves.append(part.content.nodes[where] / UNIT if own.axes else part.content.nodes / UNIT)
-        return Release(content.meta, self.plan.catalog, tuple(readings), tuple(leaves), drawn)
+        trees = tuple(axis.content.tree for axis in content.axes)
+        return Release(content.meta, self.plan.catalog, tuple(readings), tuple(leaves), trees, drawn)
 
 
 def open_star(file: Path, of: str | None = None, *, pure: bool = False, **privacy: str) -> Star:

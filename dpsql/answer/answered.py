@@ -10,9 +10,8 @@ the scan.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +19,7 @@ import numpy.typing as npt
 
 from dpsql.answer.block import Linear, Noisy, Term
 from dpsql.answer.cuts import most_moved
-from dpsql.answer.errorbars import LAPLACE_KURTOSIS, Errors, quantile
+from dpsql.answer.errorbars import Errors, laplace_kurtosis, quantile
 from dpsql.answer.leafsets import FloatArray, IntArray, Reach, Weighed, masks, reach
 from dpsql.answer.plan import Box, Plan, presence
 from dpsql.answer.run import prepared, rows_of
@@ -87,10 +86,10 @@ def node_list(mask: FloatArray, tree: Tree) -> NodeList:
         tree: the axis's look-up tree.
     """
     row, start, stop = runs(mask == 1.0)
-    which, node = cover(tree, start, stop)
+    run, node = cover(tree, start, stop)
     part_row, part_leaf = np.nonzero((mask > 0.0) & (mask < 1.0))
     return NodeList(
-        np.concatenate([row[which], part_row]),
+        np.concatenate([row[run], part_row]),
         np.concatenate([node, tree.leaves[part_leaf]]),
         np.concatenate([np.ones(len(node)), mask[part_row, part_leaf]]),
     )
@@ -163,25 +162,25 @@ def axis_nodes(
     plan: Plan, position: int, boxes: Sequence[Box], sums: Sequence[Sum], release: Release
 ) -> AxisNodes:
     """The nodes of one axis for the sum of every box, side by side; boxes that take the same of it share them."""
-    tree, made = release.tree(plan.view.axes[position]), dict[Any, NodeList]()
+    tree, nodes_of = release.tree(plan.view.axes[position]), dict[Any, NodeList]()
     listed = position in sums[0].listed
-    for box, each in zip(boxes, sums, strict=True):
-        taken, mask = box[position], each.masks[position]
-        if taken not in made and isinstance(taken, Weighed):
-            made[taken] = weighed_list(mask, reach(plan.cells[position], taken), tree)
-        elif taken not in made:
-            made[taken] = picked(mask) if listed else node_list(mask, tree)
-    parts = [made[box[position]] for box in boxes]
+    for box, box_sum in zip(boxes, sums, strict=True):
+        taken, mask = box[position], box_sum.masks[position]
+        if taken not in nodes_of and isinstance(taken, Weighed):
+            nodes_of[taken] = weighed_list(mask, reach(plan.cells[position], taken), tree)
+        elif taken not in nodes_of:
+            nodes_of[taken] = picked(mask) if listed else node_list(mask, tree)
+    node_lists = [nodes_of[box[position]] for box in boxes]
     groups = len(plan.cells[position].keys)
-    if len(parts) == 1:
-        return AxisNodes(np.zeros(len(parts[0].node), np.int64), parts[0], groups)
-    ends = [np.concatenate(sides) for sides in zip(*(part.ends for part in parts), strict=True)]
+    if len(node_lists) == 1:
+        return AxisNodes(np.zeros(len(node_lists[0].node), np.int64), node_lists[0], groups)
+    ends = [np.concatenate(sides) for sides in zip(*(nodes.ends for nodes in node_lists), strict=True)]
     return AxisNodes(
-        np.concatenate([np.full(len(part.node), b, np.int64) for b, part in enumerate(parts)]),
+        np.concatenate([np.full(len(nodes.node), b, np.int64) for b, nodes in enumerate(node_lists)]),
         NodeList(
-            np.concatenate([part.group for part in parts]), np.concatenate([part.node for part in parts]),
-            np.concatenate([part.weight for part in parts]),
-            Reach(*ends) if any(part.reach is not None for part in parts) else None,
+            np.concatenate([nodes.group for nodes in node_lists]), np.concatenate([nodes.node for nodes in node_lists]),
+            np.concatenate([nodes.weight for nodes in node_lists]),
+            Reach(*ends) if any(nodes.reach is not None for nodes in node_lists) else None,
         ),
         groups,
     )  # fmt: skip
@@ -211,29 +210,29 @@ def lookups(plan: Plan, asked: Asked, release: Release) -> list[Lookup]:
         asked: what is added up.
         release: for the look-up trees.
     """
-    parts = [axis_nodes(plan, i, asked.boxes, asked.sums, release) for i in range(len(plan.cells))]
-    if all(part.nodes.whole for part in parts):
-        return [_lookup(parts, asked, asked.statistics, release)]
-    return [_lookup(parts, asked, [statistic], release) for statistic in asked.statistics]
+    axes = [axis_nodes(plan, i, asked.boxes, asked.sums, release) for i in range(len(plan.cells))]
+    if all(axis.nodes.whole for axis in axes):
+        return [_lookup(axes, asked, asked.statistics, release)]
+    return [_lookup(axes, asked, [statistic], release) for statistic in asked.statistics]
 
 
-def _lookup(parts: Sequence[AxisNodes], asked: Asked, statistics: Sequence[int], release: Release) -> Lookup:
+def _lookup(axes: Sequence[AxisNodes], query: Asked, statistics: Sequence[int], release: Release) -> Lookup:
     """One statement over the nodes of every axis."""
-    many = len(asked.boxes) > 1
-    joined = tuple(i for i, part in enumerate(parts) if many or not part.constant)
-    grouped = tuple(i for i in joined if parts[i].groups > 1)
-    whole = all(part.nodes.whole for part in parts)
-    table = asked.sums[0].table
-    sources, joins, values, nodes = [_cells(table, statistics, len(parts), release)], [], [], []
-    for i, part in enumerate(parts):
+    many = len(query.boxes) > 1
+    joined = tuple(i for i, axis in enumerate(axes) if many or not axis.constant)
+    grouped = tuple(i for i in joined if axes[i].groups > 1)
+    exact = all(axis.nodes.whole for axis in axes)
+    table = query.sums[0].table
+    sources, joins, values, nodes = [_cells(table, statistics, len(axes), release)], [], [], []
+    for i, axis in enumerate(axes):
         if i not in joined:
-            node = int(part.nodes.node[0])
+            node = int(axis.nodes.node[0])
             joins.append(
                 f"c.n{i + 1} = {'?' if node else '0'}"
             )  # the root is most of them, and a statement of its own
             nodes += [node] if node else []
             continue
-        fields, arrays = _fields(part, whole, many)
+        fields, arrays = _fields(axis, exact, many)
         sources.append(f"(SELECT {fields}) AS a{i + 1}")
         values += arrays
         joins.append(f"c.n{i + 1} = a{i + 1}.n")
@@ -242,37 +241,41 @@ def _lookup(parts: Sequence[AxisNodes], asked: Asked, statistics: Sequence[int],
     if len(statistics) == 1:
         estimates = [f"c.{release.estimate(statistics[0])}"]
     keys = ([f"a{joined[0] + 1}.b"] if many and joined else []) + [f"a{i + 1}.g" for i in grouped]
-    totals = [f"SUM({each})" for each in estimates] if whole else _weighted(estimates[0], parts, joined)
+    totals = (
+        [f"SUM({estimate})" for estimate in estimates] if exact else _weighted(estimates[0], axes, joined)
+    )
     sql = f"SELECT {', '.join([*keys, *totals])} FROM {', '.join(sources)}"
     sql += f" WHERE {' AND '.join(joins)}" if joins else ""
     sql += f" GROUP BY {', '.join(keys)}" if keys else ""
-    counts = tuple(len(part.nodes.node) for part in parts)
+    counts = tuple(len(axis.nodes.node) for axis in axes)
     many = many and bool(joined)
-    return Lookup(tuple(statistics), sql, (*values, *nodes), counts, grouped, many, whole)
+    return Lookup(tuple(statistics), sql, (*values, *nodes), counts, grouped, many, exact)
 
 
 def _cells(table: str, statistics: Sequence[int], axes: int, release: Release) -> str:
     """Node combinations of statistics: of several one below the other, each with an estimate e0, e1, .. of its own."""
     if len(statistics) == 1:
         return f"{table}_{statistics[0]} AS c"
-    parts = []
+    selects = []
     for k, statistic in enumerate(statistics):
-        own = [f"{release.estimate(statistic) if k == j else 'NULL'} AS e{j}" for j in range(len(statistics))]
-        columns = ", ".join([*(f"n{i + 1}" for i in range(axes)), *own])
-        parts.append(f"SELECT {columns} FROM {table}_{statistic}")
-    return f"({' UNION ALL '.join(parts)}) AS c"
+        estimates = [
+            f"{release.estimate(statistic) if k == j else 'NULL'} AS e{j}" for j in range(len(statistics))
+        ]
+        columns = ", ".join([*(f"n{i + 1}" for i in range(axes)), *estimates])
+        selects.append(f"SELECT {columns} FROM {table}_{statistic}")
+    return f"({' UNION ALL '.join(selects)}) AS c"
 
 
-def _weighted(value: str, parts: Sequence[AxisNodes], listed: Sequence[int]) -> list[str]:
+def _weighted(value: str, axes: Sequence[AxisNodes], listed: Sequence[int]) -> list[str]:
     """The interpolated sum, and the mass that interpolation may have put on the wrong side: all of a cut cell's may lie
     on one side of the cut, or have one of the values that a factor has in it. Masses keep their sign, so that noise
     cancels over cells."""
     weight = " * ".join(f"a{i + 1}.w" for i in listed)
-    weighed = [i for i in listed if parts[i].nodes.reach is not None]
+    weighed = [i for i in listed if axes[i].nodes.reach is not None]
     plain = " * ".join(f"a{i + 1}.w" for i in listed if i not in weighed)
     low, high = f"CASE WHEN {plain or '1'} < 1 THEN 0 ELSE 1 END", "1"
     for i in weighed:
-        ends = ", ".join(f"{one} * a{i + 1}.{two}" for one in (f"({low})", high) for two in ("l", "h"))
+        ends = ", ".join(f"{bound} * a{i + 1}.{two}" for bound in (f"({low})", high) for two in ("l", "h"))
         low, high = f"least({ends})", f"greatest({ends})"
     cut = f"{value} * greatest({high} - {weight}, {weight} - {low})"
     if not weighed:
@@ -280,15 +283,15 @@ def _weighted(value: str, parts: Sequence[AxisNodes], listed: Sequence[int]) -> 
     return [f"SUM({value} * {weight})", f"SUM({cut})"]
 
 
-def _fields(part: AxisNodes, whole: bool, many: bool) -> tuple[str, list[Any]]:
+def _fields(axis: AxisNodes, exact: bool, many: bool) -> tuple[str, list[Any]]:
     """Columns b (box, where there are several), g (group, likewise), n (node), w (weight), l and h (its reach, where a
     factor weighs it) of one axis, and their values."""
-    wanted: list[tuple[str, str, Any]] = [("INTEGER", "b", part.box)] if many else []
-    wanted += [("INTEGER", "g", part.nodes.group)] if part.groups > 1 else []
-    wanted += [("INTEGER", "n", part.nodes.node)]
-    wanted += [] if whole else [("DOUBLE", "w", part.nodes.weight)]
-    if part.nodes.reach is not None:
-        wanted += [("DOUBLE", name, ends) for name, ends in zip("lh", part.nodes.reach, strict=True)]
+    wanted: list[tuple[str, str, Any]] = [("INTEGER", "b", axis.box)] if many else []
+    wanted += [("INTEGER", "g", axis.nodes.group)] if axis.groups > 1 else []
+    wanted += [("INTEGER", "n", axis.nodes.node)]
+    wanted += [] if exact else [("DOUBLE", "w", axis.nodes.weight)]
+    if axis.nodes.reach is not None:
+        wanted += [("DOUBLE", name, ends) for name, ends in zip("lh", axis.nodes.reach, strict=True)]
     text = ", ".join(f"unnest(?::{kind}[]) AS {name}" for kind, name, _ in wanted)
     return text, [values.tolist() for _, _, values in wanted]
 
@@ -313,14 +316,14 @@ def _asked(plan: Plan, wanted: Mapping[int, Sequence[Box]], release: Release) ->
         for i, cells in enumerate(plan.cells)
         for truths in {box[i] for boxes in wanted.values() for box in boxes}
     }
-    found: dict[Any, Asked] = {}
+    queries: dict[Any, Asked] = {}
     for statistic, boxes in wanted.items():
         reading = release.reading(statistic)
         terms = (reading.terms([taken[each] for each in enumerate(box)]) for box in boxes)
         for sums in zip(*terms, strict=True):
             same = [(each.table, each.weight, *each.listed, *map(id, each.masks)) for each in sums]
-            found.setdefault((*boxes, *same), Asked([], boxes, sums)).statistics.append(statistic)
-    return list(found.values())
+            queries.setdefault((*boxes, *same), Asked([], boxes, sums)).statistics.append(statistic)
+    return list(queries.values())
 
 
 def recombine(
@@ -340,8 +343,8 @@ def recombine(
         DataError: the sum leaves the range of int64.
     """
     ran: list[tuple[Asked, Lookup]] = []
-    for asked in _asked(plan, wanted, release):
-        ran += [(asked, each) for each in lookups(plan, asked, release)]
+    for query in _asked(plan, wanted, release):
+        ran += [(query, each) for each in lookups(plan, query, release)]
     cutting = {statistic for _, each in ran if not each.whole for statistic in each.statistics}
     out: dict[int, NumberArray] = {
         s: np.zeros((len(boxes), *plan.shape), np.float64 if s in cutting else np.int64)
@@ -349,17 +352,17 @@ def recombine(
     }
     cut = {s: np.zeros_like(each) for s, each in out.items()}
     try:
-        for asked, each in ran:
+        for query, each in ran:
             columns = list(zip(*rows_of(release, prepared(release, each.sql), each.values), strict=True))
             for k, statistic in enumerate(each.statistics if columns else ()):
                 at, totals, cuts = _found(each, columns, k, len(plan.shape))
-                weight, kind = asked.sums[0].weight, out[statistic].dtype
+                weight, kind = query.sums[0].weight, out[statistic].dtype
                 out[statistic][at] += weight * np.array(totals, kind)
                 cut[statistic][at] += weight * np.array(cuts, kind)
     except OverflowError as error:
         raise DataError("a sum leaves the range of 64-bit integers", hint="ask for a smaller part") from error
     return tuple(each for _, each in ran), {
-        s: Recombined(*(dict(zip(boxes, part[s], strict=True)) for part in (out, cut)))
+        s: Recombined(*(dict(zip(boxes, arrays[s], strict=True)) for arrays in (out, cut)))
         for s, boxes in wanted.items()
     }
 
@@ -370,11 +373,11 @@ def _found(
     """Where the answers of one of a statement's statistics belong, their totals, and their cuts."""
     first = ran.many + len(ran.grouped)
     totals = columns[first + place]
-    kept = [r for r, total in enumerate(totals) if total is not None]
-    zeros = np.zeros(len(kept), np.int64)
+    rows = [r for r, total in enumerate(totals) if total is not None]
+    zeros = np.zeros(len(rows), np.int64)
 
     def column(number: int) -> list[Any]:
-        return [columns[number][r] for r in kept]
+        return [columns[number][r] for r in rows]
 
     grouped = {axis: np.array(column(ran.many + g), np.int64) for g, axis in enumerate(ran.grouped)}
     at = (np.array(column(0), np.int64) if ran.many else zeros, *(grouped.get(i, zeros) for i in range(axes)))
@@ -403,6 +406,16 @@ class Answered:
     errors: Errors
     cuts: dict[Term, FloatArray]
 
+    def at(self, groups: IntArray) -> Answered:
+        """The same for some of the groups, by their rows."""
+        errors = replace(
+            self.errors, index=tuple(axis_index[groups] for axis_index in self.errors.index), _products={}
+        )
+        totals, cuts = (
+            {term: values[groups] for term, values in table.items()} for table in (self.totals, self.cuts)
+        )
+        return replace(self, totals=totals, errors=errors, cuts=cuts)
+
     def value(self, form: Linear) -> FloatArray:
         """A linear form for each group shown."""
         rows = len(self.errors.index[0]) if self.errors.index else 1
@@ -422,81 +435,98 @@ class Answered:
         rows = len(self.errors.index[0]) if self.errors.index else 1
         return sum((abs(weight) * self.cuts[term] for term, weight in form.weights), np.zeros(rows))
 
-    @cached_property
-    def kurtosis(self) -> float:
-        """Excess kurtosis to allow for: pure releases draw Laplace noise, one draw a node combination.
+    @property
+    def laplace(self) -> bool:
+        """Whether the release drew Laplace noise.
 
         What people report for themselves errs like a sum over all of them, which is normal.
         """
         meta = self.errors.release.meta
-        pure = meta.local is None and not meta.privacy.mu2
-        fewest = min((int(np.prod(each.nodes)) for each in self.lookups), default=1)
-        rows = max(1, int(np.prod(self.plan.shape)))
-        return LAPLACE_KURTOSIS / max(1.0, fewest / rows) if pure else 0.0
+        return meta.local is None and not meta.privacy.mu2
 
-    def z(self, level: float) -> float:
-        """Standard errors on each side of an answer."""
-        return quantile(level, self.kurtosis)
+    def z(self, form: Noisy, level: float) -> FloatArray:
+        """Standard errors on each side of a form that cover it with this chance, shape (rows,)."""
+        rows = len(self.errors.index[0]) if self.errors.index else 1
+        if not self.laplace:
+            return quantile(level, np.zeros(rows))
+        above, below = self.parts(form)
+        variance = self.errors.part_variance(lambda covariance: covariance.noise, form, above, below)
+        return quantile(level, laplace_kurtosis(self.errors.largest(form, above, below), variance))
 
 
 def answer_terms(
     plan: Plan, terms: Sequence[Term], index: tuple[np.ndarray, ...], release: Release
 ) -> Answered:
     """Recombine every statistic that the terms read, once, and add up."""
+    summed = [*terms, *_rows_of(plan, terms, release)]
     wanted: dict[int, dict[Any, None]] = {}
-    for term in terms:
+    for term in summed:
         for statistic in _statistics(plan, term):
             wanted.setdefault(statistic, {}).update(dict.fromkeys(plan.boxes_for(term)))
-    ran, found = recombine(plan, {s: list(boxes) for s, boxes in wanted.items() if boxes}, release)
-    totals = {term: _total(plan, term, found, index) for term in [*terms, *_rows_of(plan, terms)]}
-    cuts = {term: _cut(plan, term, found, index, release) for term in terms}
+    ran, recombined = recombine(plan, {s: list(boxes) for s, boxes in wanted.items() if boxes}, release)
+    totals = {term: _total(plan, term, recombined, index) for term in summed}
+    cuts = {term: _cut(plan, term, recombined, index, release) for term in terms}
     return Answered(plan, totals, ran, Errors(plan, release, index), cuts)
 
 
-def _rows_of(plan: Plan, terms: Sequence[Term]) -> Iterator[Term]:
-    """The rows of scaled sums: what an average of theirs is over."""
+def _rows_of(plan: Plan, terms: Sequence[Term], release: Release) -> list[Term]:
+    """The rows of scaled sums, what an average of theirs is over; all rows where those beyond a bound were measured."""
+    counts: dict[Term, None] = {}
+    beyond = release.meta.beyond(plan.view.of)
     for term in terms:
         count = presence(term.measure, plan.view)
         if plan.view.statistics[term.measure].noise_mid is not None and count is not None:
-            yield replace(term, measure=count.measure)
+            counts[replace(term, measure=count.measure)] = None
+        counting = rows_term(plan, term)
+        if beyond is not None and beyond.rows is not None and counting is not None:
+            counts[counting] = None
+    return [term for term in counts if term not in terms]
+
+
+def rows_term(plan: Plan, term: Term) -> Term | None:
+    """The rows that a term counts or sums; None where its view counts none."""
+    count = plan.view.statistics.get("count") or plan.view.statistics.get(f"count({term.measure})")
+    return None if count is None else replace(term, measure=count.measure, factor=None)
 
 
 def _statistics(plan: Plan, term: Term) -> list[int]:
     statistic = plan.view.statistics[term.measure]
-    if not statistic.mid and statistic.noise_mid is None and not any(cells.cut for cells in plan.cells):
+    if not statistic.mid and not statistic.noise_mid and not any(cells.cut for cells in plan.cells):
         return [statistic.id]
     count = presence(term.measure, plan.view)
     return [statistic.id] + ([count.id] if count is not None else [])
 
 
-def _total(plan: Plan, term: Term, found: dict[int, Recombined], index: tuple[np.ndarray, ...]) -> FloatArray:
+def _total(
+    plan: Plan, term: Term, recombined: dict[int, Recombined], index: tuple[np.ndarray, ...]
+) -> FloatArray:
     """(centred sum + mid * count) / 10^scale, added up in integers while they are whole."""
     statistic = plan.view.statistics[term.measure]
     used = _statistics(plan, term)
     units = np.zeros(len(index[0]) if index else 1, np.int64)
     for box in plan.boxes_for(term):
-        for which, factor in zip(used, (1, statistic.mid), strict=False):
-            part = found[which].totals[box]
-            flat = part[index] if index else part.reshape(1)
+        for statistic_id, factor in zip(used, (1, statistic.mid), strict=False):
+            totals = recombined[statistic_id].totals[box]
+            flat = totals[index] if index else totals.reshape(1)
             wide = (
-                part.dtype == np.int64 and factor and np.max(np.abs(flat), initial=0) > 2**62 // abs(factor)
+                totals.dtype == np.int64 and factor and np.max(np.abs(flat), initial=0) > 2**62 // abs(factor)
             )
             units = units + (flat.astype(np.float64) if wide else flat) * factor
     return np.asarray(units / UNIT / 10.0**statistic.scale, np.float64)
 
 
 def _cut(
-    plan: Plan, term: Term, found: dict[int, Recombined], index: tuple[np.ndarray, ...], release: Release
+    plan: Plan, term: Term, recombined: dict[int, Recombined], index: tuple[np.ndarray, ...], release: Release
 ) -> FloatArray:
     """The most that cutting bins may add to a term, for each group; NaN where the view holds nothing to tell."""
     used = _statistics(plan, term)
     misplaced = {}
-    for which in used:
+    for statistic_id in used:
         rows = np.zeros(len(index[0]) if index else 1)
         for box in plan.boxes_for(term):
-            part = found[which].cuts[box]
-            rows = rows + (part[index] if index else part.reshape(1)) / UNIT
-        misplaced[release.statistics[which].measure] = rows
+            cuts = recombined[statistic_id].cuts[box]
+            rows = rows + (cuts[index] if index else cuts.reshape(1)) / UNIT
+        misplaced[release.statistics[statistic_id].measure] = rows
     if not any(map(np.any, misplaced.values())):
         return np.zeros(len(index[0]) if index else 1)
     return most_moved(plan.view.statistics[term.measure], misplaced, release)
@@ -508,11 +538,12 @@ def central(form: Noisy, answered: Answered) -> FloatArray:
     above, below = answered.parts(form)
     if isinstance(form, Linear):
         return above
-    known = below != 0
+    defined = below != 0
     if form.mean:
-        known &= np.abs(below) > answered.z(NULL_LEVEL) * np.sqrt(answered.errors.variance(form.below))
-    found: FloatArray = np.divide(above, below, out=np.full(len(above), np.nan), where=known)
-    return found
+        z = answered.z(form.below, NULL_LEVEL)
+        defined &= np.abs(below) > z * np.sqrt(answered.errors.variance(form.below))
+    ratio: FloatArray = np.divide(above, below, out=np.full(len(above), np.nan), where=defined)
+    return ratio
 
 
 def nullable(values: FloatArray) -> list[float | None]:

@@ -41,7 +41,7 @@ from dpsql.errors import (
 from dpsql.release import Release
 from dpsql.release.format import StatisticMeta, to_json
 from dpsql.release.reports import ReportedMeta
-from dpsql.release.watch import LIMIT, question
+from dpsql.release.request import LIMIT, requested
 
 CACHED = 256
 MAX_ROWS_CACHED = 10_000
@@ -91,8 +91,8 @@ class Answerer:
                 self._results.move_to_end(key)
                 return self._results[key]
         try:
-            with question(self.timeout):
-                result = self._answer(text, dialect)
+            with requested(self.timeout):
+                answer = self._answer(text, dialect)
         except Error as error:
             raise pointed(error, text) if isinstance(text, str) else error from error.__cause__
         except RecursionError as error:
@@ -102,32 +102,32 @@ class Answerer:
                 f"{self.release.path} is damaged ({type(error).__name__})",
                 hint="ask its curator for a fresh copy",
             ) from error
-        if len(result.rows) <= MAX_ROWS_CACHED:
+        if len(answer.rows) <= MAX_ROWS_CACHED:
             with self._lock:
-                self._results[key] = result
+                self._results[key] = answer
                 while len(self._results) > CACHED:
                     self._results.popitem(last=False)
-        return result
+        return answer
 
     def explain(self, text: str, *, dialect: str = "") -> str:
         """The plan of a statement as numbered stages, the DuckDB statements last."""
         return "\n".join(self.query(text, dialect=dialect).plan)
 
     def _answer(self, text: str, dialect: str) -> Result:
-        asked = shown(text)
-        filled = self._shapes.filled(asked, dialect)
+        shown_text = shown(text)
+        filled = self._shapes.filled(shown_text, dialect)
         if filled is not None:
             with suppress(
                 ProgrammingError, NotSupportedError, DataError
             ):  # said anew, with its place in this text
                 return self._put_together(filled)
-        statement = self._shapes.read(asked, dialect)
+        statement = self._shapes.read(shown_text, dialect)
         try:
             return self._put_together(statement)
         except NoViewError:
             if not statement.block_errors:
                 raise
-        carried = take_apart(parse(asked, dialect), self.schema, asked, carries=True)
+        carried = take_apart(parse(shown_text, dialect), self.schema, shown_text, carries=True)
         return self._put_together(carried)  # a value of two views has an error that no one of them knows
 
     def _put_together(self, statement: Statement) -> Result:
@@ -162,11 +162,15 @@ def put_together(
         by: who answered each.
         runs: whose limits the outer statement has.
     """
-    outer = Outer(statement, tuple(relations), partial(listings, runs.release, runs.schema), runs.timeout)
+    outer = Outer(
+        statement, tuple(relations), partial(listings, runs.release, runs.schema, statement), runs.timeout
+    )
     answer = outer.answer
     shown = tuple(row[: len(statement.names)] for row in answer.rows)
 
-    releases = [each.release for each in by]  # not the answerers: results outlive them, and they keep results
+    releases = [
+        answerer.release for answerer in by
+    ]  # not the answerers: results outlive them, and they keep results
 
     def stages() -> tuple[str, ...]:
         plan = Stages([], [])
@@ -178,13 +182,14 @@ def put_together(
 
     simulated = any(r.meta.local is not None and r.meta.local.simulated for r in (runs.release, *releases))
     stamp = [Note(SIMULATED)] if simulated else []
-    notes = list(dict.fromkeys([*(note for relation in relations for note in relation.notes), *stamp]))
+    all_notes = [*(note for relation in relations for note in relation.notes), *outer.notes, *stamp]
+    notes = list(dict.fromkeys(all_notes))
     kind = "non-negative" if any(map(_positive, releases, relations)) else "unbiased"
     origin = provenance(runs.release, relations) | {"estimates": kind}
     return Result(
         statement.names, answer.types, shown, origin, tuple(n.text for n in notes), outer.grid,
         stages, reads_of(statement.blocks), tuple(n.text for n in notes if n.flag), statement.ordered,
-        lambda: outer.undefined,
+        lambda: outer.undefined, lambda: outer.moved,
     )  # fmt: skip
 
 
@@ -211,13 +216,17 @@ def _positive(release: Release, relation: Relation) -> bool:
 def provenance(release: Release, relations: Sequence[Relation]) -> dict[str, Any]:
     """Where an answer comes from: release, promise, views."""
     views = [a.plan.view.name for relation in relations for a in relation.answered if a.plan.view.statistics]
+    prefixes = (
+        prefix for relation in relations for _, groups in relation.prefixes.values() for prefix in groups
+    )
+    views += [prefix.view for prefix in prefixes]
     local, arrived = release.meta.local, release.meta.stream
     collected: dict[str, Any] = {} if local is None else {"local": to_json(local)}
     collected |= {"simulated": True} if local is not None and local.simulated else {}
     stream = {} if arrived is None else {"as_of_batch": arrived.as_of_batch, "as_of": arrived.as_of}
-    told = [{**to_json(each), "promise": _to_whom(release, each)} for each in release.meta.reported]
+    reported = [{**to_json(column), "promise": _to_whom(release, column)} for column in release.meta.reported]
     return {
-        **({"reported": told} if told else {}),
+        **({"reported": reported} if reported else {}),
         "release": release.meta.release_id,
         "signer": None if release.signer is None else str(release.signer),
         "catalog": release.name,

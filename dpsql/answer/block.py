@@ -20,23 +20,24 @@ if TYPE_CHECKING:
     from dpsql.answer.errorfunctions import ErrorFunction
 
 
-class Join(NamedTuple):
-    """A joined dimension: the foreign-key path to it, and whether rows without a partner are left out."""
-
-    path: tuple[str, ...]
-    inner: bool
-
-
 @dataclass(frozen=True)
 class ColumnRef:
-    """A column of the star: foreign-key path from the block's root table, table, column."""
+    """A column of the star: foreign-key path from the block's root table, table, column.
+
+    Args:
+        path, table, column: where it is.
+        partner: stands for whether a row has a partner at the end of the path, whose key the column is.
+    """
 
     path: tuple[str, ...]
     table: str
     column: str
+    partner: bool = False
 
     def __str__(self) -> str:
         """Path and name, as plans and refusals say it."""
+        if self.partner:
+            return f"the join along {'.'.join(self.path)}"
         return f"{'.'.join((*self.path, ''))}{self.table}.{self.column}"
 
 
@@ -133,18 +134,18 @@ def every(parts: list[Condition]) -> Condition:
     Always(value=False)
     """
     flat: dict[Condition, None] = {}
-    for part in parts:
-        for each in part.parts if isinstance(part, Every) else (part,):
-            flat[each] = None
+    for operand in parts:
+        for conjunct in operand.parts if isinstance(operand, Every) else (operand,):
+            flat[conjunct] = None
     if FALSE in flat:
         return FALSE
-    kept = tuple(part for part in flat if part != TRUE)
-    return TRUE if not kept else kept[0] if len(kept) == 1 else Every(kept)
+    conjuncts = tuple(operand for operand in flat if operand != TRUE)
+    return TRUE if not conjuncts else conjuncts[0] if len(conjuncts) == 1 else Every(conjuncts)
 
 
 def some(parts: list[Condition]) -> Condition:
     """The disjunction, flattened and shortened."""
-    return complement(every([complement(part) for part in parts]))
+    return complement(every([complement(operand) for operand in parts]))
 
 
 def complement(condition: Condition) -> Condition:
@@ -153,8 +154,8 @@ def complement(condition: Condition) -> Condition:
         return Always(not condition.value)
     if isinstance(condition, Predicate):
         return Predicate(condition.expression, not condition.negated)
-    parts = tuple(complement(part) for part in condition.parts)
-    return Some(parts) if isinstance(condition, Every) else every(list(parts))
+    operands = tuple(complement(operand) for operand in condition.parts)
+    return Some(operands) if isinstance(condition, Every) else every(list(operands))
 
 
 def predicates(condition: Condition) -> Iterator[Predicate]:
@@ -162,8 +163,8 @@ def predicates(condition: Condition) -> Iterator[Predicate]:
     if isinstance(condition, Predicate):
         yield condition
     elif not isinstance(condition, Always):
-        for part in condition.parts:
-            yield from predicates(part)
+        for operand in condition.parts:
+            yield from predicates(operand)
 
 
 @dataclass(frozen=True)
@@ -206,8 +207,8 @@ class Linear:
         weights = dict(self.weights)
         for term, weight in other.weights:
             weights[term] = weights.get(term, 0.0) + sign * weight
-        kept = tuple((term, weight) for term, weight in weights.items() if weight)
-        return Linear(kept, self.constant + sign * other.constant)
+        nonzero = tuple((term, weight) for term, weight in weights.items() if weight)
+        return Linear(nonzero, self.constant + sign * other.constant)
 
 
 @dataclass(frozen=True)
@@ -284,7 +285,7 @@ class Block:
 
     Args:
         root: the table whose rows are counted.
-        joins: one for each joined dimension.
+        joins: the path of each joined dimension; an inner join is a condition of `where`.
         columns: what the placeholders dp_c0, dp_c1, .. stand for.
         where: which rows count.
         groups: GROUP BY expressions, in order; keys are named k0, k1, ..
@@ -296,7 +297,7 @@ class Block:
     """
 
     root: str
-    joins: tuple[Join, ...]
+    joins: tuple[tuple[str, ...], ...]
     columns: tuple[ColumnRef, ...]
     where: Condition
     groups: tuple[Expression, ...]
@@ -305,10 +306,6 @@ class Block:
     listing: bool = False
     tables: tuple[str, ...] = field(default=())
     release: str = ""
-
-    def inner(self, path: tuple[str, ...]) -> bool:
-        """Whether rows without a partner along the path are left out."""
-        return any(join.inner and join.path[: len(path)] == path for join in self.joins)
 
 
 def one(term: Term) -> Linear:
@@ -345,6 +342,6 @@ def multiplied(left: Form | None, right: Form | None) -> Form | None:
 def divided(left: Form | None, right: Form | None) -> Form | None:
     """left / right: by a constant, or linear by linear."""
     if is_constant(right):
-        known = isinstance(left, (Linear, Ratio)) and right.constant
-        return left.scaled(1.0 / right.constant) if known else None  # type: ignore[union-attr]
+        divisible = isinstance(left, (Linear, Ratio)) and right.constant
+        return left.scaled(1.0 / right.constant) if divisible else None  # type: ignore[union-attr]
     return Ratio(left, right) if isinstance(left, Linear) and isinstance(right, Linear) else None

@@ -33,24 +33,26 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpsql.answer.answered import Answered, node_list
-from dpsql.answer.block import Linear, Ratio, Term
+from dpsql.answer.answered import Answered
+from dpsql.answer.beyond import Moving, Reach, by_table, reach_of, share_beyond
+from dpsql.answer.block import Condition, Linear, Ratio, Term
 from dpsql.answer.both import both_err, err_apart
 from dpsql.answer.cuts import ratio_moved
-from dpsql.answer.errorbars import CHUNK, FAR, LAPLACE_KURTOSIS, fieller, quantile, reads
+from dpsql.answer.errorbars import FAR, cell_variance, fieller, laplace_kurtosis, quantile, reads
+from dpsql.answer.estimated import Limits
 from dpsql.answer.leafsets import FloatArray, IntArray
+from dpsql.answer.pairs import distinct, pairs_of
 from dpsql.answer.plan import Box, presence
 from dpsql.answer.relation import Relation
-from dpsql.answer.scaled import Parts, average, common_parts, follows_scale
+from dpsql.answer.scaled import Parts, average, common_parts, follows_scale, settled
 from dpsql.answer.sql.carry import ABOVE, BELOW, STEP, Place, place_of
 from dpsql.release import Release
 from dpsql.release.format import MeasureScale
+from dpsql.release.request import blocks
 from dpsql.variance.model import Covariance
 
 MOST_WEIGHTS = 16
 """Different weights of one number up to which masks are added for each weight apart, as they were asked."""
-MOST_PAIRS = 4_000_000
-"""Pairs of reads that one column may ask for: about ten seconds."""
 
 
 class Weights(NamedTuple):
@@ -72,10 +74,10 @@ class Weights(NamedTuple):
 
     def added(self) -> Weights:
         """One line for each number and cell, lines of 0 left out."""
-        pairs, back = np.unique(np.stack([self.number, self.cell]), axis=1, return_inverse=True)
-        weight = np.bincount(back.reshape(-1), self.weight, pairs.shape[1])
-        kept = weight != 0
-        return Weights(pairs[0][kept], pairs[1][kept], weight[kept])
+        first, back = distinct([self.number, self.cell], len(self.number))
+        weight = np.bincount(back, self.weight, len(first))
+        first, weight = first[weight != 0], weight[weight != 0]
+        return Weights(self.number[first], self.cell[first], weight)
 
     @staticmethod
     def joined(parts: Sequence[Weights]) -> Weights:
@@ -94,10 +96,10 @@ def listed(
     >>> listed([[3, 5], None], [[1.0, 2.0], None]).cell.tolist()
     [3, 5]
     """
-    lengths = [len(each or ()) for each in numbers]
-    cells = np.array([cell for each in numbers for cell in each or ()], np.int64)
-    found = np.array([weight for each in weights for weight in each or ()], np.float64)
-    return Weights(np.repeat(np.arange(len(lengths)), lengths), cells, found).added()
+    lengths = [len(lines or ()) for lines in numbers]
+    cells = np.array([cell for lines in numbers for cell in lines or ()], np.int64)
+    derivatives = np.array([weight for lines in weights for weight in lines or ()], np.float64)
+    return Weights(np.repeat(np.arange(len(lengths)), lengths), cells, derivatives).added()
 
 
 class Source(NamedTuple):
@@ -149,15 +151,15 @@ def products(answered: Answered, source: Source, weights: Weights) -> Cells:
     masks = plan.box_masks((None,) * len(plan.cells) if source.box is None else source.box)
     if source.box is None:
         masks = [np.ones((1, mask.shape[1])) for mask in masks]
-        index = tuple(np.zeros_like(each) for each in index)
+        index = tuple(np.zeros_like(axis_index) for axis_index in index)
     number, factor = weights.number, weights.weight
-    at = [each[weights.cell] for each in index]
+    at = [axis_index[weights.cell] for axis_index in index]
     lists = answered.errors.release.reading(source.statistic).listed
     inside = np.ones(len(number))
     if _many_weights(weights):
-        most = np.zeros(int(number.max(initial=-1)) + 1)
-        np.maximum.at(most, number, np.abs(factor))
-        factor, inside = most[number], factor / most[number]
+        largest = np.zeros(int(number.max(initial=-1)) + 1)
+        np.maximum.at(largest, number, np.abs(factor))
+        factor, inside = largest[number], factor / largest[number]
     tables = list(masks)
     free = [i for i in range(len(tables)) if i not in lists]
     for axis in sorted(free, key=lambda i: -len(np.unique(at[i]))):
@@ -171,8 +173,9 @@ def products(answered: Answered, source: Source, weights: Weights) -> Cells:
 
 def _many_weights(weights: Weights) -> bool:
     """Whether some number has more different weights than are kept apart."""
-    pairs = np.unique(np.stack([weights.number.astype(np.float64), weights.weight]), axis=1)
-    return bool(np.max(np.bincount(pairs[0].astype(np.int64)), initial=0) > MOST_WEIGHTS)
+    ranks = np.unique(weights.weight, return_inverse=True)[1].reshape(-1)
+    first, _ = distinct([weights.number, ranks], len(ranks))
+    return bool(np.max(np.bincount(weights.number[first]), initial=0) > MOST_WEIGHTS)
 
 
 class Lines(NamedTuple):
@@ -194,18 +197,17 @@ class Along(NamedTuple):
 
 def _added_along(axis: int, keys: IntArray, lines: Lines, table: FloatArray) -> Along:
     """Add up the masks of lines that differ on one axis alone, weight by weight."""
-    _, of_factor = np.unique(lines.factor, return_inverse=True)
-    _, first, back = np.unique(
-        np.concatenate([keys, of_factor.reshape(1, -1)]), axis=1, return_index=True, return_inverse=True
-    )
-    back = back.reshape(-1)
-    some, at = np.unique(lines.at[axis], return_inverse=True)
-    counts = np.zeros((len(first), len(some)))
+    ranks = np.unique(lines.factor, return_inverse=True)[1].reshape(-1)
+    first, back = distinct([*keys, ranks], len(ranks))
+    if len(first) == len(ranks) and np.all(lines.inside == 1.0):  # no two lines are one
+        return Along(keys[0], lines.factor, list(lines.at), table)
+    groups, at = np.unique(lines.at[axis], return_inverse=True)
+    counts = np.zeros((len(first), len(groups)))
     np.add.at(counts, (back, at), lines.inside)
-    different, which = np.unique(counts, axis=0, return_inverse=True)
-    places = [each[first] for each in lines.at]
-    places[axis] = which.reshape(-1)
-    return Along(keys[0][first], lines.factor[first], places, different @ table[some])
+    different, inverse = np.unique(counts, axis=0, return_inverse=True)
+    places = [axis_index[first] for axis_index in lines.at]
+    places[axis] = inverse.reshape(-1)
+    return Along(keys[0][first], lines.factor[first], places, different @ table[groups])
 
 
 @dataclass(frozen=True, eq=False)
@@ -240,27 +242,29 @@ class Composite:
         """See `Estimated`."""
         return np.maximum(of(self._variances), 0.0) + np.zeros(len(self.middle))
 
-    def z(self, level: float) -> float:
-        """See `Estimated`; as a block's own, by the fewest stored numbers that one of these is made of."""
-        pure = any(a.kurtosis for each in self.relations for a in each.answered)
-        return quantile(level, LAPLACE_KURTOSIS / self._fewest if pure else 0.0)
+    def z(self, level: float) -> FloatArray:
+        """See `Estimated`."""
+        return quantile(level, laplace_kurtosis(self._largest, np.maximum(self._variance, 0.0)))
 
     @cached_property
-    def _fewest(self) -> float:
-        """The fewest nodes of a statistic that a number is made of, at least 1."""
-        found = []
+    def _largest(self) -> FloatArray:
+        """Noise variance that the cell with the largest weight adds, of Laplace noise (`Errors.largest`)."""
+        largest = np.zeros(len(self.middle))
         for source, cells in self._products(self.reads).items():
-            answered = self.answered(source)
-            nodes = np.ones(len(cells.number))
-            for axis, (at, masks) in enumerate(zip(cells.at, cells.masks, strict=True)):
-                tree = answered.errors.release.tree(answered.plan.view.axes[axis])
-                taken = node_list((masks != 0).astype(np.float64), tree)
-                nodes *= np.bincount(taken.group, minlength=len(masks))[at]
-            some = np.bincount(cells.number, nodes)
-            found += some[some > 0].tolist()
-        return max(1.0, min(found, default=1.0))
+            if not self.answered(source).laplace:
+                continue
+            peak = np.abs(cells.weight)
+            for at, masks in zip(cells.at, cells.masks, strict=True):
+                peak = peak * np.abs(masks).max(axis=1)[at]
+            variance = cell_variance(self._release(source), source.statistic)
+            np.maximum.at(largest, cells.number, np.where(peak > 0, peak, 0.0) ** 2 * variance)
+        return largest
 
-    def ends(self, z: float) -> tuple[FloatArray, FloatArray]:
+    def limits(self) -> Limits | None:
+        """See `Estimated`; a quotient of outer sums is not known for an average."""
+        return None
+
+    def ends(self, z: FloatArray) -> tuple[FloatArray, FloatArray]:
         """See `Estimated`."""
         half = z * self.noise()
         low, high = self.middle - half, self.middle + half
@@ -272,36 +276,36 @@ class Composite:
         return self.middle + shift - half * stretch, self.middle + shift + half * stretch
 
     def _fieller(
-        self, sides: Sides, delta: tuple[FloatArray, FloatArray], z: float
+        self, sides: Sides, delta: tuple[FloatArray, FloatArray], z: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
         above, below = self._reads_of(sides.above_cells), self._reads_of(sides.below_cells)
         va, cab, vb = (
             self.covariance(u, w).noise for u, w in ((above, above), (above, below), (below, below))
         )
         low, high = fieller(sides.above, sides.below, va, cab, vb, z)
-        more = z * np.sqrt(np.maximum(self._weighted, 0.0))
+        weight_margin = z * np.sqrt(np.maximum(self._weighted, 0.0))
         low, high = (
-            self.middle - np.hypot(self.middle - low, more),
-            self.middle + np.hypot(high - self.middle, more),
+            self.middle - np.hypot(self.middle - low, weight_margin),
+            self.middle + np.hypot(high - self.middle, weight_margin),
         )
         near = np.abs(sides.below) < FAR * np.sqrt(np.maximum(vb, 0.0))
         return np.where(near, low, delta[0]), np.where(near, high, delta[1])
 
-    def _near_zero(self, near: Denominators, z: float) -> tuple[FloatArray, FloatArray]:
+    def _near_zero(self, near: Denominators, z: FloatArray) -> tuple[FloatArray, FloatArray]:
         """By how much intervals move and grow since a denominator is near 0; NaN where one may be 0."""
         variance = np.maximum(self.within(near.cells, len(near.value))._variance, 0.0)
         with np.errstate(divide="ignore", invalid="ignore"):
-            part = np.where(near.value == 0, np.inf, z**2 * variance / near.value**2)
-        order = np.lexsort((part, near.number))
+            denominator_g = np.where(near.value == 0, np.inf, z[near.number] ** 2 * variance / near.value**2)
+        order = np.lexsort((denominator_g, near.number))
         last = np.append(near.number[order][1:] != near.number[order][:-1], True)
         worst = order[last]  # of each number, the denominator nearest to 0
         shift, stretch = np.zeros(len(self.middle)), np.ones(len(self.middle))
-        own, cells = self._beside_each(near, worst)
-        shared = own.covariance(own.reads, cells.reads).noise
-        number, g, vb = near.number[worst], part[worst], variance[worst]
+        quotients, cells = self._beside_each(near, worst)
+        shared = quotients.covariance(quotients.reads, cells.reads).noise
+        number, g, vb = near.number[worst], denominator_g[worst], variance[worst]
         with np.errstate(divide="ignore", invalid="ignore"):
-            alike = np.clip(np.where(vb > 0, shared**2 / (own._variance * vb), 0.0), 0.0, 1.0)
-            by_far = (FAR * FAR) * g < z**2
+            alike = np.clip(np.where(vb > 0, shared**2 / (quotients._variance * vb), 0.0), 0.0, 1.0)
+            by_far = (FAR * FAR) * g < z[number] ** 2
             moved = -g / (1 - g) * near.value[worst] * shared / vb
             longer = np.sqrt(1 - g * (1 - alike)) / (1 - g)
         shift[number] = np.where(by_far, 0.0, moved)
@@ -311,11 +315,9 @@ class Composite:
     def _beside_each(self, near: Denominators, chosen: IntArray) -> tuple[Composite, Composite]:
         """For some denominators the number that each belongs to, and the denominator itself, line by line."""
         rows = len(chosen)
-        i, j = pairs_of(near.number[chosen], self.cells.number)
-        own = Weights(i, self.cells.cell[j], self.cells.weight[j])
-        i, j = pairs_of(chosen, near.cells.number)
-        below = Weights(i, near.cells.cell[j], near.cells.weight[j])
-        return self.within(own, rows), self.within(below, rows)
+        quotients = _taken_by(near.number[chosen], self.cells)
+        below = _taken_by(chosen, near.cells)
+        return self.within(quotients, rows), self.within(below, rows)
 
     def moved(self) -> FloatArray:
         """See `Estimated`; a first derivative is no bound, so other than linear numbers and quotients have none."""
@@ -323,55 +325,77 @@ class Composite:
             sides = self.quotient
             moved = self._moved(sides.above_cells), self._moved(sides.below_cells)
             return ratio_moved(sides.above, sides.below, moved, None)
-        found = self._moved(self.cells)
-        return found if self.linear else np.where(found == 0, 0.0, np.nan)
+        misplaced = self._moved(self.cells)
+        return misplaced if self.linear else np.where(misplaced == 0, 0.0, np.nan)
 
     def _moved(self, cells: Weights) -> FloatArray:
-        found = np.zeros(len(self.middle))
+        misplaced = np.zeros(len(self.middle))
         for key, weights in self._terms(cells).items():
             cuts = self.answered(key).cuts[key.term]
-            found += np.bincount(weights.number, np.abs(weights.weight) * cuts[weights.cell], len(found))
-        return found
+            misplaced += np.bincount(
+                weights.number, np.abs(weights.weight) * cuts[weights.cell], len(misplaced)
+            )
+        return misplaced
 
     def left_out(self) -> FloatArray:
         """See `Estimated`; NaN where the blocks' differ."""
-        shares = set()
+        shares: set[float | None] = set()
         for key in self.terms:
             answered = self.answered(key)
-            scale = answered.errors.release.scales.get(answered.plan.view.of)
-            share = scale.measure("").left_out if scale is not None and follows_scale(key.term) else 0.0
-            shares.add(np.nan if share is None else share)
-        return np.full(len(self.middle), shares.pop() if len(shares) == 1 else 0.0 if not shares else np.nan)
+            if follows_scale(key.term):
+                beyond = share_beyond(answered.errors.release, answered.plan.view.of)
+                shares.add(None if np.isnan(beyond) else beyond)
+        share = shares.pop() if len(shares) == 1 else None if shares else 0.0
+        return np.full(len(self.middle), np.nan if share is None else share)
 
     def beside(self) -> Parts | None:
         """See `Estimated`; releases that were scaled each have their own."""
-        found: list[Parts] = []
+        components: list[Parts] = []
         for release in {id(r): r for r in map(self._release, self.terms)}.values():
-            own = {key: weights for key, weights in self.terms.items() if self._release(key) is release}
+            release_terms = {
+                key: weights for key, weights in self.terms.items() if self._release(key) is release
+            }
             scaled = {
-                key: weights for key, weights in own.items()
+                key: weights for key, weights in release_terms.items()
                 if release.scales.get(self.answered(key).plan.view.of) is not None and follows_scale(key.term)
             }  # fmt: skip
             if release.meta.local is None and scaled:
-                found.append(self._parts(scaled, own))
-        return None if not found else Parts(*(sum(each) for each in zip(*map(_fields, found), strict=True)))
+                components.append(self._parts(scaled, release_terms))
+            components += map(Parts.beyond, self._beyond(release_terms))
+        return Parts.joined(components)
 
-    def _parts(self, scaled: Mapping[Measured, Weights], own: Mapping[Measured, Weights]) -> Parts:
+    def _beyond(self, terms: Mapping[Measured, Weights]) -> Iterator[Reach]:
+        """How far rows beyond declared bounds may move numbers, for every table of one release."""
+        codes: dict[tuple[int, Condition], int] = {}
+        moving = []
+        for key, weights in terms.items():
+            condition = codes.setdefault((key.block, key.term.condition), len(codes))
+            rows = weights.cell
+            moving.append(
+                Moving(self.answered(key), key.term, condition, weights.number, rows, weights.weight)
+            )
+        for measured, lines in by_table(moving):
+            yield reach_of(lines, len(self.middle), measured)
+
+    def _parts(self, scaled: Mapping[Measured, Weights], release_terms: Mapping[Measured, Weights]) -> Parts:
         """Scale, spread and tail of the numbers' terms of one release."""
         sizes: dict[MeasureScale, FloatArray] = {}
+        gross: dict[MeasureScale, FloatArray] = {}
         none = np.zeros(len(self.middle))
         for key, weights in scaled.items():
             answered = self.answered(key)
             scale = answered.errors.release.scales[answered.plan.view.of].measure(key.term.measure)
             size = weights.weight * answered.totals[key.term][weights.cell]
             sizes[scale] = sizes.get(scale, none) + np.bincount(weights.number, size, len(none))
+            gross[scale] = gross.get(scale, none) + np.bincount(weights.number, np.abs(size), len(none))
         of_shares: dict[Source, list[Weights]] = {}
-        for key, weights in own.items():
+        for key, weights in release_terms.items():
             for source, moved in self._shares(key, weights):
                 of_shares.setdefault(source, []).append(moved)
-        reads_of = {source: Weights.joined(parts) for source, parts in of_shares.items()}
+        reads_of = {source: Weights.joined(summands) for source, summands in of_shares.items()}
         alike = {(one, two) for one in reads_of for two in reads_of if one.statistic == two.statistic}
         off = self.covariance(reads_of, reads_of, alike)
+        sizes = {scale: settled(size, gross[scale]) for scale, size in sizes.items()}
         return common_parts(sizes, off.spread + none, off.tail + none)
 
     def _shares(self, key: Measured, weights: Weights) -> Iterator[tuple[Source, Weights]]:
@@ -402,31 +426,31 @@ class Composite:
         return self._reads_of(self.cells)
 
     def _terms(self, cells: Weights) -> dict[Measured, Weights]:
-        found: dict[Measured, list[Weights]] = {}
+        terms: dict[Measured, list[Weights]] = {}
         codes, back = np.unique(cells.cell % STEP, return_inverse=True)
         for i, code in enumerate(codes.tolist()):
-            place, mine = place_of(code), back.reshape(-1) == i
+            place, at_place = place_of(code), back.reshape(-1) == i
             form = _form(self.relations[place.block], place)
-            own = Weights(cells.number[mine], cells.cell[mine] // STEP, cells.weight[mine])
+            lines = Weights(cells.number[at_place], cells.cell[at_place] // STEP, cells.weight[at_place])
             at = self._holds(place.block, form)
             for term, weight in form.weights:
                 key = Measured(place.block, at, term)
-                found.setdefault(key, []).append(own._replace(weight=own.weight * weight))
-        return {key: Weights.joined(parts) for key, parts in found.items()}
+                terms.setdefault(key, []).append(lines._replace(weight=lines.weight * weight))
+        return {key: Weights.joined(summands) for key, summands in terms.items()}
 
     def _holds(self, block: int, form: Linear) -> int:
         """Which of a block's answers holds a form's terms."""
         wanted = self.relations[block].answered_for(form)
-        return next(i for i, each in enumerate(self.relations[block].answered) if each is wanted)
+        return next(i for i, answered in enumerate(self.relations[block].answered) if answered is wanted)
 
     def _reads_of(self, cells: Weights) -> dict[Source, Weights]:
-        found: dict[Source, list[Weights]] = {}
+        by_source: dict[Source, list[Weights]] = {}
         for key, weights in self._terms(cells).items():
             for read in reads(self.answered(key).plan, key.term):
                 source = Source(key.block, key.answered, read.statistic, read.box)
                 moved = weights._replace(weight=weights.weight * read.factor)
-                found.setdefault(source, []).append(moved)
-        return {source: Weights.joined(parts) for source, parts in found.items()}
+                by_source.setdefault(source, []).append(moved)
+        return {source: Weights.joined(summands) for source, summands in by_source.items()}
 
     def answered(self, key: Measured | Source) -> Answered:
         """The answers that a key is about."""
@@ -452,7 +476,7 @@ class Composite:
     @cached_property
     def _weighted(self) -> FloatArray:
         """What the estimated weight of rows adds to the variance, release by release (`errorbars.Weight`)."""
-        found = np.zeros(len(self.middle))
+        variance = np.zeros(len(self.middle))
         sizes: dict[int, tuple[float, FloatArray]] = {}
         wholes: dict[Source, list[Weights]] = {}
         for key, weights in self.terms.items():
@@ -461,20 +485,20 @@ class Composite:
             if weight is None:
                 continue
             size = np.bincount(
-                weights.number, weights.weight * answered.totals[key.term][weights.cell], len(found)
+                weights.number, weights.weight * answered.totals[key.term][weights.cell], len(variance)
             )
             count = answered.plan.view.statistics["count"].id
-            numbers = np.arange(len(found))
+            numbers = np.arange(len(variance))
             lines = Weights(numbers, np.zeros_like(numbers), -size / weight.rows)
             wholes.setdefault(Source(key.block, key.answered, count, None), []).append(lines)
             release = id(answered.errors.release)
-            before = sizes[release][1] if release in sizes else np.zeros(len(found))
-            sizes[release] = weight.relative, before + size
+            subtotal = sizes[release][1] if release in sizes else np.zeros(len(variance))
+            sizes[release] = weight.relative, subtotal + size
         if not wholes:
-            return found
-        joined = {source: Weights.joined(parts) for source, parts in wholes.items()}
-        found += 2 * self.covariance(self.reads, joined).noise + self.covariance(joined, joined).noise
-        return found + sum(relative**2 * size**2 for relative, size in sizes.values())
+            return variance
+        joined = {source: Weights.joined(summands) for source, summands in wholes.items()}
+        variance += 2 * self.covariance(self.reads, joined).noise + self.covariance(joined, joined).noise
+        return variance + sum(relative**2 * size**2 for relative, size in sizes.values())
 
     def covariance(
         self, left: Mapping[Source, Weights], right: Mapping[Source, Weights],
@@ -487,55 +511,61 @@ class Composite:
             only: pairs of sources that count; None for all.
         """
         total = [np.zeros(len(self.middle)) for _ in Covariance._fields]
-        made = self._products(left)
-        others = made if right is left else self._products(right)
-        for one, of_one in made.items():
-            for two, of_two in others.items():
-                if only is None or (one, two) in only:
-                    for part, found in zip(total, self._between(one, of_one, two, of_two), strict=True):
-                        part += found
+        left_products = self._products(left)
+        right_products = left_products if right is left else self._products(right)
+        for left_source, left_cells in left_products.items():
+            for right_source, right_cells in right_products.items():
+                if only is None or (left_source, right_source) in only:
+                    for component, summand in zip(
+                        total, self._between(left_source, left_cells, right_source, right_cells), strict=True
+                    ):
+                        component += summand
         return Covariance(*total)
 
     def _products(self, weights: Mapping[Source, Weights]) -> dict[Source, Cells]:
-        return {source: products(self.answered(source), source, each) for source, each in weights.items()}
+        return {
+            source: products(self.answered(source), source, source_weights)
+            for source, source_weights in weights.items()
+        }
 
-    def _between(self, one: Source, left: Cells, two: Source, right: Cells) -> Covariance:
+    def _between(self, left_source: Source, left: Cells, right_source: Source, right: Cells) -> Covariance:
         """Covariances of what two sources give to the same numbers."""
         none = np.zeros(len(self.middle))
-        a, b = self._release(one), self._release(two)
+        a, b = self._release(left_source), self._release(right_source)
         if a is not b:
             apart = none if err_apart(a, b) else np.full(len(none), np.nan)
-            both = np.isin(np.arange(len(none)), np.intersect1d(left.number, right.number))
-            return Covariance(np.where(both, apart, 0.0))
-        if two.statistic < one.statistic:
-            return self._between(two, right, one, left)
-        i, j = pairs_of(left.number, right.number)
-        between = both_err(a, one.statistic, two.statistic)
-        if between is None or not len(i):
+            common = np.isin(np.arange(len(none)), np.intersect1d(left.number, right.number))
+            return Covariance(np.where(common, apart, 0.0))
+        if right_source.statistic < left_source.statistic:
+            return self._between(right_source, right, left_source, left)
+        between = both_err(a, left_source.statistic, right_source.statistic)
+        total = [np.zeros(len(none)) for _ in Covariance._fields]
+        if between is None:
             return Covariance(none)
-        if len(i) > MOST_PAIRS:
-            return Covariance(np.full(len(none), np.nan))
-        alone = one == two
-        keys = (
-            np.stack([*(at[i] for at in left.at), *(at[j] for at in right.at)])
-            if left.at or right.at
-            else np.zeros((1, len(i)))
-        )
-        _, first, back = np.unique(keys, axis=1, return_index=True, return_inverse=True)
-        values = [np.zeros(len(first)) for _ in Covariance._fields]
-        wide = max([mask.shape[1] for mask in (*left.masks, *right.masks)], default=1)
-        step = max(1, CHUNK // wide)
-        for start in range(0, len(first), step):
-            rows = first[start : start + step]
-            u = [left.taken(axis, i[rows]) for axis in range(len(left.masks))]
-            w = [right.taken(axis, j[rows]) for axis in range(len(right.masks))]
-            same = alone and all(np.array_equal(x, y) for x, y in zip(u, w, strict=True))
-            for value, part in zip(values, between(u, None if same else w), strict=True):
-                value[start : start + step] = part
-        factor = left.weight[i] * right.weight[j]
-        back = back.reshape(-1)
-        parts = [np.bincount(left.number[i], factor * value[back], len(none)) for value in values]
-        return Covariance(*(np.asarray(part, np.float64) for part in parts))
+        for i, j in pairs_of(left.number, right.number):
+            first, back = distinct([at[i] for at in left.at] + [at[j] for at in right.at], len(i))
+            values = [np.zeros(len(first)) for _ in Covariance._fields]
+            for block in blocks(
+                len(first), max([m.shape[1] for m in (*left.masks, *right.masks)], default=1)
+            ):
+                u = [left.taken(axis, i[first[block]]) for axis in range(len(left.masks))]
+                w = [right.taken(axis, j[first[block]]) for axis in range(len(right.masks))]
+                same = left_source == right_source and all(
+                    np.array_equal(x, y) for x, y in zip(u, w, strict=True)
+                )
+                for value, component in zip(values, between(u, None if same else w), strict=True):
+                    value[block] = component
+            factor = left.weight[i] * right.weight[j]
+            for component, value in zip(total, values, strict=True):
+                component += np.bincount(left.number[i], factor * value[back], len(none))
+        return Covariance(*total)
+
+
+def _taken_by(numbers: IntArray, weights: Weights) -> Weights:
+    """For each of some numbers its lines, numbered anew in this order."""
+    pairs = [(i, weights.cell[j], weights.weight[j]) for i, j in pairs_of(numbers, weights.number)]
+    none = np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0)
+    return Weights(*(np.concatenate(column) for column in zip(none, *pairs, strict=True)))
 
 
 class Sides(NamedTuple):
@@ -555,20 +585,6 @@ class Denominators(NamedTuple):
     cells: Weights
 
 
-def pairs_of(left: IntArray, right: IntArray) -> tuple[IntArray, IntArray]:
-    """Positions of all pairs with one number.
-
-    >>> [each.tolist() for each in pairs_of(np.array([0, 1, 1]), np.array([1, 0]))]
-    [[0, 1, 2], [1, 0, 0]]
-    """
-    order = np.argsort(right, kind="stable")
-    low = np.searchsorted(right[order], left, "left")
-    many = np.searchsorted(right[order], left, "right") - low
-    i = np.repeat(np.arange(len(left)), many)
-    inside = np.arange(len(i)) - np.repeat(np.cumsum(many) - many, many)
-    return i, order[np.repeat(low, many) + inside]
-
-
 def _form(relation: Relation, place: Place) -> Linear:
     """The linear form that a cell is a value of."""
     value = relation.block.values[place.value]
@@ -576,7 +592,3 @@ def _form(relation: Relation, place: Place) -> Linear:
         return value.above if place.part == ABOVE else value.below
     assert isinstance(value, Linear) and place.part not in (ABOVE, BELOW)
     return value
-
-
-def _fields(parts: Parts) -> tuple[FloatArray, ...]:
-    return parts.scale, parts.spread, parts.down, parts.up

@@ -37,9 +37,9 @@ from typing import Any
 
 import numpy as np
 
-from dpsql.answer.block import Block, Condition, Expression, Linear, Ratio, Term
+from dpsql.answer.block import Block, Condition, Expression, Ratio, Term
 from dpsql.answer.leafsets import NEAR, FloatArray, Weighed, bounds_of, masks, quoted, reach, special_leaves
-from dpsql.answer.plan import Plan
+from dpsql.answer.plan import Plan, View, presence
 from dpsql.answer.run import run
 from dpsql.errors import PartialBinError
 from dpsql.release import Release, StatisticMeta
@@ -101,8 +101,8 @@ def _rows(plan: Plan, axis: int, along: Expression | None) -> np.ndarray:
         return np.arange(len(cells.keys))
     place = groups.index(along)
     numbers: dict[tuple[Any, ...], int] = {}
-    kept = [(*key[:place], *key[place + 1 :]) for key in cells.keys]
-    return np.array([numbers.setdefault(key, len(numbers)) for key in kept], np.int64)
+    other_keys = [(*key[:place], *key[place + 1 :]) for key in cells.keys]
+    return np.array([numbers.setdefault(key, len(numbers)) for key in other_keys], np.int64)
 
 
 def _taken(
@@ -111,12 +111,12 @@ def _taken(
     """(taken, whole) of an axis for each box of a condition, shape (groups,)."""
     cells = plan.cells[axis]
     special = list(special_leaves(release.axes[plan.questions[axis].axis]))
-    found, known = [], dict[Any, tuple[FloatArray, FloatArray]]()
+    box_coverages, coverages = [], dict[Any, tuple[FloatArray, FloatArray]]()
     for box in plan.boxes_of(condition):
-        if box[axis] not in known:
-            known[box[axis]] = _weighed(_merged(masks(cells, box[axis]), rows), special)
-        found.append(known[box[axis]])
-    return found
+        if box[axis] not in coverages:
+            coverages[box[axis]] = _weighed(_merged(masks(cells, box[axis]), rows), special)
+        box_coverages.append(coverages[box[axis]])
+    return box_coverages
 
 
 def _merged(mask: FloatArray, rows: np.ndarray) -> FloatArray:
@@ -130,22 +130,23 @@ def _weighed(mask: FloatArray, special: Sequence[int]) -> tuple[FloatArray, Floa
     aside = mask[:, special].sum(axis=1)
     mask = mask.copy()
     mask[:, special] = 0.0
-    taken, whole = mask.sum(axis=1), np.where(mask < 1.0, 0.0, mask).sum(axis=1)
-    return np.where(taken > 0, taken, aside), np.where(taken > 0, whole, aside)
+    taken, uncut = mask.sum(axis=1), np.where(mask < 1.0, 0.0, mask).sum(axis=1)
+    return np.where(taken > 0, taken, aside), np.where(taken > 0, uncut, aside)
 
 
 def _combined(axes: Sequence[Sequence[tuple[FloatArray, FloatArray]]]) -> FloatArray:
     """Share of every group that lies in cut bins, shape of the plan's groups."""
     taken: FloatArray = np.zeros(())
-    whole: FloatArray = np.zeros(())
+    uncut: FloatArray = np.zeros(())
     for box in zip(*axes, strict=True):
         products = [np.ones(()), np.ones(())]
-        for parts in box:
+        for axis_coverage in box:
             products = [
-                np.multiply.outer(product, part) for product, part in zip(products, parts, strict=True)
+                np.multiply.outer(product, coverage)
+                for product, coverage in zip(products, axis_coverage, strict=True)
             ]
-        taken, whole = taken + products[0], whole + products[1]
-    return np.asarray(1.0 - np.divide(whole, taken, out=np.ones_like(taken), where=taken > 0))
+        taken, uncut = taken + products[0], uncut + products[1]
+    return np.asarray(1.0 - np.divide(uncut, taken, out=np.ones_like(taken), where=taken > 0))
 
 
 def refuse_partial(
@@ -166,8 +167,10 @@ def refuse_partial(
     words = culprit.words() if culprit else "the statement"
     keys = [
         str(value)
-        for asked, cells, g in zip(plan.questions, plan.cells, found.group, strict=True)
-        for group, value in zip(asked.groups, cells.keys[g] if asked.groups else (), strict=True)
+        for axis_question, cells, g in zip(plan.questions, plan.cells, found.group, strict=True)
+        for group, value in zip(
+            axis_question.groups, cells.keys[g] if axis_question.groups else (), strict=True
+        )
         if group != along
     ]
     where = f"of the group ({', '.join(keys)})" if keys else "of the answer"
@@ -184,9 +187,9 @@ def refuse_partial(
     return error.at("GROUP BY" if culprit in question.groups else "WHERE", culprit.span)
 
 
-def _culprits(plan: Plan, found: Excess) -> Iterator[Expression]:
+def _culprits(plan: Plan, excess_group: Excess) -> Iterator[Expression]:
     """Expressions over an axis: what WHERE cuts first, then what groups cut, then what FILTER cuts."""
-    question, mask = plan.questions[found.axis], masks(plan.cells[found.axis], None)
+    question, mask = plan.questions[excess_group.axis], masks(plan.cells[excess_group.axis], None)
     together = mask.sum(axis=0)
     if np.any((together > 0) & (together < 1 - NEAR)):
         yield from (predicate.expression for predicate in question.filters if predicate.expression.columns)
@@ -196,9 +199,9 @@ def _culprits(plan: Plan, found: Excess) -> Iterator[Expression]:
     yield from question.groups
 
 
-def _edges(plan: Plan, found: Excess, release: Release) -> str:
+def _edges(plan: Plan, excess_group: Excess, release: Release) -> str:
     """Where the bins that a group cuts, and those after them, begin; empty where bins have no order."""
-    question = plan.questions[found.axis]
+    question = plan.questions[excess_group.axis]
     axis = release.axes[question.axis]
     if not question.columns:
         return ""
@@ -208,9 +211,9 @@ def _edges(plan: Plan, found: Excess, release: Release) -> str:
     starts: Mapping[int, Any] = dict(
         run(release, f"SELECT leaf, MIN({quoted(name)}) FROM axis_{question.axis} GROUP BY leaf").rows
     )
-    cells, ordinary = plan.cells[found.axis], axis.leaves - len(special_leaves(axis))
-    mine = (cells.group == found.group[found.axis]) & (cells.coverage < 1)
-    cut = np.unique(cells.leaf[mine])
+    cells, ordinary = plan.cells[excess_group.axis], axis.leaves - len(special_leaves(axis))
+    cut_cells = (cells.group == excess_group.group[excess_group.axis]) & (cells.coverage < 1)
+    cut = np.unique(cells.leaf[cut_cells])
     wanted = sorted({int(leaf) for at in cut for leaf in (at, at + 1) if leaf < ordinary})
     shown = [str(starts[leaf]) for leaf in wanted if starts.get(leaf) is not None]
     return ", ".join(shown[:EDGES]) + (", .." if len(shown) > EDGES else "")
@@ -239,17 +242,17 @@ def interpolated(plan: Plan, terms: Sequence[Term]) -> tuple[Interpolated, ...]:
         terms: what it answers.
     """
     boxes = {box for term in terms for box in plan.boxes_of(term.condition)}
-    found = []
+    cut_axes = []
     for axis, cells in enumerate(plan.cells):
         if not cells.cut:
             continue
         taken = [masks(cells, truths) for truths in {box[axis] for box in boxes}]
         partly = [(mask > 0) & (mask < 1) for mask in taken]
-        bins = np.unique(np.concatenate([np.nonzero(each)[1] for each in partly])) if partly else ()
+        bins = np.unique(np.concatenate([np.nonzero(cut_mask)[1] for cut_mask in partly])) if partly else ()
         if len(bins):
-            inside = sum(float(mask[part].sum()) for mask, part in zip(taken, partly, strict=True))
-            found.append(Interpolated(axis, len(bins), inside / sum(float(mask.sum()) for mask in taken)))
-    return tuple(found)
+            inside = sum(float(mask[cut_mask].sum()) for mask, cut_mask in zip(taken, partly, strict=True))
+            cut_axes.append(Interpolated(axis, len(bins), inside / sum(float(mask.sum()) for mask in taken)))
+    return tuple(cut_axes)
 
 
 def overall(cut: Sequence[Interpolated]) -> float:
@@ -258,7 +261,7 @@ def overall(cut: Sequence[Interpolated]) -> float:
     >>> overall([Interpolated(0, 1, 0.5), Interpolated(1, 2, 0.5)])
     0.75
     """
-    return 1.0 - float(np.prod([1.0 - each.share for each in cut])) if cut else 0.0
+    return 1.0 - float(np.prod([1.0 - axis.share for axis in cut])) if cut else 0.0
 
 
 def is_count(measure: str) -> bool:
@@ -271,8 +274,12 @@ def value_bounds(statistic: StatisticMeta, release: Release) -> tuple[float, flo
     if is_count(statistic.measure):
         return 1.0, 1.0
     table, _, column = statistic.measure.rpartition(".")
-    entry = release.catalog.tables[table]
-    lower, upper = entry.measures[column].bounds if column in entry.measures else entry.columns[column].bounds
+    star_table = release.catalog.tables[table]
+    lower, upper = (
+        star_table.measures[column].bounds
+        if column in star_table.measures
+        else star_table.columns[column].bounds
+    )
     return lower / 10.0**statistic.scale, upper / 10.0**statistic.scale
 
 
@@ -287,16 +294,16 @@ def most_moved(statistic: StatisticMeta, misplaced: Mapping[str, FloatArray], re
     Returns:
         The bound of each group, at least 0; NaN for a measure of both signs without a count of its rows.
     """
-    own = misplaced[statistic.measure]
+    statistic_mass = misplaced[statistic.measure]
     rows = next((mass for measure, mass in misplaced.items() if is_count(measure)), None)
     if is_count(statistic.measure):
-        return np.asarray(np.maximum(own, 0.0))
+        return np.asarray(np.maximum(statistic_mass, 0.0))
     low, high = value_bounds(statistic, release)
     if low >= 0 or high <= 0:
-        total = (own + (0.0 if rows is None else statistic.mid * rows)) / 10.0**statistic.scale
+        total = (statistic_mass + (0.0 if rows is None else statistic.mid * rows)) / 10.0**statistic.scale
         return np.asarray(np.maximum(total if low >= 0 else -total, 0.0))
     if rows is None:
-        return np.where(own == 0, 0.0, np.nan)
+        return np.where(statistic_mass == 0, 0.0, np.nan)
     return np.asarray(np.maximum(rows, 0.0) * max(-low, high))
 
 
@@ -320,21 +327,27 @@ def ratio_moved(
     ratio = np.divide(above, below, out=np.zeros(len(above)), where=below != 0)
     room = np.abs(below) - db
     if bounds is None:
-        over, found = da + np.abs(ratio) * db, np.full(len(above), np.nan)
-        return np.asarray(np.divide(over, room, out=found, where=room > 0), np.float64)
+        over, unbounded = da + np.abs(ratio) * db, np.full(len(above), np.nan)
+        return np.asarray(np.divide(over, room, out=unbounded, where=room > 0), np.float64)
     reach = np.maximum(np.abs(bounds[1] - ratio), np.abs(ratio - bounds[0])) * (db > 0)
     return np.asarray(
         np.minimum(reach, np.divide(reach * db, room, out=reach.copy(), where=room > 0)), np.float64
     )
 
 
-def average_of(form: Ratio) -> tuple[Term, float] | None:
-    """The one measure that a ratio is the average of, with its factor; None for any other ratio."""
-    one = isinstance(form.above, Linear) and len(form.above.weights) == 1 and not form.above.constant
-    if not (form.mean and one and len(form.below.weights) == 1 and not form.below.constant):
+def average_of(form: Ratio, view: View) -> tuple[Term, float] | None:
+    """The one measure that a ratio is the average of, with its factor; None for any other ratio.
+
+    SUM(x) / COUNT(x) is one too, where the view tells by its counts that both are over the same rows.
+    """
+    if any(len(side.weights) != 1 or side.constant for side in (form.above, form.below)):
         return None
-    (term, factor), (_, of) = form.above.weights[0], form.below.weights[0]
-    return None if term.factor is not None else (term, factor / of)
+    (term, factor), (rows, of) = form.above.weights[0], form.below.weights[0]
+    if term.factor is not None or is_count(term.measure):
+        return None
+    count = presence(term.measure, view)
+    same = count is not None and is_count(count.measure) and rows == Term(count.measure, term.condition)
+    return (term, factor / of) if form.mean or same else None
 
 
 def cut_notes(
@@ -350,13 +363,13 @@ def cut_notes(
     )
     why = [f"{axes} cut: interpolating them"] if cut else []
     why += [f"bins of {mixed} hold several values: spreading these evenly"] if mixed else []
-    most: dict[str, float] = {}
+    most_by_term: dict[str, float] = {}
     for term in terms:
         largest = float(np.max(cuts[term], initial=0.0))
-        most[str(term)] = max(most.get(str(term), 0.0), largest)
+        most_by_term[str(term)] = max(most_by_term.get(str(term), 0.0), largest)
     each = ", ".join(
         f"{measure} by an unknown amount" if value != value else f"{measure} by up to {value:.4g}"
-        for measure, value in most.items()
+        for measure, value in most_by_term.items()
     )
     return [f"{', '.join(why)} may put off {each}, beside the noise"]
 
@@ -371,9 +384,9 @@ def mixed_axes(plan: Plan, terms: Sequence[Term], release: Release) -> str:
         for at, taken in enumerate(box)
         if isinstance(taken, Weighed)
     }
-    found = []
+    names = []
     for at, taken in sorted(weighed, key=repr):
-        ends, whole = reach(plan.cells[at], taken), masks(plan.cells[at], taken.truths) == 1.0
-        if np.any(whole & (ends.low < ends.high)):
-            found.append(release.axes[plan.view.axes[at]].name)
-    return ", ".join(dict.fromkeys(found))
+        ends, uncut = reach(plan.cells[at], taken), masks(plan.cells[at], taken.truths) == 1.0
+        if np.any(uncut & (ends.low < ends.high)):
+            names.append(release.axes[plan.view.axes[at]].name)
+    return ", ".join(dict.fromkeys(names))

@@ -1,7 +1,7 @@
 """Groups that drown in noise: grey in notebooks, hidden by `min_relative_error`.
 
-A group drowns where each of its noisy numbers has a standard error of at least so many times the number itself. Only
-answers that name their groups, by a column without noise, have any.
+A group drowns where each of its noisy numbers has a standard error of at least so many times the number itself, or an
+interval with an open end. Only answers that name their groups, by a column without noise, have any.
 
 What is left was picked by its noise: small groups that are shown are those that noise made larger. The note says how
 many are hidden, so that nobody takes the others for all.
@@ -13,15 +13,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from itertools import compress
-from typing import Any
+from itertools import compress, islice
 
 from dpsql.answer.errorfunctions import ErrorFunction
 from dpsql.answer.result import Grid, Result
 from dpsql.errors import InterfaceError
-
-GREY = 0.5
-"""From where a group is grey: no number of it is twice its standard error."""
 
 
 def drowned(result: Result, min_relative_error: float) -> tuple[bool, ...]:
@@ -38,17 +34,12 @@ def drowned(result: Result, min_relative_error: float) -> tuple[bool, ...]:
         raise InterfaceError("min_relative_error is a number above 0", hint="for instance 0.5")
     if len(result.noisy) in (0, len(result.columns)):
         return (False,) * len(result.rows)
-    pairs = zip(result.rows, result.stderr_rows, strict=True)
+    rows = zip(result.rows, result.noise_rows, result.unreliable(min_relative_error), strict=True)
     return tuple(
-        any(errors[c] is not None for c in result.noisy)
-        and all(_is_lost(row[c], errors[c], min_relative_error) for c in result.noisy)
-        for row, errors in pairs
+        any(noise[c] is not None for c in result.noisy)
+        and all(row[c] is None or weak[c] for c in result.noisy)
+        for row, noise, weak in rows
     )
-
-
-def _is_lost(value: Any, error: float | None, at_least: float) -> bool:
-    """Whether a number tells nothing: it is NULL, or its error is so large."""
-    return value is None or (error is not None and error > 0 and error >= at_least * abs(float(value)))
 
 
 def hide(result: Result, min_relative_error: float) -> Result:
@@ -61,17 +52,17 @@ def hide(result: Result, min_relative_error: float) -> Result:
     Raises:
         InterfaceError: no number above 0.
     """
-    kept = [not lost for lost in drowned(result, min_relative_error)]
-    hidden = len(kept) - sum(kept)
+    visible = [not lost for lost in drowned(result, min_relative_error)]
+    hidden = len(visible) - sum(visible)
     if not hidden:
         return result
 
-    def grid(error: ErrorFunction, level: float) -> Grid:
-        return tuple(compress(result.grid(error, level), kept))
+    def grid(error: ErrorFunction, level: float, row_limit: int | None) -> Grid:
+        return tuple(islice(compress(result.grid(error, level, None), visible), row_limit))
 
     note = (
-        f"{hidden} of {len(kept)} groups are hidden: the standard error of each of their numbers is at least "
+        f"{hidden} of {len(visible)} groups are hidden: the standard error of each of their numbers is at least "
         f"{min_relative_error:g} times the number"
     )
-    rows = tuple(compress(result.rows, kept))
+    rows = tuple(compress(result.rows, visible))
     return replace(result, rows=rows, grid=grid, notes=(*result.notes, note), flags=(*result.flags, note))

@@ -33,6 +33,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from statistics import NormalDist
+from typing import overload
 
 import numpy as np
 import numpy.typing as npt
@@ -43,6 +44,7 @@ from dpsql.answer.plan import Box, Plan, presence
 from dpsql.answer.run import run
 from dpsql.release import Release, StatisticMeta
 from dpsql.release.format import UNIT
+from dpsql.release.request import blocks, take
 from dpsql.variance.model import Covariance
 
 
@@ -67,8 +69,8 @@ class Weight:
             values: the answers without their constants, shape (rows,).
             shared: their covariances with `rows`, shape (rows,).
         """
-        part = values / self.rows
-        return part**2 * self.variance - 2 * part * shared + (self.relative * values) ** 2
+        share = values / self.rows
+        return share**2 * self.variance - 2 * share * shared + (self.relative * values) ** 2
 
 
 def weight_error(release: Release) -> float:
@@ -91,11 +93,11 @@ def weight_of(release: Release, count: StatisticMeta) -> Weight | None:
         return None
     roots = " AND ".join(f"n{i + 1} = 0" for i in range(len(count.axes)))
     text = f"SELECT {release.estimate(count.id)} FROM node_combination_{count.id} WHERE {roots or 'true'}"
-    found = run(release, text).rows
-    rows = found[0][0] / UNIT if found else 0.0
-    whole = [np.ones((1, release.axes[axis].leaves)) for axis in count.axes]
+    root_rows = run(release, text).rows
+    rows = root_rows[0][0] / UNIT if root_rows else 0.0
+    all_leaves = [np.ones((1, release.axes[axis].leaves)) for axis in count.axes]
     return (
-        Weight(relative, rows, float(release.reading(count.id).covariance(whole).noise[0]))
+        Weight(relative, rows, float(release.reading(count.id).covariance(all_leaves).noise[0]))
         if rows > 0
         else None
     )
@@ -104,12 +106,20 @@ def weight_of(release: Release, count: StatisticMeta) -> Weight | None:
 LAPLACE_KURTOSIS = 3.0
 FAR = 10.0
 """Standard errors between a denominator and 0 from which the delta method is good enough."""
-CHUNK = 4_000_000
-"""Mask entries evaluated at once."""
 
 
 @lru_cache(maxsize=256)
-def quantile(level: float, kurtosis: float = 0.0) -> float:
+def _quantiles(level: float) -> tuple[float, float]:
+    """Two-sided quantiles of normal and of Laplace noise with standard deviation 1, the latter never the smaller."""
+    normal = NormalDist().inv_cdf(0.5 + level / 2)
+    return normal, max(normal, -math.log(1.0 - level) / math.sqrt(2.0))
+
+
+@overload
+def quantile(level: float, kurtosis: float = 0.0) -> float: ...
+@overload
+def quantile(level: float, kurtosis: FloatArray) -> FloatArray: ...
+def quantile(level: float, kurtosis: float | FloatArray = 0.0) -> float | FloatArray:
     """Standard errors on each side of an answer that hold it with probability `level`.
 
     One Laplace draw has heavier tails than a normal one (2.118 against 1.960 at 95%); a sum of many is
@@ -117,18 +127,52 @@ def quantile(level: float, kurtosis: float = 0.0) -> float:
 
     Args:
         level: in (0, 1).
-        kurtosis: excess kurtosis of the noise: 0 for normal, 3 for one Laplace draw, 3/m for a sum of m.
+        kurtosis: excess kurtosis of the noise: 0 for normal, 3 for one Laplace draw, 3/m for a sum of m; one number
+            or an array.
 
     Returns:
-        The factor.
+        The factor, in the shape of `kurtosis`.
 
     >>> round(quantile(0.95), 3), round(quantile(0.95, 3.0), 3)
     (1.96, 2.118)
     """
-    normal = NormalDist().inv_cdf(0.5 + level / 2)
-    laplace = max(normal, -math.log(1.0 - level) / math.sqrt(2.0))
-    share = min(1.0, max(0.0, kurtosis / LAPLACE_KURTOSIS))
-    return normal + share * (laplace - normal)
+    normal, laplace = _quantiles(level)
+    factor = normal + np.clip(np.divide(kurtosis, LAPLACE_KURTOSIS), 0.0, 1.0) * (laplace - normal)
+    return factor if isinstance(kurtosis, np.ndarray) else float(factor)
+
+
+def laplace_kurtosis(largest: FloatArray, variance: FloatArray) -> FloatArray:
+    """Excess kurtosis of Laplace noise: that of as many equal draws as make up the variance.
+
+    It depends on what an answer is, not on how it is spelt or which stored nodes are added up.
+
+    Args:
+        largest: variance that the cell with the largest weight adds (`Errors.largest`).
+        variance: of the noise.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share = np.where(variance > 0, largest / variance, 0.0)
+    return LAPLACE_KURTOSIS * np.clip(share, 0.0, 1.0)
+
+
+def cell_variance(release: Release, statistic: int) -> float:
+    """Noise variance of one cell in the middle of a statistic's axes: about that of one draw.
+
+    Where leaves were measured as wholes (`blocks`) the noise of a leaf is a small part of a draw's: there it is the
+    noise of all leaves over the number of wholes.
+    """
+    meta = release.statistics[statistic]
+
+    def variance() -> float:
+        sizes = [release.axes[axis].leaves for axis in meta.axes]
+        reading = release.reading(statistic)
+        covariance = reading.covariance([np.eye(1, leaves, leaves // 2) for leaves in sizes])
+        if not np.any(covariance.within_leaf):
+            return float(np.max(covariance.noise))
+        wholes = len(next(iter(reading.columns()[0].values())))
+        return float(reading.covariance([np.ones((1, leaves)) for leaves in sizes]).noise[0]) / wholes
+
+    return release.kept(("cell_variance", statistic), variance)
 
 
 @dataclass(frozen=True)
@@ -144,13 +188,13 @@ def reads(plan: Plan, term: Term) -> list[Read]:
     """What a term reads: its statistic, and the count that its centre is multiplied by."""
     statistic = plan.view.statistics[term.measure]
     scale = 10.0**-statistic.scale
-    found = [Read(statistic.id, box, scale) for box in plan.boxes_for(term)]
+    term_reads = [Read(statistic.id, box, scale) for box in plan.boxes_for(term)]
     if statistic.mid:
         count = presence(term.measure, plan.view)
         assert count is not None
         mid = statistic.mid if statistic.noise_mid is None else statistic.noise_mid
-        found += [Read(count.id, box, mid * scale) for box in plan.boxes_for(term)]
-    return found
+        term_reads += [Read(count.id, box, mid * scale) for box in plan.boxes_for(term)]
+    return term_reads
 
 
 def reads_of(plan: Plan, form: Linear) -> dict[tuple[int, Box], float]:
@@ -186,9 +230,9 @@ class Errors:
         total = np.zeros(rows)
         a, b = reads_of(self.plan, left), reads_of(self.plan, right)
         for (statistic, box), factor in a.items():
-            for (other, second), weight in b.items():
+            for (right_statistic, second), weight in b.items():
                 if factor and weight:
-                    total += factor * weight * self.product(statistic, box, second, other).noise
+                    total += factor * weight * self.product(statistic, box, second, right_statistic).noise
         return total
 
     def part(
@@ -217,6 +261,28 @@ class Errors:
         spread = spread + ratio**2 * self.part(of, form.below)
         return _divided(np.maximum(spread, 0.0), below**2)
 
+    def largest(self, form: Noisy, above: FloatArray, below: FloatArray) -> FloatArray:
+        """Noise variance that the cell with the largest weight adds to a form, shape (rows,); arguments as `stderr`."""
+        rows = len(self.index[0]) if self.index else 1
+        weights: dict[tuple[int, Box], FloatArray] = {}
+        if isinstance(form, Linear):
+            sides = [(form, np.ones(rows))]
+        else:
+            slope = _divided(np.ones(rows), below)
+            sides = [(form.above, slope), (form.below, -_divided(above, below) * slope)]
+        for side, slope in sides:
+            for read, factor in reads_of(self.plan, side).items():
+                weights[read] = weights.get(read, np.zeros(rows)) + factor * slope
+        largest = np.zeros(rows)
+        for (statistic, box), weight in weights.items():
+            peak = np.abs(weight)
+            for mask, group in zip(self.plan.box_masks(box), self.index, strict=True):
+                peak = peak * np.abs(mask).max(axis=1)[group]
+            largest = np.fmax(
+                largest, np.where(peak > 0, peak, 0.0) ** 2 * cell_variance(self.release, statistic)
+            )
+        return largest
+
     def variance(self, form: Linear) -> FloatArray:
         """Variance of a linear form, shape (rows,)."""
         return np.maximum(self.covariance(form, form), 0.0)
@@ -238,8 +304,8 @@ class Errors:
             masks.append(mask[group[:1]] if same else np.bincount(group, weights, len(mask))[None] @ mask)
         count = self.plan.view.statistics["count"].id
         scale = 1.0 if len(rows) > 1 else float(weights[0] ** 2)
-        found = self.release.reading(count).covariance(masks)
-        return math.sqrt(scale * max(0.0, float(np.sum(found.noise + found.within_leaf))))
+        covariance = self.release.reading(count).covariance(masks)
+        return math.sqrt(scale * max(0.0, float(np.sum(covariance.noise + covariance.within_leaf))))
 
     @cached_property
     def weight(self) -> Weight | None:
@@ -258,8 +324,8 @@ class Errors:
         if isinstance(form, Linear):
             return weight.added(above - form.constant, self._with_all(form))
         ratio = _divided(above, below)
-        left = ratio * form.below.constant - form.above.constant
-        return weight.added(left, self._with_all(form.above) - ratio * self._with_all(form.below))
+        from_constants = ratio * form.below.constant - form.above.constant
+        return weight.added(from_constants, self._with_all(form.above) - ratio * self._with_all(form.below))
 
     def _with_all(self, form: Linear) -> FloatArray:
         """Covariance of a linear form with the count of all of the view's rows, shape (rows,)."""
@@ -277,33 +343,38 @@ class Errors:
         """
         key = statistic, left, right, other
         if key not in self._products:
-            self._products[key] = self._product(statistic, left, right, other)
+            covariance = self._product(statistic, left, right, other)
+            take(sum(component.nbytes for component in covariance if isinstance(component, np.ndarray)))
+            self._products[key] = covariance
         return self._products[key]
 
-    def _product(self, statistic: int, left: Box, right: Box | None, other: int | None) -> Covariance:
-        second = statistic if other is None else other
+    def _product(
+        self, statistic: int, left: Box, right: Box | None, right_statistic: int | None
+    ) -> Covariance:
+        second = statistic if right_statistic is None else right_statistic
         if second < statistic and right is not None:
             return self.product(second, right, left, statistic)
         reading = self.release.shared(statistic, second)
         if reading is None:
             return Covariance(np.zeros(len(self.index[0]) if self.index else 1))
-        one = self.plan.box_masks(left)
+        left_masks = self.plan.box_masks(left)
         if right is None:
-            two = [np.ones_like(mask) for mask in one]
+            right_masks = [np.ones_like(mask) for mask in left_masks]
         else:
-            two = one if left == right else self.plan.box_masks(right)
-        if not one:
+            right_masks = left_masks if left == right else self.plan.box_masks(right)
+        if not left_masks:
             return reading.covariance([])
-        step = max(1, CHUNK // max(mask.shape[1] for mask in one))
-        found = []
-        for a in range(0, len(self.index[0]), step):
-            rows = [index[a : a + step] for index in self.index]
-            u, v = ([mask[i] for mask, i in zip(masks, rows, strict=True)] for masks in (one, two))
+        covariances = []
+        for block in blocks(len(self.index[0]), max(mask.shape[1] for mask in left_masks)):
+            rows = [index[block] for index in self.index]
+            u, v = (
+                [mask[i] for mask, i in zip(masks, rows, strict=True)] for masks in (left_masks, right_masks)
+            )
             alone = left == right and second == statistic
-            found.append(reading.covariance(u, None if alone else v))
-        if not found:
+            covariances.append(reading.covariance(u, None if alone else v))
+        if not covariances:
             return Covariance(np.zeros(0))
-        return Covariance(*(_joined(parts, len(self.index[0])) for parts in zip(*found, strict=True)))
+        return Covariance(*(_joined(pieces, len(self.index[0])) for pieces in zip(*covariances, strict=True)))
 
     def stderr(self, form: Noisy, above: FloatArray, below: FloatArray) -> FloatArray:
         """Standard error of a form.
@@ -326,13 +397,13 @@ class Errors:
                 + ratio**2 * self.variance(form.below)
                 + self.weighted(form, above, below)
             )
-            found: FloatArray = np.where(below == 0, np.nan, np.sqrt(np.maximum(spread, 0.0)) / np.abs(below))
-            return found
+            error: FloatArray = np.where(below == 0, np.nan, np.sqrt(np.maximum(spread, 0.0)) / np.abs(below))
+            return error
 
     def interval(
-        self, form: Noisy, above: FloatArray, below: FloatArray, z: float
+        self, form: Noisy, above: FloatArray, below: FloatArray, z: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
-        """Ends of the interval of z standard errors; NaN where it is unbounded."""
+        """Ends of the interval of z standard errors, z of shape (rows,); NaN where it is unbounded."""
         middle = above if isinstance(form, Linear) else _divided(above, below)
         half = z * self.stderr(form, above, below)
         if isinstance(form, Linear):
@@ -347,24 +418,34 @@ class Errors:
         )
         near = np.abs(below) < FAR * np.sqrt(self.variance(form.below))
         if self.weight is not None:
-            more = z * np.sqrt(_divided(np.maximum(self.weighted(form, above, below), 0.0), below**2))
-            low, high = middle - np.hypot(middle - low, more), middle + np.hypot(high - middle, more)
+            weight_margin = z * np.sqrt(
+                _divided(np.maximum(self.weighted(form, above, below), 0.0), below**2)
+            )
+            low, high = (
+                middle - np.hypot(middle - low, weight_margin),
+                middle + np.hypot(high - middle, weight_margin),
+            )
         return np.where(near, low, middle - half), np.where(near, high, middle + half)
 
 
-def _joined(parts: Sequence[FloatArray | float], rows: int) -> FloatArray:
+def _joined(pieces: Sequence[FloatArray | float], rows: int) -> FloatArray:
     """Pieces one after the other; a part that a reading does not have is 0 everywhere."""
-    arrays = [part for part in parts if isinstance(part, np.ndarray)]
+    arrays = [piece for piece in pieces if isinstance(piece, np.ndarray)]
     return np.concatenate(arrays) if arrays else np.zeros(rows)
 
 
 def _divided(above: FloatArray, below: FloatArray) -> FloatArray:
-    found: FloatArray = np.divide(above, below, out=np.full(len(above), np.nan), where=below != 0)
-    return found
+    ratio: FloatArray = np.divide(above, below, out=np.full(len(above), np.nan), where=below != 0)
+    return ratio
 
 
 def fieller(
-    above: FloatArray, below: FloatArray, va: FloatArray, cab: FloatArray, vb: FloatArray, z: float
+    above: FloatArray,
+    below: FloatArray,
+    va: FloatArray,
+    cab: FloatArray,
+    vb: FloatArray,
+    z: float | FloatArray,
 ) -> tuple[FloatArray, FloatArray]:
     """Fieller's interval of a ratio of two normal numbers.
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -61,57 +61,77 @@ class ErrorFunction:
 
     def column(self, numbers: Estimated, level: float) -> list[Any]:
         """The same as a column of `type`, None for NaN."""
-        found = nullable(self.values(numbers, level))
-        return [None if value is None else bool(value) for value in found] if self.compares else found
+        values = nullable(self.values(numbers, level))
+        return [None if value is None else bool(value) for value in values] if self.compares else values
 
 
 def _noise(numbers: Estimated, level: float) -> FloatArray:
     return numbers.noise()
 
 
-def _beside(part: Callable[[Parts], FloatArray]) -> Callable[[Estimated, float], FloatArray]:
+def _beside(component: Callable[[Parts], FloatArray]) -> Callable[[Estimated, float], FloatArray]:
     """A part beside the noise; 0 where shapes were not scaled, NaN where the noise is not defined."""
 
     def of(numbers: Estimated, level: float) -> FloatArray:
-        parts, noise = numbers.beside(), numbers.noise()
-        found = np.zeros_like(noise) if parts is None else np.sqrt(part(parts))
-        return np.where(np.isnan(noise), np.nan, found)
+        components, noise = numbers.beside(), numbers.noise()
+        error = np.zeros_like(noise) if components is None else np.sqrt(component(components))
+        return np.where(np.isnan(noise), np.nan, error)
 
     return of
 
 
+class Interval(NamedTuple):
+    """Ends of intervals, each of shape (rows,): infinite where nothing bounds a number, NaN where not defined."""
+
+    low: FloatArray
+    high: FloatArray
+
+
+@np.errstate(over="ignore", invalid="ignore", divide="ignore")  # a denominator of 0: NaN and infinity
+def interval(numbers: Estimated, level: float) -> Interval:
+    """The interval of the plain answer over all rows: of the noise, widened by what else may be off.
+
+    Every error that is shown comes from here. An average's interval is cut to the values that its measure may have, but
+    never so far that the average itself lies outside.
+    """
+    z, middle, components, limits = numbers.z(level), numbers.central(), numbers.beside(), numbers.limits()
+    inside = numbers.variance(lambda covariance: covariance.within_leaf)
+    none = np.zeros(len(middle))
+    tails = (none, none) if components is None else (components.down, components.up)
+    shifts = (none, none) if components is None else (components.shift_low, components.shift_high)
+    common = none if components is None else components.scale + components.spread
+    ends = list[FloatArray]()
+    for sign, end, tail, shift in zip((-1.0, 1.0), numbers.ends(z), tails, shifts, strict=True):
+        noise, added_margin = np.abs(end - middle), z * np.sqrt(common + tail + inside)
+        # What bounding left out moves one end away from the noise's, and never inside of it.
+        wide = np.maximum(noise, sign * shift + np.hypot(noise, added_margin))
+        exact = np.where((added_margin == 0) & (shift == 0), end, middle + sign * wide)
+        ends.append(np.where(np.isnan(end), np.nan, exact))
+    if limits is not None:
+        low = np.fmax(ends[0], np.minimum(limits.low, middle))
+        high = np.fmin(ends[1], np.maximum(limits.high, middle))
+        return Interval(low, high)
+    return Interval(*ends)
+
+
 def _stderr(numbers: Estimated, level: float) -> FloatArray:
-    return np.hypot(numbers.noise(), _scale(numbers, level))
+    """Half of an interval over the normal quantile of 95%; infinite where an end is open."""
+    low, high = interval(numbers, level)
+    return (high - low) / (2 * quantile(DEFAULT_LEVEL))
 
 
 def _low(numbers: Estimated, level: float) -> FloatArray:
-    return _ends(numbers, level, 0, lambda parts: parts.down)
+    return interval(numbers, level).low
 
 
 def _high(numbers: Estimated, level: float) -> FloatArray:
-    return _ends(numbers, level, 1, lambda parts: parts.up)
-
-
-def _ends(numbers: Estimated, level: float, side: int, tail: Callable[[Parts], FloatArray]) -> FloatArray:
-    """One end of the interval: of the noise, widened by what may be off beside it."""
-    z = numbers.z(level)
-    end, parts = numbers.ends(z)[side], numbers.beside()
-    inside = numbers.variance(lambda covariance: covariance.within_leaf)
-    if parts is None and not np.any(inside):
-        return end
-    beside = 0.0 if parts is None else parts.scale + parts.spread + tail(parts)
-    middle = numbers.central()
-    more = z * np.sqrt(beside + inside)
-    return np.where(np.isnan(end), np.nan, middle + (2 * side - 1) * np.hypot(end - middle, more))
+    return interval(numbers, level).high
 
 
 def _differs(numbers: Estimated, level: float) -> FloatArray:
     """1 where the interval of a difference leaves 0 out."""
-    low, high = _low(numbers, level), _high(numbers, level)
+    low, high = interval(numbers, level)
     return np.where(np.isnan(low) | np.isnan(high), np.nan, (low > 0) | (high < 0))
-
-
-_scale = _beside(lambda parts: parts.scale)
 
 
 def _part(of: Callable[[Covariance], FloatArray | float]) -> Callable[[Estimated, float], FloatArray]:
@@ -124,33 +144,43 @@ PARTS = {
     "channel": ErrorFunction(
         "the channel of a reported column alone", _part(lambda covariance: covariance.channel)
     ),
-    "scale": ErrorFunction("noise of the total that shapes are scaled to", _scale),
+    "scale": ErrorFunction(
+        "noise of the total that shapes are scaled to", _beside(lambda parts: parts.scale)
+    ),
     "spread": ErrorFunction(
         "groups whose units own more or less than others", _beside(lambda parts: parts.spread)
     ),
     "tail": ErrorFunction(
-        "rows of the few who own most; of its longer side", _beside(lambda parts: parts.tail)
+        "rows of the few who own most, beyond every bound; of its longer side",
+        _beside(lambda parts: parts.tail),
     ),
     "within_leaf": ErrorFunction(
         "where rows lie inside of leaves that were measured as wholes (`blocks`)",
         _part(lambda covariance: covariance.within_leaf),
     ),
 }
-"""Standard errors by what they come from; noise and scale make `DP_STDERR`, the last three more of the interval."""
+"""Standard errors by what they come from. Whoever adds answers up takes these, never `DP_STDERR`."""
 
-STDERR = ErrorFunction("standard error of the noise and of the scale, or of one part", _stderr, parts=PARTS)
+STDERR = ErrorFunction(
+    "half of the 95% interval divided by 1.96, NULL where an end is open; or the standard error of one part",
+    _stderr, parts=PARTS,
+    of_quantile=lambda prefix, level: prefix.stderr(),
+)  # fmt: skip
 LOW = ErrorFunction(
     "low end of the interval that holds the plain answer over all rows with this chance",
-    _low, takes_level=True, of_quantile=lambda prefix, level: prefix.value(-quantile(level)),
+    _low, takes_level=True, of_quantile=lambda prefix, level: prefix.ends(level)[0],
 )  # fmt: skip
 HIGH = ErrorFunction(
-    "its high end", _high, takes_level=True, of_quantile=lambda prefix, level: prefix.value(quantile(level))
+    "its high end", _high, takes_level=True, of_quantile=lambda prefix, level: prefix.ends(level)[1]
 )
 MODEL_BOUND = ErrorFunction(
-    "the most that cutting a bin may add, beside the noise", lambda numbers, level: numbers.moved()
+    "the most that cutting a bin may add, beside the noise",
+    lambda numbers, level: numbers.moved(),
+    of_quantile=lambda prefix, level: 0.0,
 )
 BIAS_HINT = ErrorFunction(
-    "about which share of the rows bounding left out", lambda numbers, level: numbers.left_out()
+    "about which share of the rows bounding left out; NULL where it was not measured, or noise hides it",
+    lambda numbers, level: numbers.left_out(),
 )
 DIFFERS = ErrorFunction(
     "whether two values differ by more than their errors explain: their difference's interval leaves out 0",

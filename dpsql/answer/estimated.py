@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from dpsql.answer.answered import Answered, central
-from dpsql.answer.block import Linear, Noisy, terms_of
+from dpsql.answer.beyond import share_beyond
+from dpsql.answer.block import Linear, Noisy, Ratio, terms_of
 from dpsql.answer.cuts import average_of, ratio_moved, value_bounds
 from dpsql.answer.leafsets import FloatArray
 from dpsql.answer.scaled import Parts, follows_scale, parts_of
@@ -35,17 +36,37 @@ class Estimated(Protocol):
     def beside(self) -> Parts | None:
         """Variances beside the noise; None where no shape was scaled."""
 
-    def z(self, level: float) -> float:
-        """Standard errors on each side of a number that hold it with this chance."""
+    def z(self, level: float) -> FloatArray:
+        """Standard errors on each side of a number that cover it with this chance."""
 
-    def ends(self, z: float) -> tuple[FloatArray, FloatArray]:
+    def ends(self, z: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Ends of the noise's interval of z standard errors; NaN where it is unbounded."""
+
+    def limits(self) -> Limits | None:
+        """Between which values the numbers lie whatever the rows are, for averages of a measure; None for others."""
 
     def moved(self) -> FloatArray:
         """The most that cutting bins may add."""
 
     def left_out(self) -> FloatArray:
-        """Which share of the rows bounding left out; NaN where noise hides it."""
+        """Which share of the rows bounding left out; NaN where it is not measured, or noise hides it."""
+
+
+class Limits(NamedTuple):
+    """The least and the largest value that averages may have."""
+
+    low: float
+    high: float
+
+
+def average_limits(form: Ratio, answered: Answered) -> Limits | None:
+    """The limits of an average, by the bounds that the catalog declares; None for any other ratio."""
+    average = average_of(form, answered.plan.view)
+    if average is None:
+        return None
+    term, factor = average
+    ends = value_bounds(answered.plan.view.statistics[term.measure], answered.errors.release)
+    return Limits(min(factor * end for end in ends), max(factor * end for end in ends))
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,31 +97,28 @@ class Groups:
         """See `Estimated`."""
         return parts_of(self.form, self.answered)
 
-    def z(self, level: float) -> float:
+    def z(self, level: float) -> FloatArray:
         """See `Estimated`."""
-        return self.answered.z(level)
+        return self.answered.z(self.form, level)
 
-    def ends(self, z: float) -> tuple[FloatArray, FloatArray]:
+    def ends(self, z: FloatArray) -> tuple[FloatArray, FloatArray]:
         """See `Estimated`."""
         return self.answered.errors.interval(self.form, *self.answered.parts(self.form), z)
+
+    def limits(self) -> Limits | None:
+        """See `Estimated`."""
+        return None if isinstance(self.form, Linear) else average_limits(self.form, self.answered)
 
     def moved(self) -> FloatArray:
         """See `Estimated`."""
         answered, form = self.answered, self.form
         if isinstance(form, Linear):
             return answered.cut(form)
-        release, average = answered.errors.release, average_of(form)
-        bounds = None
-        if average is not None:
-            term, factor = average
-            low, high = value_bounds(answered.plan.view.statistics[term.measure], release)
-            bounds = (min(factor * low, factor * high), max(factor * low, factor * high))
         moved = answered.cut(form.above), answered.cut(form.below)
-        return ratio_moved(*answered.parts(form), moved, bounds)
+        return ratio_moved(*answered.parts(form), moved, average_limits(form, answered))
 
     def left_out(self) -> FloatArray:
         """See `Estimated`."""
-        scale = self.answered.errors.release.scales.get(self.answered.plan.view.of)
         rows = any(map(follows_scale, terms_of(self.form)))
-        left_out = 0.0 if scale is None or not rows else scale.measure("").left_out
-        return np.full(len(self.answered.parts(self.form)[0]), np.nan if left_out is None else left_out)
+        share = share_beyond(self.answered.errors.release, self.answered.plan.view.of) if rows else 0.0
+        return np.full(len(self.answered.parts(self.form)[0]), share)

@@ -1,14 +1,14 @@
 """What can be said of a statement beside its answer: its plan in words, and what its standard errors will be.
 
-A plan is numbered stages, the DuckDB statements last. A prediction reads the variance model alone.
+A plan is numbered stages, the DuckDB statements last. A prediction reads the variance model, and the
+estimates of tables that were rehearsed on made-up rows.
 
 **Privacy**: a prediction is a function of the statement and of public facts; it works on a release whose estimates are
-absent.
+absent, or made up.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
@@ -29,7 +29,8 @@ from dpsql.answer.block import (
     terms_of,
 )
 from dpsql.answer.cuts import Interpolated, interpolated, overall
-from dpsql.answer.errorfunctions import STDERR
+from dpsql.answer.errorfunctions import DEFAULT_LEVEL, STDERR
+from dpsql.answer.estimated import Groups
 from dpsql.answer.leafsets import AxisCells, masks
 from dpsql.answer.relation import Relation, relate
 from dpsql.answer.sql.parse import parse, pointed
@@ -48,7 +49,7 @@ def condition_words(condition: Condition) -> str:
         return f"not true: {text}" if condition.negated else text
     if isinstance(condition, (Every, Some)):
         word = " and " if isinstance(condition, Every) else " or "
-        return "(" + word.join(condition_words(part) for part in condition.parts) + ")"
+        return "(" + word.join(condition_words(operand) for operand in condition.parts) + ")"
     return "every row" if condition.value else "no row"
 
 
@@ -74,7 +75,7 @@ def explain_relation(number: int, relation: Relation, release: Release, stages: 
         stages: gains them.
     """
     block = relation.block
-    joins = ", ".join(f"{'.'.join(j.path)} ({'inner' if j.inner else 'left'})" for j in block.joins)
+    joins = ", ".join(".".join(path) for path in block.joins)
     lines = [f"block {number}: rows of {block.root}" + (f", joined along {joins}" if joins else "")]
     if block.columns:
         lines.append(f"condition: {condition_words(block.where)}")
@@ -107,12 +108,12 @@ def _plan_words(answered: Answered, block: Block, release: Release) -> list[str]
     for value in block.values:
         terms = terms_of(value)
         if isinstance(value, (Linear, Ratio)) and terms and all(term in answered.totals for term in terms):
-            above, below = answered.parts(value)
-            found = answered.errors.stderr(value, above, below)
-            if len(found):
-                lines.append(
-                    f"predicted standard error: {float(found.min()):.6g} to {float(found.max()):.6g}"
-                )
+            errors = STDERR.values(Groups(value, answered), DEFAULT_LEVEL)
+            closed = errors[np.isfinite(errors)]
+            if len(closed):
+                lines.append(f"predicted standard error: {closed.min():.6g} to {closed.max():.6g}")
+            if np.any(np.isinf(errors)):
+                lines.append("intervals have an open end: nothing bounds the error")
     return lines
 
 
@@ -122,8 +123,8 @@ def cells_words(cells: AxisCells, most: int = 6) -> str:
     row, start, stop = runs(mask > 0)
     names = [f"{key}: " if cells.types else "" for key in cells.keys]
     spans = [f"{names[r]}[{a}, {b})" for r, a, b in zip(row, start, stop, strict=True)]
-    more = f" and {len(spans) - most} more" if len(spans) > most else ""
-    return (", ".join(spans[:most]) or "no leaf") + more + f" of {cells.leaves} leaves"
+    remainder = f" and {len(spans) - most} more" if len(spans) > most else ""
+    return (", ".join(spans[:most]) or "no leaf") + remainder + f" of {cells.leaves} leaves"
 
 
 def _cut_words(cut: Interpolated | None) -> str:
@@ -141,12 +142,16 @@ class PredictedColumn:
         name: the column.
         view: the view that will answer, or an empty string.
         groups: how many groups the block has.
-        least, median, most: standard errors over the groups; None where they depend on the answer (ratios).
+        least, median, most: standard errors over the groups; None where they depend on the answer (ratios), or where
+            the interval of every group has an open end.
         counts: whether the column is one plain COUNT, the unit that engines are compared in.
         cells: cells of the view.
         cut: whether a predicate cuts a bin: then interpolation errs too, by at most `Result.model_bound`.
         cut_bins: how many bins are cut, over all axes and groups.
         interpolated: part of all that is taken which lies in them, counted in bins.
+        open_groups: groups whose interval has an open end, for too few people are expected to be seen in the noise.
+        ratio: whether it is one number over another, such as an average: its error does not grow with the rows.
+        relative: the median over groups of the error over the answer; None where the release has no estimates.
     """
 
     name: str
@@ -160,6 +165,9 @@ class PredictedColumn:
     cut: bool = False
     cut_bins: int = 0
     interpolated: float = 0.0
+    open_groups: int = 0
+    ratio: bool = False
+    relative: float | None = None
 
 
 def predict(answerer: Answerer, text: str, *, dialect: str = "duckdb") -> tuple[PredictedColumn, ...]:
@@ -179,8 +187,10 @@ def predict(answerer: Answerer, text: str, *, dialect: str = "duckdb") -> tuple[
     """
     try:
         statement = take_apart(parse(text, dialect), answerer.schema, text)
-        asked = answerer.on_partial_bin
-        relations = [relate(block, answerer.release, answerer.schema, asked) for block in statement.blocks]
+        on_partial_bin = answerer.on_partial_bin
+        relations = [
+            relate(block, answerer.release, answerer.schema, on_partial_bin) for block in statement.blocks
+        ]
     except Error as error:
         raise pointed(error, text) from error
     columns = zip(statement.names, statement.forms, strict=True)
@@ -198,16 +208,41 @@ def _column(name: str, form: Form, relation: Relation) -> PredictedColumn:
         return PredictedColumn(name, "", groups, None, None, None, False, 0)
     view = answered.plan.view
     cut = interpolated(answered.plan, terms_of(form))
-    facts = (bool(cut), sum(each.bins for each in cut), overall(cut))
-    if not isinstance(form, Linear):
-        return PredictedColumn(name, view.name, groups, None, None, None, False, 0, *facts)
-    errors = _errors(relation, form)
-    plain = [term.measure for term in terms_of(form)] == ["count"] and abs(form.weights[0][1]) == 1
-    spread = (None,) * 3 if not len(errors) else (errors.min(), np.median(errors), errors.max())
-    least, median, most = (None if value is None else float(value) for value in spread)
-    return PredictedColumn(name, view.name, groups, least, median, most, plain, view.cells, *facts)
+    facts = (bool(cut), sum(axis.bins for axis in cut), overall(cut))
+    rehearsed, ratio = view.of in answered.errors.release.scales, not isinstance(form, Linear)
+    if ratio and not rehearsed:
+        return PredictedColumn(name, view.name, groups, None, None, None, False, 0, *facts, ratio=True)
+    estimated = Groups(form, answered)
+    errors = STDERR.values(estimated, DEFAULT_LEVEL)
+    relative = _relative(errors, estimated.central()) if rehearsed else None
+    errors = errors[~np.isnan(errors)]
+    plain = (
+        isinstance(form, Linear)
+        and [term.measure for term in terms_of(form)] == ["count"]
+        and abs(form.weights[0][1]) == 1
+    )
+    closed = errors[np.isfinite(errors)]
+    spread = (None,) * 3 if not len(closed) else (closed.min(), np.median(closed), closed.max())
+    smallest, median, largest = (None if value is None else float(value) for value in spread)
+    unbounded = len(errors) - len(closed)
+    return PredictedColumn(
+        name,
+        view.name,
+        groups,
+        smallest,
+        median,
+        largest,
+        plain,
+        view.cells,
+        *facts,
+        unbounded,
+        ratio,
+        relative,
+    )
 
 
-def _errors(relation: Relation, form: Linear) -> np.ndarray:
-    found: Sequence[float | None] = relation.errors_of(STDERR, form, 0.0)[1] or []
-    return np.array([value for value in found if value is not None], np.float64)
+def _relative(errors: np.ndarray, values: np.ndarray) -> float | None:
+    """The median of errors over answers; None where most have no end, or nothing is answered."""
+    seen = ~np.isnan(errors) & (values != 0)
+    found = float(np.median(errors[seen] / np.abs(values[seen]))) if seen.any() else np.inf
+    return found if np.isfinite(found) else None

@@ -5,7 +5,7 @@
 | `age`, `region`, .. | the leaf of each axis in words: `20 to 24`, `north`, `(NULL)` |
 | `age_low`, `age_high` | its least and its largest value, where it is a number, a date or a time |
 | `count`, `sum_amount`, .. | what the view counts and sums there |
-| `.._stderr`, `.._low`, `.._high` | its standard error, and the ends of its interval |
+| `.._stderr`, `.._low`, `.._high` | half of its 95% interval / 1.96, and the interval's ends; an open end is NULL |
 
 Numbers and errors are those of `SELECT .. GROUP BY` over all of the view's axes: the same plan, answered leaf by leaf.
 They go out in parts of `MOST_ROWS` rows, so that a large view needs little more memory than a small one; what would
@@ -34,7 +34,7 @@ import numpy.typing as npt
 from dpsql.answer.answered import answer_terms
 from dpsql.answer.answerer import Answerer
 from dpsql.answer.block import TRUE, Block, Term, one
-from dpsql.answer.errorfunctions import HIGH, LOW, STDERR, ErrorFunction
+from dpsql.answer.errorfunctions import DEFAULT_LEVEL, HIGH, LOW, STDERR, ErrorFunction
 from dpsql.answer.estimated import Groups
 from dpsql.answer.leafnames import LeafColumn, leaf_columns
 from dpsql.answer.leafsets import AxisCells, AxisQuestion
@@ -58,7 +58,8 @@ MOST_WORK = 2**30
 """Cells of an export, each times the leaves of all axes of its view: a minute or two a measure."""
 READ_FIRST = (
     "Every number is an estimate: it has noise, may be below 0, and is no count of real rows.",
-    "Its error is the column ending in _stderr; the columns ending in _low and _high are the ends of its interval.",
+    "Its error is the column ending in _stderr; the columns ending in _low and _high are the ends of its interval. "
+    "Where one of these is NULL, nothing bounds the number on that side: read it as no number.",
     "Errors of different rows are not independent: the error of a sum, a mean or a difference of rows does not follow "
     'from these columns. Ask the release in SQL, which knows it: dpsql query RELEASE "SELECT .., DP_STDERR(COUNT(*))".',
     "A sum of rows is unbiased; that of people, each counted once, is not a number of people.",
@@ -162,10 +163,10 @@ def export(
 def _tasks(answerer: Answerer, wanted: Sequence[str]) -> tuple[list[Task], list[str]]:
     """The views to write, and what of the release no file holds, each with the reason."""
     release = answerer.release
-    known = {view.name for view in views_of(release)}
-    unknown = [name for name in wanted if name not in known]
+    names = {view.name for view in views_of(release)}
+    unknown = [name for name in wanted if name not in names]
     if unknown:
-        raise InterfaceError(f"there is no view {unknown[0]}", hint=f"there are {', '.join(sorted(known))}")
+        raise InterfaceError(f"there is no view {unknown[0]}", hint=f"there are {', '.join(sorted(names))}")
     chosen = [view for view in views_of(release) if not wanted or view.name in wanted]
     _check_work(chosen, release)
     tasks: list[Task] = []
@@ -206,8 +207,8 @@ def _task(view: View, answerer: Answerer, files: set[str]) -> tuple[Task, list[s
         if not needed_measures([term], view):
             why.append(f"{view.name}: sums of {measure} need a count that it does not hold")
             continue
-        plans = (_plan(task, part) for part in _parts(task.sizes))
-        reason = next((said for plan in plans if (said := not_taken(plan, [term], release))), "")
+        plans = (_plan(task, ranges) for ranges in _parts(task.sizes))
+        reason = next((refusal for plan in plans if (refusal := not_taken(plan, [term], release))), "")
         terms += [] if reason else [term]
         why += [reason] if reason else []
     taken = {column.name for axis in task.axes for column in axis}
@@ -217,14 +218,14 @@ def _task(view: View, answerer: Answerer, files: set[str]) -> tuple[Task, list[s
     return replace(task, terms=tuple(terms), names=tuple(names)), list(dict.fromkeys(why))
 
 
-def _unused(name: str, taken: set[str], more: str) -> str:
+def _unused(name: str, taken: set[str], suffix: str) -> str:
     """A name, with a number where another thing has it already."""
-    low, number = {each.lower().removesuffix(".parquet") for each in taken}, 1
-    found = name
-    while found.lower() in low:
+    low, number = {used.lower().removesuffix(".parquet") for used in taken}, 1
+    free_name = name
+    while free_name.lower() in low:
         number += 1
-        found = name + more.format(number)
-    return found
+        free_name = name + suffix.format(number)
+    return free_name
 
 
 def _called(measure: str) -> str:
@@ -253,10 +254,10 @@ def _parts(sizes: Sequence[int]) -> Iterator[tuple[range, ...]]:
     yield from product(*ranges)
 
 
-def _plan(task: Task, part: Sequence[range]) -> Plan:
+def _plan(task: Task, ranges: Sequence[range]) -> Plan:
     """A plan that groups by the leaves of every axis."""
     cells = []
-    for leaves, size in zip(part, task.sizes, strict=True):
+    for leaves, size in zip(ranges, task.sizes, strict=True):
         group = np.arange(len(leaves))
         keys = tuple((leaf,) for leaf in leaves)
         ones = np.ones(len(leaves))
@@ -267,9 +268,9 @@ def _plan(task: Task, part: Sequence[range]) -> Plan:
     return Plan(task.view, questions, tuple(cells), TRUE, ((),) * len(cells))
 
 
-def _write(task: Task, folder: Path, level: float, told: Progress, far: tuple[int, int]) -> Exported:
+def _write(task: Task, folder: Path, level: float, progress: Progress, far: tuple[int, int]) -> Exported:
     """One view's file: parts go into a database on disk, and from there, with the names of leaves, into Parquet."""
-    told(Stage("writing", task.view.name, {"rows": prod(task.sizes)}, *far))
+    progress(Stage("writing", task.view.name, {"rows": prod(task.sizes)}, *far))
     named = [f"{name}{end}" for name in task.names for end in ("", *(end for end, _ in VALUES))]
     leaves = [f"leaf_{i}" for i in range(len(task.sizes))]
     work = folder / "work.duckdb"
@@ -277,8 +278,8 @@ def _write(task: Task, folder: Path, level: float, told: Progress, far: tuple[in
     try:
         for i, columns in enumerate(task.axes):
             _name_leaves(database, i, columns)
-        for number, part in enumerate(_parts(task.sizes)):
-            database.register("part", dict(zip([*leaves, *named], _cells(task, part, level), strict=True)))
+        for number, ranges in enumerate(_parts(task.sizes)):
+            database.register("part", dict(zip([*leaves, *named], _cells(task, ranges, level), strict=True)))
             database.execute(
                 "CREATE TABLE cells AS FROM part" if not number else "INSERT INTO cells FROM part"
             )
@@ -314,18 +315,18 @@ def _name_leaves(database: duckdb.DuckDBPyConnection, number: int, columns: Sequ
     )
 
 
-def _cells(task: Task, part: Sequence[range], level: float) -> list[npt.NDArray[Any]]:
+def _cells(task: Task, ranges: Sequence[range], level: float) -> list[npt.NDArray[Any]]:
     """Leaf numbers of a part, then each measure's value and errors."""
-    plan = _plan(task, part)
+    plan = _plan(task, ranges)
     index = tuple(np.indices(plan.shape).reshape(len(plan.shape), prod(plan.shape)))
     answered = answer_terms(plan, task.terms, index, task.release)
     columns: list[npt.NDArray[Any]] = [
-        group + leaves.start for group, leaves in zip(index, part, strict=True)
+        group + leaves.start for group, leaves in zip(index, ranges, strict=True)
     ]
     for term in task.terms:
         numbers = Groups(one(term), answered)
         columns.append(numbers.central())
-        columns += [error.values(numbers, level) for _, error in VALUES]
+        columns += [error.values(numbers, DEFAULT_LEVEL if error is STDERR else level) for _, error in VALUES]
     return columns
 
 
@@ -370,11 +371,11 @@ def _schema(
         "level": level,
         "views": [
             {
-                **vars(each),
-                "columns": [column._asdict() for column in each.columns],
-                "notes": list(each.notes),
+                **vars(file),
+                "columns": [column._asdict() for column in file.columns],
+                "notes": list(file.notes),
             }
-            for each in files
+            for file in files
         ],
         "left_out": list(left_out),
     }

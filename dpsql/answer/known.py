@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import duckdb
@@ -22,10 +24,9 @@ from dpsql.answer.leafsets import (
     ask_axis,
     axis_source,
     bad_expression,
-    quoted,
     truth_sql,
 )
-from dpsql.answer.plan import Plan, View, no_view
+from dpsql.answer.plan import Plan, View, has_partner, no_view, partner_column
 from dpsql.answer.run import run
 from dpsql.answer.schema import Schema
 from dpsql.errors import NotSupportedError, NoViewError
@@ -51,58 +52,75 @@ def catalog_plan(block: Block, release: Release, schema: Schema) -> Plan:
     placed = placements(block, schema)
     for value in block.values:
         if isinstance(value, Known) and any(c not in placed for c in value.expression.columns):
-            raise not_an_axis(value, block)
-    missing = [str(ref) for i, ref in enumerate(block.columns) if i not in placed]
+            raise not_an_axis(value, block, schema)
+    missing = [str(ref) for i, ref in enumerate(block.columns) if i not in placed and not ref.partner]
     people = () if schema.unit is None else schema.unit.columns.get(block.root.lower(), ())
     named = next((ref for i, ref in enumerate(block.columns) if i not in placed and ref in people), None)
     if named is not None:
-        raise _no_list_of_people(named, block)
+        raise _no_list_of_people(named, block, schema)
     if missing:
-        raise no_view(block, [f"the catalog publishes no domain of {', '.join(missing)}"])
+        raise no_view(block, [f"the catalog publishes no domain of {', '.join(missing)}"], schema)
     axes = tuple(dict.fromkeys(axis for axis, _ in placed.values()))
-    own = _own(block.where, placed)
+    partners = _partners(block, schema, placed, release)
+    by_axis = _own(block.where, placed | partners)
     questions = []
     for axis in axes:
         groups = tuple(g for g in block.groups if _axis(g, placed) == axis)
-        filters = (*own.get(axis, ()), _in_domain(block, release, axis))
+        filters = (*by_axis.get(axis, ()), _in_domain(block, release, axis))
         used = {c for e in [*groups, *(p.expression for p in filters)] for c in e.columns}
-        columns = tuple((c, placed[c][1]) for c in sorted(used))
-        questions.append(AxisQuestion(axis, columns, filters, groups))
+        columns = tuple((c, placed[c][1]) for c in sorted(used & set(placed)))
+        present = tuple((c, partners[c][1] or None) for c in sorted(used & set(partners)))
+        questions.append(AxisQuestion(axis, columns, filters, groups, partners=present))
     cells = tuple(ask_axis(release, question) for question in questions)
     view = View("the catalog", block.root, axes, {}, 0)
     return Plan(view, tuple(questions), cells, every([]), tuple(() for _ in axes))
 
 
-def _no_list_of_people(key: ColumnRef, block: Block) -> NoViewError:
+def _no_list_of_people(key: ColumnRef, block: Block, schema: Schema) -> NoViewError:
     """The refusal of a DISTINCT or a GROUP BY of the key that names people."""
     counted = f"COUNT(DISTINCT {key.column})"
     return NoViewError(
         f"{key} names single people, and no answer lists them",
         hint=f"{counted} counts each of them once, and takes the same WHERE and GROUP BY",
-    ).at("FROM", block.span, f"SELECT {counted} FROM {block.root}")
+    ).at("FROM", block.span, schema.example(block.root))
 
 
 def placements(block: Block, schema: Schema) -> dict[int, tuple[int, str]]:
     """For each placeholder an axis of the release that holds its column, few axes preferred."""
-    found: dict[int, tuple[int, str]] = {}
+    placed: dict[int, tuple[int, str]] = {}
     chosen: list[int] = []
     for number, ref in enumerate(block.columns):
-        offers = schema.axis_columns(ref) or schema.anywhere(ref)
+        offers = [] if ref.partner else schema.axis_columns(ref) or schema.anywhere(ref)
         offers = sorted(offers, key=lambda offer: offer[0] not in chosen)
         if offers:
-            found[number] = (offers[0][0], offers[0][1].name)
+            placed[number] = (offers[0][0], offers[0][1].name)
             chosen.append(offers[0][0])
-    return found
+    return placed
+
+
+def _partners(
+    block: Block, schema: Schema, placed: Mapping[int, tuple[int, str]], release: Release
+) -> dict[int, tuple[int, str]]:
+    """For each partner that a row may have, an axis among those placed that says which rows have it."""
+    partners: dict[int, tuple[int, str]] = {}
+    for placed_number, (axis, name) in placed.items():
+        path = next(column.path for column in schema.axes[axis].columns if column.name == name)
+        base = path[: len(path) - len(block.columns[placed_number].path)]
+        for number, ref in enumerate(block.columns):
+            if ref.partner and number not in partners:
+                column = partner_column((*base, *ref.path), ref.column, axis, release)
+                partners |= {} if column is None else {number: (axis, column)}
+    return partners
 
 
 def _own(where: Condition, placed: dict[int, tuple[int, str]]) -> dict[int, list[Predicate]]:
     """Conditions that lie on one axis; others do not narrow a domain."""
-    own: dict[int, list[Predicate]] = {}
-    for part in where.parts if isinstance(where, Every) else (where,):
-        inside = list(predicates(part))
-        if isinstance(part, Predicate) and inside:
-            own.setdefault(_axis(part.expression, placed), []).append(part)
-    return own
+    by_axis: dict[int, list[Predicate]] = {}
+    for operand in where.parts if isinstance(where, Every) else (where,):
+        inside = list(predicates(operand))
+        if isinstance(operand, Predicate) and inside and operand.expression.columns <= set(placed):
+            by_axis.setdefault(_axis(operand.expression, placed), []).append(operand)
+    return by_axis
 
 
 def _axis(expression: Expression, placed: dict[int, tuple[int, str]]) -> int:
@@ -116,9 +134,8 @@ def _axis(expression: Expression, placed: dict[int, tuple[int, str]]) -> int:
 
 def _in_domain(block: Block, release: Release, axis: int) -> Predicate:
     """Values of the domain and NULL; no partner only under LEFT JOIN; never out of domain."""
-    path = release.axes[axis].path
-    left = bool(path) and any(join.path == path for join in block.joins) and not block.inner(path)
-    return Predicate(Expression(f"dp_kind IN (0, 1{', 2' if left else ''})", frozenset()))
+    left_joined = release.axes[axis].path in block.joins and not has_partner(block, release.axes[axis])
+    return Predicate(Expression(f"dp_kind IN (0, 1{', 2' if left_joined else ''})", frozenset()))
 
 
 def known_values(
@@ -142,10 +159,10 @@ def known_values(
     position, question = _question(known, block, plan, schema)
     keys = [f"({group.sql}) AS k{j}" for j, group in enumerate(question.groups)]
     call = FUNCTIONS[known.function].format(f"({known.expression.sql})")
-    names = [f"{quoted(name)} AS dp_c{i}" for i, name in question.columns]
     table = axis_source(question, release.axes[question.axis])
-    source = f"(SELECT {', '.join(['kind AS dp_kind', *names])} FROM {table})"
-    where = " AND ".join([*(truth_sql(p) for p in question.filters), "dp_kind = 0"])
+    source = f"(SELECT {', '.join(['kind AS dp_kind', *question.fields])} FROM {table})"
+    tests = [*question.filters, _in_domain(block, release, question.axis)]
+    where = " AND ".join(dict.fromkeys(map(truth_sql, tests)))
     by = f" GROUP BY {', '.join(str(j + 1) for j in range(len(keys)))}" if keys else ""
     sql = f"SELECT {', '.join([*keys, f'{call} AS v'])} FROM {source} WHERE {where}{by}"
     try:
@@ -155,53 +172,53 @@ def known_values(
     return answer.types[-1], _spread({row[:-1]: row[-1] for row in answer.rows}, plan, position)
 
 
-def _question(known: Known, block: Block, plan: Plan, schema: Schema) -> tuple[int | None, AxisQuestion]:
+def _question(form: Known, block: Block, plan: Plan, schema: Schema) -> tuple[int | None, AxisQuestion]:
     """The axis that holds the expression: one of the plan's where possible, with its filters and groups."""
     everywhere = [
         {(i, c.name) for i, c in schema.axis_columns(block.columns[n]) or schema.anywhere(block.columns[n])}
-        for n in sorted(known.expression.columns)
+        for n in sorted(form.expression.columns)
     ]
     common = set.intersection(*[{i for i, _ in offers} for offers in everywhere]) if everywhere else set()
     if not common:
-        raise not_an_axis(known, block)
+        raise not_an_axis(form, block, schema)
     inside = [p for p, axis in enumerate(plan.view.axes) if axis in common]
     axis = plan.view.axes[inside[0]] if inside else min(common)
     names = {
         n: next(name for i, name in offers if i == axis)
-        for n, offers in zip(sorted(known.expression.columns), everywhere, strict=True)
+        for n, offers in zip(sorted(form.expression.columns), everywhere, strict=True)
     }
     if not inside:
         return None, AxisQuestion(axis, tuple(names.items()))
     question = plan.questions[inside[0]]
     columns = tuple(sorted({**dict(question.columns), **names}.items()))
-    return inside[0], AxisQuestion(axis, columns, question.filters, question.groups)
+    return inside[0], replace(question, columns=columns, classes=(), factors=())
 
 
-def _spread(found: dict[tuple[Any, ...], Any], plan: Plan, position: int | None) -> list[Any]:
+def _spread(by_group: dict[tuple[Any, ...], Any], plan: Plan, position: int | None) -> list[Any]:
     """Values by group of one axis -> values by group of the block."""
     import itertools
 
     if position is None:
-        return [next(iter(found.values()), None)] * max(1, _size(plan))
+        return [next(iter(by_group.values()), None)] * max(1, _size(plan))
     keys = plan.cells[position].keys
     ranges = [range(size) for size in plan.shape]
-    return [found.get(keys[index[position]]) for index in itertools.product(*ranges)]
+    return [by_group.get(keys[index[position]]) for index in itertools.product(*ranges)]
 
 
 def _size(plan: Plan) -> int:
     size = 1
-    for each in plan.shape:
-        size *= each
+    for groups in plan.shape:
+        size *= groups
     return size
 
 
-def not_an_axis(known: Known, block: Block) -> NotSupportedError:
+def not_an_axis(known: Known, block: Block, schema: Schema) -> NotSupportedError:
     """The refusal of MIN, MAX, MEDIAN or COUNT(DISTINCT) of what is not an axis."""
     columns = ", ".join(str(block.columns[n]) for n in sorted(known.expression.columns)) or "a constant"
     name = {"count": "COUNT(DISTINCT ..)", "quantile": "a quantile"}.get(
         known.function, known.function.upper()
     )
-    try_this = f"SELECT COUNT(*) FROM {block.root}"
+    try_this = schema.example(block.root)
     return NotSupportedError(
         f"{name} of {columns} would follow single rows: it is no axis of the release", hint=f"try {try_this}"
     ).at("SELECT", known.expression.span, try_this)

@@ -64,19 +64,19 @@ def leaf_columns(release: Release, axes: Sequence[int]) -> tuple[tuple[LeafColum
     Returns:
         For each axis its columns; names do not repeat, whatever their case.
     """
-    told = [_told(release, axis) for axis in axes]
-    often = Counter(each.column.column.lower() for axis in told for each in axis)
+    leaves_by_axis = [_told(release, axis) for axis in axes]
+    often = Counter(leaves.column.column.lower() for axis in leaves_by_axis for leaves in axis)
     seen = Counter[str]()
-    found = []
-    for number, axis in zip(axes, told, strict=True):
+    columns_by_axis = []
+    for number, axis in zip(axes, leaves_by_axis, strict=True):
         columns = []
-        for place, each in enumerate(axis):
-            name = each.column.column
+        for place, leaves in enumerate(axis):
+            name = leaves.column.column
             if often[name.lower()] > 1:  # one column by two foreign keys, or of two tables
-                name = "_".join((*(each.column.path or (each.column.table,)), name))
-            columns += _shown(release.axes[number], each, name, first=place == 0)
-        found.append(tuple(_numbered(column, seen) for column in columns))
-    return tuple(found)
+                name = "_".join((*(leaves.column.path or (leaves.column.table,)), name))
+            columns += _shown(release.axes[number], leaves, name, first=place == 0)
+        columns_by_axis.append(tuple(_numbered(column, seen) for column in columns))
+    return tuple(columns_by_axis)
 
 
 def _numbered(column: LeafColumn, seen: Counter[str]) -> LeafColumn:
@@ -88,24 +88,26 @@ def _numbered(column: LeafColumn, seen: Counter[str]) -> LeafColumn:
 
 def _told(release: Release, number: int) -> list[Leaves]:
     """The columns of an axis; a foreign key that repeats a key is left out."""
-    axis, found = release.axes[number], list[Leaves]()
+    axis, axis_leaves = release.axes[number], list[Leaves]()
     for column in axis.columns:
         bounds = bounds_of(axis, column.name)
         if bounds[0] != column:
             continue  # the upper end of an axis whose atoms are whole leaves
-        low, high = (quoted(each.name) for each in bounds)
+        low, high = (quoted(bound.name) for bound in bounds)
         text = f"SELECT leaf, min({low}), max({high}), count(DISTINCT {low}) FROM axis_{number}"
         rows = run(release, f"{text} WHERE kind = 0 GROUP BY leaf").rows
-        told = Leaves(column, {leaf: (first, last, values) for leaf, first, last, values in rows})
-        several = column.type in TEXTS and any(values > 1 for _, _, values in told.ends.values())
-        twin = any(told.ends == other.ends and column.column == other.column.column for other in found)
-        found += [] if several or twin else [told]
-    return found
+        leaves = Leaves(column, {leaf: (first, last, values) for leaf, first, last, values in rows})
+        several = column.type in TEXTS and any(values > 1 for _, _, values in leaves.ends.values())
+        twin = any(
+            leaves.ends == earlier.ends and column.column == earlier.column.column for earlier in axis_leaves
+        )
+        axis_leaves += [] if several or twin else [leaves]
+    return axis_leaves
 
 
-def _shown(axis: AxisMeta, told: Leaves, name: str, *, first: bool) -> list[LeafColumn]:
+def _shown(axis: AxisMeta, leaves: Leaves, name: str, *, first: bool) -> list[LeafColumn]:
     """What stands in a file: of the first column of an axis always words too, which tell special leaves apart."""
-    column, ends = told
+    column, ends = leaves
     means = f"{column.table}.{column.column}" + (f": {column.description}" if column.description else "")
     words = {leaf: _range(low, high) for leaf, (low, high, _) in ends.items()}
     label = LeafColumn(name, "VARCHAR", means + _specials(axis), _labels(axis, words))
@@ -147,7 +149,7 @@ def _labels(axis: AxisMeta, words: dict[int, str]) -> tuple[str, ...]:
 
 
 def _specials(axis: AxisMeta) -> str:
-    told = [
+    meanings = [
         f"{SPECIAL[place]}: {means}" for place, means in MEANS.items() if getattr(axis, place) is not None
     ]
-    return f" ({'; '.join(told)})" if told else ""
+    return f" ({'; '.join(meanings)})" if meanings else ""

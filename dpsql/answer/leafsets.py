@@ -58,20 +58,20 @@ def atoms_that_hold(
     Returns:
         The atoms, or None where a filter is more than a comparison.
     """
-    if not all(each.expression.comparisons for each in filters):
+    if not all(predicate.expression.comparisons for predicate in filters):
         return None
     atoms = release.atoms(axis)
     hold = np.ones(len(atoms["leaf"]), np.bool_)
     if inner:
         hold &= atoms["leaf"] != release.axes[axis].missing_leaf
-    held = {number: _held(release, axis, name) for number, name in columns}
+    numpy_columns = {number: _held(release, axis, name) for number, name in columns}
     for predicate in filters:
         truth = np.ones(len(hold), np.bool_)
-        for part in predicate.expression.comparisons:
-            found = _true(held[part.column], part)
-            if found is None:
+        for comparison in predicate.expression.comparisons:
+            true_atoms = _true(numpy_columns[comparison.column], comparison)
+            if true_atoms is None:
                 return None
-            truth &= found
+            truth &= true_atoms
         hold &= ~truth if predicate.negated else truth
     return Atoms(np.asarray(atoms["leaf"][hold], np.int64), np.asarray(atoms["weight"][hold], np.float64))
 
@@ -100,30 +100,30 @@ def _held(release: Release, axis: int, name: str) -> Held | None:
 
 
 def _column(values: Any, kind: str, decimal: re.Match[str] | None) -> Held | None:
-    known = ~np.ma.getmaskarray(values)
+    not_null = ~np.ma.getmaskarray(values)
     if decimal is None:
-        return Held(np.ma.getdata(values), known, _COMPARED[kind])
+        return Held(np.ma.getdata(values), not_null, _COMPARED[kind])
     places = int(decimal["places"])
-    whole = np.ma.filled(values, 0.0) * 10.0**places
-    if np.max(np.abs(whole), initial=0.0) >= MOST_WHOLE:
+    integers = np.ma.filled(values, 0.0) * 10.0**places
+    if np.max(np.abs(integers), initial=0.0) >= MOST_WHOLE:
         return None
-    return Held(np.rint(whole).astype(np.int64), known, places)
+    return Held(np.rint(integers).astype(np.int64), not_null, places)
 
 
-def _true(held: Held | None, comparison: Comparison) -> BoolArray | None:
+def _true(column: Held | None, comparison: Comparison) -> BoolArray | None:
     """Where the comparison is true; NULL makes it unknown, which is not true. None: numpy cannot tell."""
     constant = comparison.constant
-    if held is None or (held.places is None) != isinstance(constant, date):
+    if column is None or (column.places is None) != isinstance(constant, date):
         return None
     if isinstance(constant, date):
-        other: Any = np.datetime64(constant, "D")
+        numpy_constant: Any = np.datetime64(constant, "D")
     else:
-        scaled = Decimal(constant).scaleb(held.places or 0)
-        other = int(scaled)
-        if other != scaled:
+        scaled = Decimal(constant).scaleb(column.places or 0)
+        numpy_constant = int(scaled)
+        if numpy_constant != scaled:
             return None
-    found: BoolArray = comparison.operator(held.values, other) & held.known
-    return found
+    truth: BoolArray = comparison.operator(column.values, numpy_constant) & column.known
+    return truth
 
 
 IntArray = npt.NDArray[np.int64]
@@ -147,6 +147,8 @@ class AxisQuestion:
         classes: predicates whose truth is told apart.
         inner: whether the MISSING leaf is left out.
         factors: expressions that rows are multiplied by.
+        partners: placeholder number -> the key, in the axis table, of the partner that a row has where the key is not
+            NULL; None where the partner is the axis's own table, which MISSING says.
     """
 
     axis: int
@@ -156,6 +158,18 @@ class AxisQuestion:
     classes: tuple[Predicate, ...] = ()
     inner: bool = False
     factors: tuple[Expression, ...] = ()
+    partners: tuple[tuple[int, str | None], ...] = ()
+
+    @property
+    def fields(self) -> list[str]:
+        """What of the axis table stands for the placeholders."""
+        present = (
+            (number, f"{quoted(key)} IS NOT NULL" if key else "kind <> 2") for number, key in self.partners
+        )
+        return [
+            *(f"{quoted(name)} AS dp_c{number}" for number, name in self.columns),
+            *(f"({test}) AS dp_c{number}" for number, test in present),
+        ]
 
     @property
     def whole(self) -> bool:
@@ -246,8 +260,7 @@ def axis_sql(question: AxisQuestion, meta: AxisMeta, many: bool = False) -> str:
         meta: its axis.
         many: whether there are so many atoms that those that hold are better added up where they are.
     """
-    inner = ["atom", "leaf", "weight", "kind AS dp_kind"]
-    inner += [f"{quoted(name)} AS dp_c{i}" for i, name in question.columns]
+    inner = ["atom", "leaf", "weight", "kind AS dp_kind", *question.fields]
     keys = [f"({group.sql}) AS k{j}" for j, group in enumerate(question.groups)]
     truths = [f"{truth_sql(each)} AS p{j}" for j, each in enumerate(question.classes)]
     factors = [
@@ -265,11 +278,11 @@ def axis_sql(question: AxisQuestion, meta: AxisMeta, many: bool = False) -> str:
     names = [f"k{j}" for j in range(len(keys))] + [f"p{j}" for j in range(len(truths))]
     rows = f"SELECT {', '.join([*keys, *truths, *factors, 'leaf', 'weight', 'atom'])} FROM {source}{where}"
     by = ", ".join([*names, "leaf"])
-    found = ["SUM(weight) AS coverage", "MIN(atom) AS first"]
+    aggregates = ["SUM(weight) AS coverage", "MIN(atom) AS first"]
     for j in range(len(factors)):
-        found += [f"CAST({call} AS DOUBLE)" for call in (f"COALESCE(SUM(x{j} * weight), 0)",
+        aggregates += [f"CAST({call} AS DOUBLE)" for call in (f"COALESCE(SUM(x{j} * weight), 0)",
                   f"MIN(COALESCE(x{j}, 0))", f"MAX(COALESCE(x{j}, 0))")]  # fmt: skip
-    return f"SELECT {', '.join([by, *found])} FROM ({rows}) GROUP BY {by} ORDER BY first"
+    return f"SELECT {', '.join([by, *aggregates])} FROM ({rows}) GROUP BY {by} ORDER BY first"
 
 
 def axis_source(question: AxisQuestion, meta: AxisMeta) -> str:
@@ -281,12 +294,12 @@ def axis_source(question: AxisQuestion, meta: AxisMeta) -> str:
     table = f"axis_{question.axis}"
     if meta.atomic:
         return table
-    asked = [
+    expressions = [
         *(p.expression for p in (*question.filters, *question.classes)),
         *question.groups,
         *question.factors,
     ]
-    odd = next((e for e in asked if not e.monotone), None)
+    odd = next((e for e in expressions if not e.monotone), None)
     if odd is not None:
         raise NotSupportedError(
             f"the axis {meta.name} has more values than are kept one by one, and takes comparisons only",
@@ -350,14 +363,14 @@ def ask_axis(release: Release, question: AxisQuestion) -> AxisCells:
 def _ask(release: Release, question: AxisQuestion, leaves: int) -> AxisCells:
     plain = not (question.groups or question.classes or question.factors)
     if release.axes[question.axis].atomic and plain:
-        held = atoms_that_hold(release, question.axis, question.columns, question.filters, question.inner)
-        if held is not None:
-            return _covered(leaves, *held)
+        atoms = atoms_that_hold(release, question.axis, question.columns, question.filters, question.inner)
+        if atoms is not None:
+            return _covered(leaves, *atoms)
     try:
-        found = run(
+        answer = run(
             release, axis_sql(question, release.axes[question.axis], _many_atoms(release, question.axis))
         )
-        return _grouped(leaves, question, found.types[: len(question.groups)], found.rows)
+        return _grouped(leaves, question, answer.types[: len(question.groups)], answer.rows)
     except duckdb.Error as error:
         raise bad_expression(error) from error
 

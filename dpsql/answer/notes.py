@@ -27,7 +27,7 @@ from dpsql.answer.errorbars import weight_error
 from dpsql.answer.people import asks_only_people, people_caveat
 from dpsql.answer.plan import Plan
 from dpsql.release import Release
-from dpsql.release.format import Meta, ScaleMeta
+from dpsql.release.format import MeasureScale, Meta, ScaleMeta
 from dpsql.star.tables import NONRESPONSES
 
 QUANTILES = ("median", "quantile")
@@ -62,7 +62,7 @@ class Participation(NamedTuple):
     everybody: frozenset[Reads]
 
 
-PARTICIPATIONS = {each.word: each for each in (
+PARTICIPATIONS = {participation.word: participation for participation in (
     Participation("all", "of the {} who reported: everybody, says the catalog", frozenset(Reads)),
     Participation(
         "random", "of the {} who reported, not of everybody: a random sample, says the catalog",
@@ -103,24 +103,50 @@ def reported_notes(meta: Meta, block: Block) -> list[Note]:
     """What a reader of a block's numbers should know about whom they are about; nothing for a central release."""
     if meta.local is None or reads_of([block]) is Reads.CATALOG:
         return []
-    whole, reported = meta.local.stands_for, f"{meta.local.reporters:,}"
-    if whole is None:
+    stands_for, reported = meta.local.stands_for, f"{meta.local.reporters:,}"
+    if stands_for is None:
         return [Note(PARTICIPATIONS[meta.local.participation].note.format(reported), flag=True)]
-    rows = f"{whole.rows:,.0f}" + (f" +- {whole.error:,.0f}" if whole.error else "")
-    told = f"of everybody: shares of a random sample of {reported}, times {rows} rows ({whole.source})"
-    return [Note(told, flag=True)]
+    rows = f"{stands_for.rows:,.0f}" + (f" +- {stands_for.error:,.0f}" if stands_for.error else "")
+    if stands_for.margins:
+        margins = f"weighted to the margins of {' and '.join(stands_for.margins)} in {stands_for.source}"
+        caveat = "right only where the respondents of a group are like everybody in it"
+        return [
+            Note(f"of everybody: {reported} respondents, no random sample, {margins}; {caveat}", flag=True)
+        ]
+    return [
+        Note(
+            f"of everybody: shares of a random sample of {reported}, times {rows} rows ({stands_for.source})",
+            flag=True,
+        )
+    ]
+
+
+def domain_notes(plan: Plan, release: Release) -> list[Note]:
+    """Which groups hold values that the catalog does not know: numbers and times have no word for them but NULL."""
+    columns = []
+    for question, cells in zip(plan.questions, plan.cells, strict=True):
+        axis = release.axes[question.axis]
+        if question.groups and axis.other_leaf in cells.leaf and axis.columns[0].type != "VARCHAR":
+            columns.append(f"{axis.table}.{axis.columns[0].column}")
+    if not columns:
+        return []
+    return [
+        Note(
+            f"groups without a value of {' and '.join(columns)} hold values outside of the catalog's domain too"
+        )
+    ]
 
 
 def channel_notes(plan: Plan, release: Release) -> list[Note]:
     """Whom answers of a view with a reported attribute are about."""
-    held = {f"{release.axes[i].table}.{release.axes[i].columns[0].column}" for i in plan.view.axes}
+    columns = {f"{release.axes[i].table}.{release.axes[i].columns[0].column}" for i in plan.view.axes}
     return [
         Note(
-            f"{each.column} is what people's devices reported (epsilon {each.epsilon_local} towards the curator); "
+            f"{column.column} is what people's devices reported (epsilon {column.epsilon_local} towards the curator); "
             "answers about it are of those who reported, the others are where it IS NULL"
-            + NONRESPONSES[each.nonresponse].note
+            + NONRESPONSES[column.nonresponse].note
         )
-        for each in release.meta.reported if each.column in held
+        for column in release.meta.reported if column.column in columns
     ]  # fmt: skip
 
 
@@ -136,26 +162,55 @@ def scale_notes(plan: Plan, terms: Sequence[Term], release: Release) -> list[Not
     if scale is None or asks_only_people(terms):
         return []
     unit = release.meta.privacy.unit.partition(".")[0]
-    notes = [Note(_factors(scale, bool(weight_error(release))))]
+    notes = [Note(_factors(scale, unit, bool(weight_error(release))))]
+    notes += [Note(line, flag=True) for line in _open(scale, terms)]
     notes += [Note(line) for line in _above(scale, terms, unit)]
-    sticky = [release.axes[i].name for i in plan.view.axes if release.axes[i].name in scale.sticky]
     if scale.weighted_down:
         many = f"{scale.of}: {scale.weighted_down:.0%} of the rows are of units of {unit} with more than {scale.tau}"
-        notes.append(Note(many + (f"; groups along {', '.join(sticky)} may be off most" if sticky else "")))
+        notes.append(Note(many))
+    if scale.unseen:
+        notes.append(
+            Note(
+                f"{scale.of}: up to about {scale.unseen} units of {unit} could own rows beyond what is counted here; "
+                "if a few own a large part (bots, resellers), totals are too low by that part"
+            )
+        )
+    axes = [release.axes[i].name for i in plan.view.axes]
+    notes += [
+        Note(
+            f"groups of {axis} follow how much a unit of {unit} owns; small ones may be off by more than "
+            "their interval"
+        )
+        for axis in axes
+        if axis in scale.follows
+    ]
     return notes
 
 
-def _factors(scale: ScaleMeta, inside: bool) -> str:
+def _open(scale: ScaleMeta, terms: Sequence[Term]) -> Iterator[str]:
+    """Why intervals of totals and averages have no upper end."""
+    for factor in dict.fromkeys(scale.measure(term.measure) for term in terms):
+        if None in (factor.error.up, factor.mean_error.up):
+            aggregates = f"sums and averages of {factor.measure}" if factor.measure else "counts and sums"
+            yield f"{scale.of}: too few people for the noise: intervals of {aggregates} have a lower end only"
+
+
+def _factors(scale: ScaleMeta, unit: str, inside: bool) -> str:
     """The factors of rows and of each measure, as far as noise lets them be seen."""
-    parts = [
-        f"{f'sums of {own.measure}' if own.measure else 'counts'} times {own.factor:.3g} (error {own.error.noise:.1%})"
-        for own in scale.measures
-        if own.left_out is not None
+    factors = [
+        f"{f'sums of {each.measure}' if each.measure else 'counts'} are scaled by {each.factor:.2f}{_plus_minus(each)}"
+        for each in scale.measures
+        if each.left_out is not None
     ]
-    if not parts:
+    if not factors:
         return f"{scale.of}: noise hides how many rows there are in all"
-    told = "; its error is common to all of them" + (" and part of their error bars" if inside else "")
-    return f"{scale.of}: shapes are brought to scale: {', '.join(parts)}{told}"
+    caveat = ", the same shift for all groups" + (" and part of their error bars" if inside else "")
+    return f"{scale.of}: at most {scale.tau} rows of each unit of {unit} were counted, so {', '.join(factors)}{caveat}"
+
+
+def _plus_minus(scale: MeasureScale) -> str:
+    """The error of a factor; nothing where it has no upper end."""
+    return "" if scale.error.up is None else f" (+- {(scale.error.down + scale.error.up) / 2:.1%})"
 
 
 TOLD = 0.005
@@ -179,12 +234,12 @@ def bias_notes(plan: Plan, terms: Sequence[Term], release: Release) -> list[Note
     caveat = people_caveat(plan, terms, release)
     notes = [*([Note(caveat, flag=True)] if caveat else []), *scale_notes(plan, terms, release)]
     if any(statistic.biased for statistic in read):
-        told = f"is biased ({read[0].mechanism}): errors and intervals tell of its noise alone"
-        notes.append(Note(f"view {name} {told}"))
+        warning = f"is biased ({read[0].mechanism}): errors and intervals tell of its noise alone"
+        notes.append(Note(f"view {name} {warning}"))
     positive = [statistic for statistic in read if release.estimate(statistic.id) == "nonnegative"]
     if positive:
-        own = all(statistic.nonnegative_model is not None for statistic in positive)
-        whose = "from repeating their fit" if own else "those of the unbiased ones"
+        refitted = all(statistic.nonnegative_model is not None for statistic in positive)
+        whose = "from repeating their fit" if refitted else "those of the unbiased ones"
         notes.append(Note(f"non-negative estimates of view {name}: biased; errors are {whose}", flag=True))
     elif release.nonnegative and any(statistic.measure == "count" for statistic in read):
         notes.append(Note(f"view {name} has no non-negative estimates: its counts are unbiased"))
@@ -193,15 +248,15 @@ def bias_notes(plan: Plan, terms: Sequence[Term], release: Release) -> list[Note
         for axis in (release.axes[question.axis] for question in plan.questions if question.factors)
         if axis.other_leaf is not None
     ]
-    return [*channel_notes(plan, release), *notes, *outside, *bounding_notes(plan.view.of, release)]
+    bounded = [] if asks_only_people(terms) else bounding_notes(plan.view.of, release)
+    return [*channel_notes(plan, release), *notes, *outside, *bounded]
 
 
 def bounding_notes(of: str, release: Release) -> list[Note]:
-    """What bounding did to the rows of a table, which no error bar tells."""
-    lines = [WEIGHED.format(of)] if release.catalog.tables[of].bounding.weighs else []
-    return [
-        Note(line) for line in [*lines, *(each.note() for each in release.meta.bounding if each.of == of)]
-    ]
+    """What bounding did to the rows of a table."""
+    weighed = [Note(WEIGHED.format(of))] if release.catalog.tables[of].bounding.weighs else []
+    tables = [table for table in release.meta.bounding if table.of == of]
+    return [*weighed, *(Note(table.note(), table.misread) for table in tables)]
 
 
 WEIGHED = "rows of {} are weighted: all rows of one unit count for max_ids rows at most"

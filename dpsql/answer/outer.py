@@ -10,29 +10,43 @@ asked.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Generic, NamedTuple, TypeVar
+from weakref import WeakSet
 
 import duckdb
 import numpy as np
 
-from dpsql.answer.block import Form, Ratio
+from dpsql.answer.block import ErrorOf, Form, Linear, Ratio
+from dpsql.answer.chosen import NOTHING, UNCOUNTED, Candidates, Choice, choice, together
 from dpsql.answer.composite import Composite, Denominators, Sides, listed
-from dpsql.answer.errorfunctions import ErrorFunction
-from dpsql.answer.leafsets import UNBOUND, FloatArray
+from dpsql.answer.errorfunctions import ErrorFunction, Interval, interval
+from dpsql.answer.leafsets import UNBOUND, FloatArray, IntArray
+from dpsql.answer.notes import Note
 from dpsql.answer.relation import Relation
 from dpsql.answer.result import Grid
 from dpsql.answer.run import Answer, run_apart
 from dpsql.answer.schema import Listing
 from dpsql.answer.sql.carry import Carried, Emitted, carry
 from dpsql.answer.sql.follow import Unknown
+from dpsql.answer.sql.picks import PickQuery, pick_queries
 from dpsql.answer.sql.statement import Statement
-from dpsql.errors import DataError, Error, InternalError, NotSupportedError, ProgrammingError
+from dpsql.errors import DataError, Error, InternalError, NotSupportedError, ProgrammingError, SqlSyntaxError
+from dpsql.release.request import Request, check, paced, requested, size_of, take
 
 MOST_ROWS = 2048
 """Groups of a block up to which each row may be made of all of them: 4 million cells, some seconds."""
 TOO_MANY = Unknown(f"each row would follow more than {MOST_ROWS} groups")
+TOO_DEEP = Unknown("the statement nests too deep to follow its errors")
+BLOCK_ROWS, BLOCK_CELLS = 2**10, 2**14
+"""Rows whose errors are worked out together, and cells that they follow: some tenths of a second."""
+CELL = 100
+"""Bytes that a row's cell takes in a `Composite`: number, cell and weight, as cells, as terms and as reads."""
+
+NARROW = "functions of an error inside the statement decide which rows it keeps: they are not widened"
 
 Row = tuple[Any, ...]
 T = TypeVar("T")
@@ -72,6 +86,26 @@ class Table(NamedTuple):
         return f"{self.name} AS (SELECT {fields})"
 
 
+class Held:
+    """The bytes that an answer and its errors keep, counted once by every request that works on them."""
+
+    def __init__(self) -> None:
+        self._bytes, self._counted = 0, WeakSet[Request]()
+
+    @contextmanager
+    def request(self, seconds: float) -> Iterator[None]:
+        """Work on the current request, or a new one; what the block keeps is held from now on."""
+        with requested(seconds) as request:
+            if request not in self._counted:
+                self._counted.add(request)
+                request.bytes += self._bytes  # what there is already is refused to nobody
+            start_bytes = request.bytes
+            try:
+                yield
+            finally:
+                self._bytes += request.bytes - start_bytes
+
+
 @dataclass(frozen=True, eq=False)
 class Outer:
     """A statement over its blocks' answers.
@@ -79,7 +113,7 @@ class Outer:
     Args:
         statement: the statement.
         relations: one for each block.
-        listings: the tables of information_schema; made when one is read.
+        listings: tables of information_schema and public ones; made when one is read.
         limit: seconds until a statement is stopped.
     """
 
@@ -87,36 +121,127 @@ class Outer:
     relations: tuple[Relation, ...]
     listings: Callable[[], Sequence[Listing]]
     limit: float
+    _held: Held = field(default_factory=lambda: Held(), repr=False)
+    _composites: dict[tuple[int, int], Composite] = field(default_factory=dict, repr=False)
+    _shown: dict[tuple[int, int | None], ShownGroups] = field(default_factory=dict, repr=False)
 
     @Lazy
     def answer(self) -> Answer:
         """Names, types and rows; hidden columns follow the named ones in each row."""
-        if self.statement.asks_errors:
-            return self._carried_answer
-        if len(self.relations) == 1 and self.statement.direct:
-            return _picked(self.statement, self.relations[0])
-        return self._run(self.statement.over, self._tables)
+        with self._held.request(self.limit):
+            return self._answer(self._inside)
 
-    def grid(self, error: ErrorFunction, level: float) -> Grid:
-        """Standard errors, interval ends or other errors in the shape of the rows; None where not defined."""
+    def _answer(self, inside: Choice) -> Answer:
+        """The answer, functions of an error inside the statement widened for a choice."""
+        if self.statement.asks_errors:
+            return self._carry(inside)
+        if len(self.relations) == 1 and self.statement.direct:
+            answer = _picked(self.statement, self.relations[0])
+            take(size_of(answer.rows))
+            return answer
+        return self._run(self.statement.over, self._tables_for(inside))
+
+    @Lazy
+    def choice(self) -> Choice:
+        """Which part of its candidates the statement's clauses kept by noisy values."""
+        if not (self.statement.keeps and self.relations):
+            return NOTHING
+        try:
+            queries = pick_queries(self.statement)
+            return together([self._choice(query) for query in queries])
+        except (RecursionError, NotSupportedError):
+            return UNCOUNTED
+
+    def _choice(self, query: PickQuery | None) -> Choice:
+        if query is None:
+            return UNCOUNTED
+        large = max(len(relation.columns[0]) for relation in self.relations) > MOST_ROWS
+        executed_query = query.counted if query.score is None or (query.wide and large) else query
+        rows = self._run(executed_query.over, self._carry_tables(NOTHING)).rows
+        kept_mask = np.array([row[0] for row in rows], bool)
+        score = executed_query.score
+        if score is None:
+            return choice(executed_query, Candidates(kept_mask, np.zeros(len(rows))))
+
+        def intervals(indices: IntArray, level: float) -> Interval:
+            return interval(composite(score, [rows[i] for i in indices], self.relations), level)
+
+        return choice(
+            executed_query, Candidates(kept_mask, _numbers([row[score.value] for row in rows]), intervals)
+        )
+
+    @Lazy
+    def _inside(self) -> Choice:
+        """What functions of an error inside the statement are widened for: its choice, unless that kept other rows."""
+        if self.choice.share == 1.0 or not self._tells_errors:
+            return NOTHING
+        plain, wide = self._answer(NOTHING).rows, self._answer(self.choice).rows
+        fixed = [c for c, forms in enumerate(self.statement.forms) if forms]
+        fixed += range(len(self.statement.names), len(plain[0]) if plain else 0)
+        same = len(plain) == len(wide) and all(
+            a[c] == b[c] for a, b in zip(plain, wide, strict=True) for c in fixed
+        )
+        return self.choice if same else NOTHING
+
+    @property
+    def _tells_errors(self) -> bool:
+        """Whether the statement has functions of an error."""
+        return self.statement.asks_errors or self.statement.block_errors
+
+    @property
+    def notes(self) -> list[Note]:
+        """What a reader should know of how rows were chosen."""
+        narrow = self._tells_errors and self.choice.share < 1.0 and self._inside is NOTHING
+        return [*self.choice.notes, *([Note(NARROW, flag=True)] if narrow else [])]
+
+    def grid(self, error: ErrorFunction, level: float, most: int | None = None) -> Grid:
+        """Standard errors, interval ends or other errors of the first `most` rows, None where not defined.
+
+        Args:
+            error: which one.
+            level: of an interval.
+            most: rows that are shown; None for all.
+        """
+        with self._held.request(self.limit):
+            level = self.choice.level(level)
+            columns = [
+                self._block_errors(forms, error, level, most)
+                if self._settled(forms)
+                else self._composite_errors(number, error, level, most)
+                for number, forms in enumerate(self.statement.forms)
+            ]
+            return tuple(paced(zip(*columns, strict=True), size_of)) if columns else ()
+
+    def _block_errors(
+        self, forms: Mapping[int, Form], error: ErrorFunction, level: float, row_limit: int | None
+    ) -> list[Any]:
+        """A column's errors where blocks know them."""
         width = len(self.statement.names)
-        carried = [row[width:] for row in self.answer.rows]
-        computed: dict[tuple[int, Form], list[Any] | None] = {}
-        columns: list[list[Any]] = []
-        for number, forms in enumerate(self.statement.forms):
-            column: list[Any] = [None] * len(carried)
-            for place, block in enumerate(self.statement.carriers):
-                form = forms.get(block)
-                if form is None:
-                    continue
-                if (block, form) not in computed:
-                    computed[block, form] = self.relations[block].errors_of(error, form, level)[1]
-                found = computed[block, form]
-                for r, row in enumerate(carried if found is not None else ()):
-                    if row[place] is not None and found is not None:
-                        column[r] = found[row[place]]
-            columns.append(column if self._settled(forms) else self._composite_errors(number, error, level))
-        return tuple(zip(*columns, strict=True)) if columns else ()
+        carried = [row[width:] for row in islice(self.answer.rows, row_limit)]
+        column: list[Any] = [None] * len(carried)
+        for place, block in enumerate(self.statement.carriers):
+            form = forms.get(block)
+            if form is None:
+                continue
+            check()
+            shown = self._shown_groups(place, row_limit)
+            values = shown.relation.errors_of(error, form, level)[1] if shown.rows else None
+            for r, row in enumerate(carried if values is not None else ()):
+                if row[place] is not None and values is not None:
+                    column[r] = values[shown.rows[row[place]]]
+        return column
+
+    def _shown_groups(self, place: int, row_limit: int | None) -> ShownGroups:
+        """The groups of a carried block that the first rows show."""
+        if (place, row_limit) not in self._shown:
+            column = len(self.statement.names) + place
+            groups = sorted({row[column] for row in islice(self.answer.rows, row_limit)} - {None})
+            relation = self.relations[self.statement.carriers[place]]
+            if len(groups) < len(relation.columns[0]):
+                relation = relation.at(groups) if groups else relation
+            rows = {group: row for row, group in enumerate(groups)}
+            self._shown[place, row_limit] = ShownGroups(relation, rows)
+        return self._shown[place, row_limit]
 
     def _settled(self, forms: Mapping[int, Form]) -> bool:
         """Whether blocks tell the errors of a column: it has a form, and one view holds all of it."""
@@ -125,34 +250,67 @@ class Outer:
     @Lazy
     def undefined(self) -> Mapping[str, str]:
         """Columns whose error is not defined, and why."""
-        found = {}
-        for number, forms in enumerate(self.statement.forms):
-            column = None if self._settled(forms) else self._columns[number]
-            if isinstance(column, Unknown):
-                found[self.statement.names[number]] = column.why
-        return found
+        reasons = {}
+        with self._held.request(self.limit):
+            for number, forms in enumerate(self.statement.forms):
+                column = None if self._settled(forms) else self._columns[number]
+                if isinstance(column, Unknown):
+                    reasons[self.statement.names[number]] = column.why
+        return reasons
 
-    def _composite_errors(self, number: int, error: ErrorFunction, level: float) -> list[Any]:
+    @Lazy
+    def moved(self) -> tuple[int, ...]:
+        """Columns that noise moves and whose error is defined."""
+        with self._held.request(self.limit):
+            return tuple(
+                number
+                for number, forms in enumerate(self.statement.forms)
+                if (any(isinstance(form, Linear | Ratio) for form in forms.values()) if self._settled(forms)
+                    else isinstance(self._columns[number], Emitted))
+            )  # fmt: skip
+
+    def _composite_errors(
+        self, number: int, error: ErrorFunction, level: float, row_limit: int | None
+    ) -> list[Any]:
         column = self._columns[number]
         if column is None or isinstance(column, Unknown):
-            return [None] * len(self.answer.rows)
-        return error.column(self.composites[number], level)
+            return [None] * len(self.answer.rows[:row_limit])
+        errors: list[Any] = []
+        for block in self._blocks:
+            if row_limit is not None and block.start >= row_limit:
+                break
+            check()
+            if (number, block.start) not in self._composites:
+                rows = self._ordered[block.start : block.stop]
+                take(CELL * sum(_cells(column, row) for row in rows))
+                self._composites[number, block.start] = composite(column, rows, self.relations)
+            errors += error.column(self._composites[number, block.start], level)
+        return errors[:row_limit]
+
+    @Lazy
+    def _blocks(self) -> list[range]:
+        """Rows whose errors are worked out together; the same whichever of them are shown."""
+        return list(_blocks_of([c for c in self._columns if isinstance(c, Emitted)], self._ordered))
 
     @Lazy
     def _columns(self) -> Sequence[Emitted | Unknown | None]:
         """For each named column where its cells are, or why there are none."""
         if not self.statement.blocks:
             return [None] * len(self.statement.names)
+        try:
+            carried = self.carried
+        except (RecursionError, SqlSyntaxError):
+            return [None if self._settled(forms) else TOO_DEEP for forms in self.statement.forms]
         large = max(len(relation.columns[0]) for relation in self.relations) > MOST_ROWS
-        why = TOO_MANY if large and self.carried.wide else self._refused
+        why = TOO_MANY if large and carried.wide else self._refused
         if why is None:
-            return self.carried.columns
-        return [why if isinstance(each, Emitted) else each for each in self.carried.columns]
+            return carried.columns
+        return [why if isinstance(column, Emitted) else column for column in carried.columns]
 
     @Lazy
     def _refused(self) -> Unknown | None:
         """Why cells cannot be carried, where they are more than a question may take."""
-        if not any(isinstance(each, Emitted) for each in self.carried.columns):
+        if not any(isinstance(column, Emitted) for column in self.carried.columns):
             return None
         try:
             self._carried_rows()
@@ -170,46 +328,97 @@ class Outer:
         return carry(self.statement)
 
     @Lazy
-    def composites(self) -> Mapping[int, Composite]:
-        """The columns that follow cells of several groups, by number, in the order of the answer's rows."""
+    def _ordered(self) -> list[Row | None]:
+        """Rows with their cells, in the order of the answer's rows."""
         width = len(self.statement.names)
-        rows = _in_order([row[:width] for row in self.answer.rows], self._carried_rows())
-        return {
-            number: composite(column, rows, self.relations)
-            for number, column in enumerate(self._columns)
-            if isinstance(column, Emitted)
-        }
+        return _in_order([row[:width] for row in self.answer.rows], self._carried_rows())
 
-    @Lazy
-    def _tables(self) -> list[Table]:
-        tables = [Table(f"dp_block_{i}", r.names, r.types, r.columns) for i, r in enumerate(self.relations)]
-        if self.statement.catalog_tables:
-            tables += [Table(*each) for each in self.listings()]
+    def _tables_for(self, inside: Choice) -> list[Table]:
+        tables = [
+            Table(f"dp_block_{i}", r.names, r.types, _widened(r, inside))
+            for i, r in enumerate(self.relations)
+        ]
+        if self.statement.catalog_tables or self.statement.public_tables:
+            tables += [Table(*listing) for listing in self.listings()]
         return tables
 
     @Lazy
     def _carried_answer(self) -> Answer:
+        """Rows with their cells."""
+        return self._carry(self._inside)
+
+    def _carry(self, inside: Choice) -> Answer:
         """Rows with their cells, functions of an error answered first."""
-        tables = [*self._tables[len(self.relations) :], *map(_with_sides, self._tables, self.relations)]
-        for number, probe in enumerate(self.carried.probes):
+        answer = self._run(self.carried.over, self._carry_tables(inside))
+        return Answer(answer.names[: self.carried.width], answer.types, answer.rows)
+
+    def _carry_tables(self, inside: Choice) -> list[Table]:
+        """What a statement that carries cells reads: blocks with both sides of ratios, and errors of its probes."""
+        blocks = self._tables_for(inside)
+        tables = [*blocks[len(self.relations) :], *map(_with_sides, blocks, self.relations)]
+        probes = self.carried.probes if self.statement.asks_errors else ()
+        for number, probe in enumerate(probes):
             rows = self._run(probe.over, tables).rows
             keys = list({row[0]: row for row in rows}.values())
-            values = probe.error.column(composite(probe.column, keys, self.relations), probe.level)
+            level = inside.level(probe.level)
+            values: list[Any] = []
+            for block in _blocks_of([probe.column], keys):
+                check()
+                numbers = composite(probe.column, keys[block.start : block.stop], self.relations)
+                values += probe.error.column(numbers, level)
             columns = [[row[0] for row in keys], values]
             tables.append(Table(f"dp_error_{number}", ("k", "e"), ("UBIGINT", probe.error.type), columns))
-        answer = self._run(self.carried.over, tables)
-        return Answer(answer.names[: self.carried.width], answer.types, answer.rows)
+        return tables
 
     def _run(self, over: Callable[[Sequence[str]], str], tables: Sequence[Table]) -> Answer:
         """Run a statement over tables."""
         sources = [table.source for table in tables]
         values = [column for table in tables for column in table.values]
         try:
-            answer = run_apart(over(sources), values, limit=self.limit)
+            answer = run_apart(over(sources), values)
         except duckdb.Error as error:
             raise outer_error(error) from error
         names = self.statement.names
         return Answer(names, answer.types[: len(names)], _finite(answer.rows))
+
+
+def _widened(relation: Relation, inside: Choice) -> tuple[list[Any], ...]:
+    """A relation's columns, its errors at the level of a choice."""
+    if inside.share == 1.0:
+        return relation.columns
+    columns = list(relation.columns)
+    for number, value in enumerate(relation.block.values):
+        if isinstance(value, ErrorOf):
+            errors = relation.errors_of(value.error, value.form, inside.level(value.level))[1]
+            columns[relation.names.index(f"v{number}")] = (
+                errors or columns[relation.names.index(f"v{number}")]
+            )
+    return tuple(columns)
+
+
+class ShownGroups(NamedTuple):
+    """Groups of a block that are shown: their relation, and the row of each group in it."""
+
+    relation: Relation
+    rows: Mapping[int, int]
+
+
+def _blocks_of(columns: Sequence[Emitted], rows: Sequence[Row | None]) -> Iterator[range]:
+    """Rows one block after another."""
+    start = cells = 0
+    for r, row in enumerate(rows):
+        row_cells = max((_cells(column, row) for column in columns), default=0)
+        if r > start and (r - start == BLOCK_ROWS or cells + row_cells > BLOCK_CELLS):
+            yield range(start, r)
+            start, cells = r, 0
+        cells += row_cells
+    if start < len(rows):
+        yield range(start, len(rows))
+
+
+def _cells(column: Emitted, row: Row | None) -> int:
+    """Cells that a row's value of a column follows."""
+    return 0 if row is None else sum(len(row[at]) for at in column.at if isinstance(row[at], list))
 
 
 def _with_sides(table: Table, relation: Relation) -> Table:
@@ -247,13 +456,13 @@ def composite(column: Emitted, rows: Sequence[Row | None], relations: tuple[Rela
         above, above_cells = _numbers(values()), listed(values(), values())
         quotient = Sides(above, above_cells, _numbers(values()), listed(values(), values()))
     if column.follows.near:
-        lines = ((r, each) for r, row in enumerate(values()) for each in row or ())
-        found = [
-            (r, each) for r, each in lines if each["g"] is not None
+        lines = ((r, denominator) for r, row in enumerate(values()) for denominator in row or ())
+        reached = [
+            (r, denominator) for r, denominator in lines if denominator["g"] is not None
         ]  # None: of a branch that was not taken
-        lists = [[tuple(cell.values()) for cell in each["g"]] for _, each in found]
+        lists = [[tuple(cell.values()) for cell in denominator["g"]] for _, denominator in reached]
         near = Denominators(
-            np.array([r for r, _ in found], np.int64), _numbers([each["b"] for _, each in found]),
+            np.array([r for r, _ in reached], np.int64), _numbers([denominator["b"] for _, denominator in reached]),
             listed([[c for c, _ in cells] for cells in lists], [[w for _, w in cells] for cells in lists]),
         )  # fmt: skip
     return Composite(relations, middle, cells, column.follows.linear, quotient, near)

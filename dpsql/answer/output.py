@@ -21,13 +21,15 @@ import html
 import io
 import json
 import math
+import sys
 from collections.abc import Iterator, Sequence
-from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dpsql.answer.drowned import GREY, drowned
-from dpsql.errors import UNSEEN, InterfaceError, visible
+from dpsql.answer import result as results
+from dpsql.answer.drowned import drowned
+from dpsql.errors import UNSEEN, InterfaceError, NotSupportedError, QueryTimeout, visible
 from dpsql.extras import extra
+from dpsql.release.request import check, paced, requested, size_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -45,10 +47,14 @@ MOST_ROWS = 10_000
 MOST_SHOWN, LEVEL = 100, 0.95
 """Rows, and level of the margins, that `print` and notebooks show."""
 
+FIELD = 20
+"""Bytes of a field of CSV, its comma included."""
+
 MIDNIGHT = datetime.time()
+NUMBERS = (int, float, decimal.Decimal)
 WEAK, CUT = "?", "~"
 LEGEND = {
-    WEAK: "? below twice its standard error",
+    WEAK: "? below twice its standard error, which is half of its 95% interval / 1.96",
     CUT: "~ a bin was cut: interpolating it may add so much error",
 }
 
@@ -62,18 +68,32 @@ def render(result: Result, style: str, level: float, *, errors: bool = True) -> 
         level: confidence level of the margins and intervals.
         errors: whether margins, marks and the columns of errors are shown.
     """
+    with requested():
+        if style in FOR_PEOPLE:
+            texts = _cells(result, level) if errors else ([number(v) for v in row] for row in _days(result))
+            cells = list(paced(texts, size_of))
+            lines = FOR_PEOPLE[style](result, cells)
+            below = [
+                *(_legend(cells, _gaps(result, level)) if errors else []),
+                *_without(result),
+                *result.notes,
+            ]
+            return "\n".join(map(visible, paced([*lines, *below], _characters)))
+        names, records = result.with_errors(level) if errors else (result.columns, result.rows)
+        return FOR_PROGRAMS[style](names, records)
+
+
+def notes_beside(result: Result, style: str, level: float = LEVEL) -> tuple[str, ...]:
+    """What a format for programs has no place for; for standard error.
+
+    Args:
+        result: the answer.
+        style: the format.
+        level: of its intervals.
+    """
     if style in FOR_PEOPLE:
-        cells = list(_cells(result, level)) if errors else [[number(v) for v in row] for row in _days(result)]
-        lines = FOR_PEOPLE[style](result, cells)
-        below = [*(_legend(cells) if errors else []), *_without(result), *result.notes]
-        return "\n".join(map(visible, [*lines, *below]))
-    names, records = result.with_errors(level) if errors else (result.columns, result.rows)
-    return FOR_PROGRAMS[style](names, records)
-
-
-def notes_beside(result: Result, style: str) -> tuple[str, ...]:
-    """The notes that a format for programs has no place for; for standard error."""
-    return () if style in FOR_PEOPLE else result.notes
+        return ()
+    return (*_without(result), *_gaps(result, level), *result.notes)
 
 
 class Shown(NamedTuple):
@@ -96,10 +116,13 @@ def shown(result: Result, level: float = LEVEL, most: int = MOST_SHOWN) -> Shown
         level: of the margins.
         most: rows that are shown.
     """
-    cells = list(islice(_cells(result, level), most))
-    left = len(result.rows) - len(cells)
-    more = [f"{left} more rows"] if left else []
-    return Shown(cells, [*more, *_legend(cells), *_without(result), *result.notes])
+    with requested():
+        first = result.head(most)
+        cells = list(_cells(first, level))
+        remaining = len(result.rows) - len(first.rows)
+        row_note = [f"{remaining} more rows"] if remaining else []
+        gaps = _gaps(first, level)
+        return Shown(cells, [*row_note, *_legend(cells, gaps), *_without(first), *result.notes])
 
 
 def text_table(result: Result) -> str:
@@ -113,7 +136,7 @@ def html_table(result: Result) -> str:
     cells, below = shown(result)
     head = "".join(f"<th>{html.escape(name)}</th>" for name in result.columns)
     grey = ("", " style='opacity:.5'")
-    pairs = zip(cells, drowned(result, GREY), strict=False)
+    pairs = zip(cells, drowned(result.head(MOST_SHOWN), results.MARKED), strict=True)
     body = "".join(f"<tr{grey[lost]}>{''.join(map(_html_cell, row))}</tr>" for row, lost in pairs)
     notes = "".join(f"<p><small>{html.escape(line)}</small></p>" for line in below)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{notes}"
@@ -124,9 +147,14 @@ def _html_cell(cell: str) -> str:
     return f"<td>{value} <small>± {margin}</small></td>" if sign else f"<td>{value}</td>"
 
 
-def _without(result: Result) -> list[str]:
+def _gaps(answer: Result, level: float) -> list[str]:
+    """A line for each column of which some rows have no error, or an interval without ends."""
+    return [f"{name} has no ± in some rows: {why}" for name, why in answer.gaps(level).items()]
+
+
+def _without(answer: Result) -> list[str]:
     """A line for each noisy column that has no error."""
-    return [f"{name} has no error: {why}" for name, why in result.undefined.items()]
+    return [f"{name} has no error: {why}" for name, why in answer.undefined.items()]
 
 
 def number(value: Any, margin: float | None = None) -> str:
@@ -156,36 +184,44 @@ def margin_text(value: Any, margin: float) -> str:
     return f"{number(value, margin)} ± {margin:,.{places}f}".replace(",", " ")
 
 
-def _cells(result: Result, level: float) -> Iterator[list[str]]:
+def _cells(answer: Result, level: float) -> Iterator[list[str]]:
     """Text of every cell, with margins and marks."""
-    low, high = result.interval_rows(level)
-    for r, row in enumerate(_days(result)):
-        bounds = result.model_bound[r] if r < len(result.model_bound) else (None,) * len(row)
+    low, high = answer.interval_rows(level)
+    for r, row in enumerate(_days(answer)):
+        bounds = answer.model_bound[r] if r < len(answer.model_bound) else (None,) * len(row)
+        noise, marked = answer.noise_rows[r], answer.marked[r]
         yield [
-            _cell(value, result.stderr_rows[r][c], low[r][c], high[r][c], bounds[c])
+            _cell(value, (low[r][c], high[r][c]), bounds[c], marked=marked[c])
+            if isinstance(value, NUMBERS) and (noise[c] is not None or low[r][c] is not None)
+            else _moment(value, low[r][c], high[r][c])
             for c, value in enumerate(row)
         ]
 
 
-def _days(result: Result) -> Grid:
+def _moment(value: Any, low: Any, high: Any) -> str:
+    """A value without a margin; a quantile of dates with its interval."""
+    interval = f" ({number(low)} to {number(high)})" if low is not None and high is not None else ""
+    return f"{number(value)}{interval}"
+
+
+def _days(answer: Result) -> Grid:
     """The rows; a column of times that are all midnight holds days: `DATE_TRUNC` of a DATE gives a TIMESTAMP."""
     days = {
         c
-        for c, kind in enumerate(result.types)
-        if kind == "TIMESTAMP" and all(row[c] is None or row[c].time() == MIDNIGHT for row in result.rows)
+        for c, kind in enumerate(answer.types)
+        if kind == "TIMESTAMP" and all(row[c] is None or row[c].time() == MIDNIGHT for row in answer.rows)
     }
     if not days:
-        return result.rows
+        return answer.rows
     return tuple(
         tuple(value.date() if c in days and value is not None else value for c, value in enumerate(row))
-        for row in result.rows
+        for row in answer.rows
     )
 
 
-def _cell(value: Any, stderr: float | None, low: float | None, high: float | None, cut: float | None) -> str:
-    if stderr is None or not isinstance(value, int | float | decimal.Decimal):
-        return number(value)
-    marks = (WEAK if abs(float(value)) < 2 * stderr else "") + _cut_mark(cut)
+def _cell(value: Any, ends: tuple[float | None, float | None], cut: float | None, *, marked: bool) -> str:
+    low, high = ends
+    marks = (WEAK if marked else "") + _cut_mark(cut)
     if low is None or high is None:
         return f"{number(value)} ± ∞{' ' if marks else ''}{marks}"
     return f"{margin_text(value, (high - low) / 2)}{' ' if marks else ''}{marks}"
@@ -198,30 +234,30 @@ def _cut_mark(cut: float | None) -> str:
     return f"{CUT}∞" if cut is None else f"{CUT}{cut:.{_places(cut, cut)}f}"
 
 
-def _legend(cells: list[list[str]]) -> list[str]:
-    """One line for each mark that occurs."""
+def _legend(cells: list[list[str]], gaps: Sequence[str]) -> list[str]:
+    """One line for each mark that occurs, and what is said of rows without one."""
     used = {word for row in cells for cell in row if " ± " in cell for word in cell.rsplit(" ", 1)[-1]}
-    return [text for mark, text in LEGEND.items() if mark in used]
+    return [*(text for mark, text in LEGEND.items() if mark in used), *gaps]
 
 
-def _table(result: Result, cells: list[list[str]]) -> list[str]:
-    widths = [max(len(row[i]) for row in [list(result.columns), *cells]) for i in range(len(result.columns))]
-    right = [any(kind in each for kind in NUMERIC) for each in result.types]
-    head = [_line(list(result.columns), widths, right), "  ".join("-" * width for width in widths)]
+def _table(answer: Result, cells: list[list[str]]) -> list[str]:
+    widths = [max(len(row[i]) for row in [list(answer.columns), *cells]) for i in range(len(answer.columns))]
+    right = [any(kind in column_type for kind in NUMERIC) for column_type in answer.types]
+    head = [_line(list(answer.columns), widths, right), "  ".join("-" * width for width in widths)]
     return [*head, *(_line(row, widths, right) for row in cells)]
 
 
-def _markdown(result: Result, cells: list[list[str]]) -> list[str]:
-    head = ["| " + " | ".join(result.columns) + " |", "|" + "|".join("---" for _ in result.columns) + "|"]
+def _markdown(answer: Result, cells: list[list[str]]) -> list[str]:
+    head = ["| " + " | ".join(answer.columns) + " |", "|" + "|".join("---" for _ in answer.columns) + "|"]
     return [*head, *("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in cells)]
 
 
-def _vertical(result: Result, cells: list[list[str]]) -> list[str]:
-    width = max((len(name) for name in result.columns), default=0)
+def _vertical(answer: Result, cells: list[list[str]]) -> list[str]:
+    width = max((len(name) for name in answer.columns), default=0)
     lines = []
     for r, row in enumerate(cells, 1):
         lines.append(f"-[ row {r} ]-")
-        lines += [f"{name.ljust(width)}  {cell}" for name, cell in zip(result.columns, row, strict=True)]
+        lines += [f"{name.ljust(width)}  {cell}" for name, cell in zip(answer.columns, row, strict=True)]
     return lines
 
 
@@ -229,7 +265,9 @@ def _csv(names: Sequence[str], records: Grid) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(map(visible, names))
-    writer.writerows([["" if v is None else _field(plain(v)) for v in record] for record in records])
+    fields = (["" if v is None else _field(plain(v)) for v in record] for record in records)
+    rows: Iterator[list[Any]] = paced(fields, lambda block: FIELD * sum(map(len, block)))
+    writer.writerows(rows)
     return out.getvalue().rstrip("\n")
 
 
@@ -240,19 +278,29 @@ def _field(value: Any) -> Any:
 
 def _in_json(text: str) -> str:
     """JSON whose texts are escaped where they would command a terminal; it says the same, exactly."""
-    return UNSEEN.sub(lambda found: found[0] if found[0] == "\n" else f"\\u{ord(found[0]):04x}", text)
+    return UNSEEN.sub(lambda match: match[0] if match[0] == "\n" else f"\\u{ord(match[0]):04x}", text)
 
 
-def _objects(names: Sequence[str], records: Grid) -> list[dict[str, Any]]:
-    return [dict(zip(names, map(plain, record), strict=True)) for record in records]
+def _objects(names: Sequence[str], records: Grid, indent: int | None = None) -> Iterator[str]:
+    """Each row as the text of a JSON object."""
+    for record in records:
+        row = dict(zip(names, map(plain, record), strict=True))
+        yield _in_json(json.dumps(row, indent=indent, ensure_ascii=False))
 
 
 def _json(names: Sequence[str], records: Grid) -> str:
-    return _in_json(json.dumps(_objects(names, records), indent=2, ensure_ascii=False))
+    rows = (text.replace("\n", "\n  ") for text in _objects(names, records, indent=2))
+    lines = ",\n  ".join(paced(rows, _characters))
+    return f"[\n  {lines}\n]" if lines else "[]"
 
 
 def _jsonl(names: Sequence[str], records: Grid) -> str:
-    return "\n".join(_in_json(json.dumps(item, ensure_ascii=False)) for item in _objects(names, records))
+    return "\n".join(paced(_objects(names, records), _characters))
+
+
+def _characters(texts: Sequence[str]) -> int:
+    """Bytes of texts, and of the one text that they become."""
+    return 2 * sum(map(sys.getsizeof, texts))
 
 
 def _line(cells: list[str], widths: list[int], right: list[bool]) -> str:
@@ -269,21 +317,31 @@ def margin_lines(result: Result, level: float = 0.95) -> tuple[str, ...]:
     """
     if len(result.rows) > MOST_ROWS:
         return (f"more than {MOST_ROWS} rows: ask for DP_STDERR and DP_INTERVAL_LOW of their columns",)
-    low, high = result.interval_rows(level) if result.noisy else ((), ())
-    lines = []
-    for c in result.noisy:
-        known = [row[c] is not None for row in result.stderr_rows]
+    try:
+        with requested() as request, request.giving_back(), request.within(request.seconds_left / 2):
+            return tuple(_margins(result, level))  # the rest of the time is for the rows
+    except QueryTimeout:
+        check()
+        return ("margins take too long: ask for DP_STDERR of fewer rows",)
+    except NotSupportedError as error:
+        return (f"no margins: {error.reason}",)
+
+
+def _margins(answer: Result, level: float) -> Iterator[str]:
+    low, high = answer.interval_rows(level) if answer.noisy else ((), ())
+    for c in answer.noisy:
+        has_error = [row[c] is not None for row in answer.noise_rows]
         halves = [
             None if a[c] is None or b[c] is None else (b[c] - a[c]) / 2
-            for a, b, has in zip(low, high, known, strict=True)
+            for a, b, has in zip(low, high, has_error, strict=True)
             if has
         ]
-        bounds = [row[c] for row, has in zip(result.model_bound, known, strict=True) if has]
+        bounds = [row[c] for row, has in zip(answer.model_bound, has_error, strict=True) if has]
         if all(value == 0 for value in (*halves, *bounds)):
             continue  # a constant beside noisy columns
         cut = "" if all(bound == 0 for bound in bounds) else f", and cut bins may add {_span(bounds)}"
-        lines.append(f"{result.columns[c]}: margin {_span(halves)} at {100 * level:g}%{cut}")
-    return tuple(lines)
+        yield f"{answer.columns[c]}: margin {_span(halves)} at {100 * level:g}%{cut}"
+    yield from (*_gaps(answer, level), *_without(answer))
 
 
 def _span(values: list[float | None]) -> str:
@@ -292,8 +350,10 @@ def _span(values: list[float | None]) -> str:
     >>> _span([3.14159, 62.4, 62.4]), _span([5.0]), _span([1.0, None])
     ('3.1 to 62', '5.0', '1.0 to ∞')
     """
-    known = sorted(value for value in values if value is not None)
-    words = [number(value, value) for value in (known[:1] + known[-1:])] + ["∞"] * (len(known) < len(values))
+    finite = sorted(value for value in values if value is not None)
+    words = [number(value, value) for value in (finite[:1] + finite[-1:])] + ["∞"] * (
+        len(finite) < len(values)
+    )
     return " to ".join(dict.fromkeys((words[0], words[-1])))
 
 
@@ -325,9 +385,6 @@ FOR_PEOPLE = {"table": _table, "markdown": _markdown, "vertical": _vertical}
 FOR_PROGRAMS = {"csv": _csv, "json": _json, "jsonl": _jsonl}
 
 
-NUMBERS = (int, float, decimal.Decimal)
-
-
 def plot(result: Result, kind: str | None = None, *, level: float = 0.95, ax: Axes | None = None) -> Axes:
     """Draw an answer with its error bars.
 
@@ -353,77 +410,81 @@ def plot(result: Result, kind: str | None = None, *, level: float = 0.95, ax: Ax
     return where
 
 
-def _first_noisy(result: Result) -> int:
-    for i in range(len(result.columns)):
-        if any(row[i] is not None for row in result.stderr_rows):
-            return i
+def _first_noisy(answer: Result) -> int:
+    if answer.noisy:
+        return answer.noisy[0]
     raise InterfaceError("the answer has no noisy column", hint="select a COUNT, SUM or AVG")
 
 
-def _fitting(result: Result, value: int) -> str:
+def _fitting(answer: Result, value: int) -> str:
     if value == 2:
         return "heat"
     if value > 2:
         raise InterfaceError(f"the answer has {value} key columns, a picture takes one or two")
-    keys = [row[0] for row in result.rows if row[0] is not None]
+    keys = [row[0] for row in answer.rows if row[0] is not None]
     ordered = value == 1 and all(
         isinstance(key, (*NUMBERS, datetime.date)) and key is not True for key in keys
     )
     return "step" if ordered and len(keys) > 2 else "bar"
 
 
-def _bar(result: Result, value: int, ax: Axes, level: float) -> None:
-    bars = _one_key(result, value, ax, level)
+def _bar(answer: Result, value: int, ax: Axes, level: float) -> None:
+    bars = _one_key(answer, value, ax, level)
     ax.bar(range(len(bars.heights)), bars.heights, yerr=[bars.below, bars.above], capsize=4)
 
 
-def _step(result: Result, value: int, ax: Axes, level: float) -> None:
-    bars = _one_key(result, value, ax, level)
+def _step(answer: Result, value: int, ax: Axes, level: float) -> None:
+    bars = _one_key(answer, value, ax, level)
     places = range(len(bars.heights))
     ax.step(places, bars.heights, where="mid")
     ax.errorbar(places, bars.heights, yerr=[bars.below, bars.above], fmt="none", capsize=2)
 
 
 class Bars(NamedTuple):
-    """Values and how far their intervals reach below and above."""
+    """Values, how far their intervals reach below and above, and the mark over those that are weak."""
 
     heights: list[float]
     below: list[float]
     above: list[float]
+    marks: list[str]
 
 
-def _one_key(result: Result, value: int, ax: Axes, level: float) -> Bars:
+def _one_key(answer: Result, value: int, ax: Axes, level: float) -> Bars:
     """The bars of an answer, its keys written along the axis."""
-    low, high = result.interval_rows(level)
-    rows = [r for r, row in enumerate(result.rows) if row[value] is not None]
-    heights = [float(result.rows[r][value]) for r in rows]
+    low, high = answer.interval_rows(level)
+    rows = [r for r, row in enumerate(answer.rows) if row[value] is not None]
+    heights = [float(answer.rows[r][value]) for r in rows]
     below = [height - _or(low[r][value], height) for r, height in zip(rows, heights, strict=True)]
     above = [_or(high[r][value], height) - height for r, height in zip(rows, heights, strict=True)]
     places = list(range(len(rows)))
-    names = ["all" if value == 0 else _name(result.rows[r][0]) for r in rows]
+    names = ["all" if value == 0 else _name(answer.rows[r][0]) for r in rows]
     shown = places[:: max(1, len(places) // 12)]
     ax.set_xticks(shown, [names[place] for place in shown], rotation=45 if len(places) > 6 else 0)
-    ax.set_xlabel(result.columns[0] if value else "")
-    return Bars(heights, below, above)
+    ax.set_xlabel(answer.columns[0] if value else "")
+    marks = [WEAK if answer.marked[r][value] else "" for r in rows]
+    for place, height, mark in zip(places, heights, marks, strict=True):
+        if mark:  # an open interval has no bar to show
+            ax.annotate(mark, (place, height), ha="center", va="bottom")
+    return Bars(heights, below, above, marks)
 
 
-def _heat(result: Result, value: int, ax: Axes, level: float) -> None:
-    across = list(dict.fromkeys(row[1] for row in result.rows))
-    down = list(dict.fromkeys(row[0] for row in result.rows))
+def _heat(answer: Result, value: int, ax: Axes, level: float) -> None:
+    across = list(dict.fromkeys(row[1] for row in answer.rows))
+    down = list(dict.fromkeys(row[0] for row in answer.rows))
     grid = [[float("nan")] * len(across) for _ in down]
-    for row in result.rows:
+    for row in answer.rows:
         if row[value] is not None:
             grid[down.index(row[0])][across.index(row[1])] = float(row[value])
     picture = ax.imshow(grid, aspect="auto")
     ax.set_xticks(range(len(across)), [_name(key) for key in across], rotation=45)
     ax.set_yticks(range(len(down)), [_name(key) for key in down])
-    ax.set_xlabel(result.columns[1])
-    ax.set_ylabel(result.columns[0])
+    ax.set_xlabel(answer.columns[1])
+    ax.set_ylabel(answer.columns[0])
     ax.figure.colorbar(picture, ax=ax)
 
 
-def _or(value: float | None, other: float) -> float:
-    return other if value is None else value
+def _or(value: float | None, default: float) -> float:
+    return default if value is None else value
 
 
 def _name(key: Any) -> str:

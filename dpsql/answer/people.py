@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from dpsql.answer.block import Block, Term, predicates
 from dpsql.answer.plan import Plan, conditions
+from dpsql.answer.schema import Schema
 from dpsql.errors import NoViewError
 from dpsql.release import Release
 from dpsql.star.graph import PEOPLE
@@ -24,10 +25,8 @@ def not_taken(plan: Plan, terms: Sequence[Term], release: Release) -> str:
             if not reading.listed:
                 return f"{plan.view.name} was bought for a few questions, and what is asked is no sum of them"
             names = ", ".join(release.axes[statistic.axes[at]].name for at in sorted(reading.listed))
-            what = "ranges of whole leaves" if len(reading.listed) == 1 else "single cells"
-            return (
-                f"{plan.view.name} counts people in {what} of {names}; who is in two cells would count twice"
-            )
+            cell_kind = "ranges of whole leaves" if len(reading.listed) == 1 else "single cells"
+            return f"{plan.view.name} counts people in {cell_kind} of {names}; who is in two cells would count twice"
     return ""
 
 
@@ -41,32 +40,42 @@ def asks_only_people(terms: Sequence[Term]) -> bool:
     return all(term.measure == PEOPLE for term in terms)
 
 
-def no_people_view(block: Block, terms: Sequence[Term], said: Sequence[str], release: Release) -> NoViewError:
+def no_people_view(
+    block: Block, terms: Sequence[Term], said: Sequence[str], release: Release, schema: Schema
+) -> NoViewError:
     """The refusal that shows the view that would answer.
 
     Args:
         block, terms: what is asked.
         said: why the views there are do not answer.
         release: an open release.
+        schema: its star.
     """
     used = {c for group in block.groups for c in group.columns}
-    used |= {c for each in conditions(block, terms) for p in predicates(each) for c in p.expression.columns}
-    axes = [_axis_name(block, column, release) for column in sorted(used)]
+    used |= {
+        c
+        for condition in conditions(block, terms)
+        for p in predicates(condition)
+        for c in p.expression.columns
+    }
+    axes = [
+        _axis_name(block, column, release) for column in sorted(used) if not block.columns[column].partner
+    ]
     axes = list(dict.fromkeys(axes)) or [axis.name for axis in release.axes if axis.of == block.root][:1]
     view = f"people: {{of: {block.root}, axes: [{', '.join(axes)}], measures: [count, {PEOPLE}]}}"
-    told = dict.fromkeys(line for line in said if not line.endswith(f"lacks {PEOPLE}"))
-    why = "; ".join(told) or f"no view counts the people of {block.root}"
+    reasons = dict.fromkeys(line for line in said if not line.endswith(f"lacks {PEOPLE}"))
+    why = "; ".join(reasons) or f"no view counts the people of {block.root}"
     hint = f"ask the curator for a view such as `{view}`, its axis cut at the ends you ask; COUNT(*) counts visits"
     error = NoViewError(f"people cannot be counted so: {why}"[:600], hint=hint)
-    return error.at("SELECT", block.span, f"SELECT COUNT(*) FROM {block.root}")
+    return error.at("SELECT", block.span, schema.example(block.root))
 
 
 def _axis_name(block: Block, column: int, release: Release) -> str:
     """A column as a catalog would name its axis, seen from the block's root."""
     ref = block.columns[column]
     for axis in release.axes:
-        held = any((c.table, c.column, c.path) == (ref.table, ref.column, ref.path) for c in axis.columns)
-        if held and axis.of == block.root:
+        on_axis = any((c.table, c.column, c.path) == (ref.table, ref.column, ref.path) for c in axis.columns)
+        if on_axis and axis.of == block.root:
             return axis.name
     return f"{ref.table}.{ref.column}"
 

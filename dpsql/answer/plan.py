@@ -1,6 +1,7 @@
 """How a block would be answered on a view: which of its axes hold the columns used, and which leaves are taken.
 
-A view over the block's root table can answer if it has an axis for each column used, and one for each inner join.
+A view over the block's root table can answer if it has an axis for each column used. An inner join is a condition like
+any other: that a row has the partner.
 
 A condition over several axes falls into disjoint boxes. A box takes on each axis some truth patterns of that axis's
 predicates. An axis is split by its patterns, the rest of the condition is simplified under each, and patterns that
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,18 +21,30 @@ from dpsql.answer.block import (
     TRUE,
     Always,
     Block,
+    ColumnRef,
     Condition,
     Every,
+    Expression,
     Predicate,
     Term,
     every,
     predicates,
     some,
 )
-from dpsql.answer.leafsets import AxisCells, AxisQuestion, FloatArray, Taken, Weighed, ask_axis, masks
+from dpsql.answer.leafsets import (
+    AxisCells,
+    AxisQuestion,
+    FloatArray,
+    Taken,
+    Weighed,
+    ask_axis,
+    masks,
+    quoted,
+)
+from dpsql.answer.run import run
 from dpsql.answer.schema import Schema
 from dpsql.errors import NotSupportedError, NoViewError
-from dpsql.release import Release, StatisticMeta
+from dpsql.release import AxisMeta, Release, StatisticMeta
 
 MAX_BOXES = 64
 """Each box is one more join; 64 keep the slowest statement under a second."""
@@ -81,24 +95,24 @@ def _split(
         return [(None, *box) for box in _split(condition, classes, patterns, axis + 1)]
     rests: dict[Condition, set[int]] = {}
     for number, truths in enumerate(patterns[axis]):
-        known = dict(zip(classes[axis], truths, strict=True))
-        rests.setdefault(_assign(condition, known), set()).add(number)
+        assignment = dict(zip(classes[axis], truths, strict=True))
+        rests.setdefault(_assign(condition, assignment), set()).add(number)
     boxes: list[Box] = []
-    for rest, numbers in rests.items():
-        boxes += [(frozenset(numbers), *box) for box in _split(rest, classes, patterns, axis + 1)]
+    for remaining, numbers in rests.items():
+        boxes += [(frozenset(numbers), *box) for box in _split(remaining, classes, patterns, axis + 1)]
         if len(boxes) > 4 * MAX_BOXES:
             break
     return boxes
 
 
-def _assign(condition: Condition, known: Mapping[Predicate, bool]) -> Condition:
+def _assign(condition: Condition, assignment: Mapping[Predicate, bool]) -> Condition:
     """The condition once some predicates are known."""
     if isinstance(condition, Predicate):
-        return Always(known[condition]) if condition in known else condition
+        return Always(assignment[condition]) if condition in assignment else condition
     if isinstance(condition, Always):
         return condition
-    parts = [_assign(part, known) for part in condition.parts]
-    return every(parts) if type(condition).__name__ == "Every" else some(parts)
+    operands = [_assign(operand, assignment) for operand in condition.parts]
+    return every(operands) if type(condition).__name__ == "Every" else some(operands)
 
 
 MAX_GROUPS = 1_000_000
@@ -128,6 +142,7 @@ class Plan:
         order: axis positions in the order in which groups vary, slowest first.
         where: what is left of WHERE after each axis's own part.
         classes: predicates told apart on each axis.
+        settled: predicates that are the same for every row of the release.
         boxes: term condition -> its disjoint boxes.
     """
 
@@ -136,6 +151,7 @@ class Plan:
     cells: tuple[AxisCells, ...]
     where: Condition
     classes: tuple[tuple[Predicate, ...], ...]
+    settled: Mapping[Predicate, bool] = field(default_factory=dict)
     boxes: dict[Condition, list[Box]] = field(default_factory=dict)
 
     @property
@@ -146,9 +162,9 @@ class Plan:
     def boxes_of(self, condition: Condition) -> list[Box]:
         """Disjoint boxes of a term's condition, WHERE included."""
         if condition not in self.boxes:
-            whole = every([self.where, condition])
+            combined = every([self.where, _assign(condition, self.settled)])
             self.boxes[condition] = disjoint_boxes(
-                whole, self.classes, [cells.patterns for cells in self.cells]
+                combined, self.classes, [cells.patterns for cells in self.cells]
             )
         return self.boxes[condition]
 
@@ -169,11 +185,11 @@ class Plan:
 
 def views_of(release: Release) -> list[View]:
     """The release's views, by name; statistics of a view on other axes than its rows stand apart."""
-    found: dict[tuple[str, tuple[int, ...]], dict[str, StatisticMeta]] = {}
+    by_view: dict[tuple[str, tuple[int, ...]], dict[str, StatisticMeta]] = {}
     for statistic in release.statistics:  # people may be counted on axes of their own
-        found.setdefault((statistic.view, statistic.axes), {})[statistic.measure] = statistic
+        by_view.setdefault((statistic.view, statistic.axes), {})[statistic.measure] = statistic
     views = []
-    for (name, axes), statistics in sorted(found.items()):
+    for (name, axes), statistics in sorted(by_view.items()):
         first = next(iter(statistics.values()))
         views.append(View(name, first.of, axes, statistics, first.cells))
     return views
@@ -186,8 +202,8 @@ def needed_measures(terms: Sequence[Term], view: View) -> bool:
 
 def presence(measure: str, view: View) -> StatisticMeta | None:
     """The count that a measure's centre is multiplied by; any statistic where the centre is 0."""
-    own = view.statistics.get(f"count({measure})")
-    count = own or view.statistics.get("count")
+    measure_count = view.statistics.get(f"count({measure})")
+    count = measure_count or view.statistics.get("count")
     if count is None and view.statistics[measure].mid == 0:
         return view.statistics[measure]
     return count
@@ -200,66 +216,134 @@ def conditions(block: Block, terms: Sequence[Term]) -> Iterator[Condition]:
         yield term.condition
 
 
+class Place(NamedTuple):
+    """Where a placeholder stands in a view.
+
+    Args:
+        axis: position of the axis in the view; None for a partner that every row of the release has.
+        column: the column of the axis table; None where MISSING says whether a row has the partner.
+    """
+
+    axis: int | None
+    column: str | None
+
+
+Places = Mapping[int, Place]
+"""By number of the placeholder."""
+
+
 def place(
     block: Block, terms: Sequence[Term], view: View, release: Release, schema: Schema
-) -> dict[int, tuple[int, str]] | str:
-    """Which axis position and column each placeholder has in a view; or the first column it lacks.
+) -> dict[int, Place] | str:
+    """The place of each placeholder in a view; or the first column that the view lacks.
 
     Columns that only MIN, MAX or a quantile asks for may lie elsewhere.
     """
-    placed: dict[int, tuple[int, str]] = {}
+    placed: dict[int, Place] = {}
     used = {c for group in block.groups for c in group.columns}
-    used |= {c for each in conditions(block, terms) for p in predicates(each) for c in p.expression.columns}
+    used |= {
+        c
+        for condition in conditions(block, terms)
+        for p in predicates(condition)
+        for c in p.expression.columns
+    }
     used |= {c for term in terms if term.factor is not None for c in term.factor.columns}
-    for number in sorted(used):
+    for number in sorted(used, key=lambda number: (block.columns[number].partner, number)):
         ref = block.columns[number]
-        found = [
-            (view.axes.index(i), column.name) for i, column in schema.axis_columns(ref) if i in view.axes
-        ]
-        if not found:
+        column_place = (
+            _partner(ref, view, release)
+            if ref.partner
+            else next(
+                (Place(view.axes.index(i), c.name) for i, c in schema.axis_columns(ref) if i in view.axes),
+                None,
+            )
+        )
+        if column_place is None:
             return str(ref)
-        placed[number] = found[0]
-    for join in block.joins:
-        if join.inner and not _joined(join.path, view, release):
-            return f"the join along {'.'.join(join.path)}"
+        placed[number] = column_place
     return placed
 
 
-def _joined(path: tuple[str, ...], view: View, release: Release) -> bool:
-    """Whether a view can leave out rows without a partner: an axis through the path, or none missing."""
-    low = tuple(part.lower() for part in path)
-    for i in view.axes:
-        axis = release.axes[i]
-        if any(tuple(p.lower() for p in column.path)[: len(low)] == low for column in axis.columns):
-            return True
-        if tuple(p.lower() for p in axis.path)[: len(low)] == low:
-            return True
-    return any(
-        tuple(p.lower() for p in axis.path) == low and axis.missing_leaf is None for axis in release.axes
-    )
+def _partner(ref: ColumnRef, view: View, release: Release) -> Place | None:
+    """What of a view says which rows have a partner; None where nothing does.
+
+    An axis of a table farther out does not: its MISSING holds rows that lack a partner at any hop.
+    """
+    path = ref.path
+    axes = [i for i, axis in enumerate(release.axes) if axis.of == view.of]
+    if any(release.axes[i].missing_leaf is None and _leads(path, release.axes[i].path) for i in axes):
+        return Place(None, None)
+    columns = [
+        (position, partner_column(path, ref.column, i, release)) for position, i in enumerate(view.axes)
+    ]
+    places = [Place(position, column or None) for position, column in columns if column is not None]
+    return next((p for p in places if p.column is None), next(iter(places), None))
 
 
-def make_plan(
-    block: Block, terms: Sequence[Term], view: View, placed: Mapping[int, tuple[int, str]], release: Release
-) -> Plan:
+def partner_column(path: tuple[str, ...], key: str, number: int, release: Release) -> str | None:
+    """What of an axis says which rows have a partner at the end of a path.
+
+    Args:
+        path: foreign keys from the axis's root.
+        key: of the partner's table.
+        number: the axis.
+        release: an open release.
+
+    Returns:
+        A column of a public table's axis that is NULL exactly where a row of that table has no such partner: the
+        partner's key, or a column of it whose values are never NULL. Empty where MISSING says it, None where
+        nothing does.
+    """
+    axis = release.axes[number]
+    if axis.path == path:
+        return ""
+    if not _leads(axis.path, path):
+        return None
+    columns = [column for column in axis.columns if _leads(path, column.path)]
+    name = next((c.name for c in columns if c.path == path and c.column == key), None)
+    if name is not None or not columns:
+        return name
+    filled = [f"bool_and({quoted(column.name)} IS NOT NULL)" for column in columns]
+    sql = f"SELECT {', '.join(filled)} FROM axis_{number} WHERE kind = 0"
+    never_null = release.kept(sql, lambda: run(release, sql).rows[0])
+    return next((c.name for c, full in zip(columns, never_null, strict=True) if full), None)
+
+
+def _leads(path: tuple[str, ...], beyond: tuple[str, ...]) -> bool:
+    return beyond[: len(path)] == path
+
+
+def make_plan(block: Block, terms: Sequence[Term], view: View, placed: Places, release: Release) -> Plan:
     """Ask every axis of a view what the block asks of it."""
-    own, rest = _by_axis(block.where, placed)
-    others = {p for condition in [rest, *(term.condition for term in terms)] for p in predicates(condition)}
+    settled = {
+        p: not p.negated
+        for condition in conditions(block, terms)
+        for p in predicates(condition)
+        if any(placed[c].axis is None for c in p.expression.columns)
+    }
+    by_axis, remaining = _by_axis(_assign(block.where, settled), placed)
+    measured = (_assign(term.condition, settled) for term in terms)
+    class_predicates = {p for condition in [remaining, *measured] for p in predicates(condition)}
     questions = []
     for position, axis in enumerate(view.axes):
-        mine = [p for p in sorted(others, key=repr) if _axis_of(p, placed) == position]
+        classes = [p for p in sorted(class_predicates, key=repr) if _axis_of(p, placed) == position]
         groups = tuple(g for g in block.groups if _position(g.columns, placed) == position)
-        filters = tuple(own.get(position, ()))
+        filters = tuple(p for p in by_axis.get(position, ()) if p.negated or not _by_kind(p, block, placed))
         weighing = dict.fromkeys(term.factor for term in terms if term.factor is not None)
-        factors = tuple(each for each in weighing if _position(each.columns, placed) == position)
-        tested = (p.expression for p in [*mine, *filters])
+        factors = tuple(factor for factor in weighing if _position(factor.columns, placed) == position)
+        tested = (p.expression for p in [*classes, *filters])
         used = {c for e in [*groups, *tested, *factors] for c in e.columns}
-        meta = release.axes[axis]
-        inner = meta.missing_leaf is not None and bool(meta.path) and block.inner(meta.path)
-        columns = tuple((c, placed[c][1]) for c in sorted(used))
-        questions.append(AxisQuestion(axis, columns, filters, groups, tuple(mine), inner, factors))
+        stored = {c for c in used if not block.columns[c].partner}
+        columns = tuple((c, str(placed[c].column)) for c in sorted(stored))
+        partners = tuple((c, placed[c].column) for c in sorted(used - stored))
+        inner = has_partner(block, release.axes[axis])
+        if groups and cannot_leave(release.axes[axis]):
+            filters = (*filters, IN_DOMAIN)
+        questions.append(
+            AxisQuestion(axis, columns, filters, groups, tuple(classes), inner, factors, partners)
+        )
     cells = tuple(ask_axis(release, question) for question in questions)
-    plan = Plan(view, tuple(questions), cells, rest, tuple(q.classes for q in questions))
+    plan = Plan(view, tuple(questions), cells, remaining, tuple(q.classes for q in questions), settled)
     if int(np.prod([float(g) for g in plan.shape])) > MAX_GROUPS:
         raise NotSupportedError(
             f"the statement has more than {MAX_GROUPS} groups", hint="group more coarsely"
@@ -267,28 +351,48 @@ def make_plan(
     return plan
 
 
-def _by_axis(
-    where: Condition, placed: Mapping[int, tuple[int, str]]
-) -> tuple[dict[int, list[Predicate]], Condition]:
+IN_DOMAIN = Predicate(Expression("dp_kind <> 3", frozenset()))
+
+
+def cannot_leave(axis: AxisMeta) -> bool:
+    """Whether the type of an axis has no values outside of its domain: no group stands for them."""
+    return axis.other_leaf is not None and {column.type for column in axis.columns[:1]} == {"BOOLEAN"}
+
+
+def has_partner(block: Block, axis: AxisMeta) -> bool:
+    """Whether no row of a block lies in an axis's MISSING: its conditions say that a row has the partner."""
+    operands = block.where.parts if isinstance(block.where, Every) else (block.where,)
+    tests = [operand for operand in operands if isinstance(operand, Predicate) and not operand.negated]
+    refs = [block.columns[c] for operand in tests for c in operand.expression.columns]
+    met = any(ref.partner and _leads(axis.path, ref.path) for ref in refs)
+    return met and axis.missing_leaf is not None and bool(axis.path)
+
+
+def _by_kind(predicate: Predicate, block: Block, placed: Places) -> bool:
+    """Whether a predicate is that a row has the partner of an axis, and so is not in MISSING."""
+    return any(block.columns[c].partner and placed[c].column is None for c in predicate.expression.columns)
+
+
+def _by_axis(where: Condition, placed: Places) -> tuple[dict[int, list[Predicate]], Condition]:
     """Parts of an AND that are one predicate on one axis, by axis; and the rest."""
-    parts = where.parts if isinstance(where, Every) else (where,)
-    own: dict[int, list[Predicate]] = {}
-    rest: list[Condition] = []
-    for part in parts:
-        if isinstance(part, Predicate):
-            own.setdefault(_axis_of(part, placed), []).append(part)
+    operands = where.parts if isinstance(where, Every) else (where,)
+    by_axis: dict[int, list[Predicate]] = {}
+    remaining: list[Condition] = []
+    for operand in operands:
+        if isinstance(operand, Predicate):
+            by_axis.setdefault(_axis_of(operand, placed), []).append(operand)
         else:
-            rest.append(part)
-    return own, every(rest)
+            remaining.append(operand)
+    return by_axis, every(remaining)
 
 
-def _axis_of(predicate: Predicate, placed: Mapping[int, tuple[int, str]]) -> int:
+def _axis_of(predicate: Predicate, placed: Places) -> int:
     return _position(predicate.expression.columns, placed)
 
 
-def _position(columns: frozenset[int], placed: Mapping[int, tuple[int, str]]) -> int:
+def _position(columns: frozenset[int], placed: Places) -> int:
     """The one axis of an expression; an expression without columns may stand on any."""
-    positions = {placed[c][0] for c in columns}
+    positions = {axis for c in columns if (axis := placed[c].axis) is not None}
     if len(positions) > 1:
         raise NotSupportedError(
             "an expression inside an aggregate ties two axes together",
@@ -309,17 +413,20 @@ def predicted(plan: Plan, terms: Sequence[Term], release: Release) -> float:
             ]
             if len(chosen) == len(plan.cells):
                 statistic = plan.view.statistics[term.measure]
-                found = release.reading(statistic.id).covariance(chosen)
-                total += float(np.mean(found.noise + found.within_leaf))
+                covariance = release.reading(statistic.id).covariance(chosen)
+                total += float(np.mean(covariance.noise + covariance.within_leaf))
     return total
 
 
-def no_view(block: Block, said: Sequence[str], lacking: int | None = None, wanted: str = "") -> NoViewError:
+def no_view(
+    block: Block, said: Sequence[str], schema: Schema, lacking: int | None = None, wanted: str = ""
+) -> NoViewError:
     """The refusal that names what is lacking, view by view, and points at the expression that needs it.
 
     Args:
         block: the question.
         said: what each view lacks.
+        schema: the star.
         lacking: the number of a column that the nearest view lacks.
         wanted: the view that would answer it, as YAML.
     """
@@ -330,11 +437,11 @@ def no_view(block: Block, said: Sequence[str], lacking: int | None = None, wante
         if wanted
         else "leave out what is lacking, or ask the curator for a view with it",
     )
-    nearest = f"SELECT COUNT(*) FROM {block.root}"
-    asked = [p.expression for p in predicates(block.where)]
+    nearest = schema.example(block.root)
+    where_expressions = [p.expression for p in predicates(block.where)]
     places = [
         (clause, each.span)
-        for clause, expressions in (("GROUP BY", block.groups), ("WHERE", asked))
+        for clause, expressions in (("GROUP BY", block.groups), ("WHERE", where_expressions))
         for each in expressions
         if lacking in each.columns and each.span is not None
     ]

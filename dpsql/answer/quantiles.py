@@ -2,7 +2,7 @@
 
 The block is asked once more, grouped along the column too. Running sums of those counts are prefix answers: they are
 exact sums of leaves, so no node is counted twice. The quantile is the first value of the domain at which the running
-count reaches its share; its interval inverts the error of "count up to here minus share of all" at that value.
+count reaches its share; its interval inverts the interval of "count up to here minus share of all" along the column.
 
 | the column | is counted along | |
 |---|---|---|
@@ -17,20 +17,29 @@ Both give the same value. An axis of prices holds a million values in a thousand
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from datetime import timedelta
+from functools import cache, cached_property, partial
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from dpsql.answer.answered import Answered
 from dpsql.answer.block import TRUE, Block, Expression, Known, Predicate, Term, every, one
+from dpsql.answer.errorbars import LAPLACE_KURTOSIS, quantile
 from dpsql.answer.leafsets import AxisQuestion, FloatArray, axis_source, quoted, truth_sql
+from dpsql.answer.plan import Box
 from dpsql.answer.run import run
 from dpsql.answer.schema import Schema
 from dpsql.errors import NotSupportedError
 from dpsql.release import ColumnMeta, Release
+
+LEVEL, NORMAL = 0.95, 1.959964
+"""A standard error is that of a normal value with the same interval."""
+DAY = timedelta(days=1)
 
 
 class Steps(Protocol):
@@ -39,22 +48,29 @@ class Steps(Protocol):
     def value(self, step: int, part: float) -> Any:
         """The first value of a step at which so much of its count is reached."""
 
-    def below(self, step: int, part: float) -> float:
-        """Which part of the step's values lies up to and with that one."""
+    def bounds(self, step: int) -> tuple[Any, Any]:
+        """The least and the largest value that a row counted in a step may have."""
 
 
 class Values(NamedTuple):
-    """Each value is a step."""
+    """Each value is a step.
+
+    Args:
+        values: in order.
+        first, last: for each value those between which a row may lie: the ends of its leaf.
+    """
 
     values: Sequence[Any]
+    first: Sequence[int]
+    last: Sequence[int]
 
     def value(self, step: int, part: float) -> Any:
         """See `Steps`."""
         return self.values[step]
 
-    def below(self, step: int, part: float) -> float:
+    def bounds(self, step: int) -> tuple[Any, Any]:
         """See `Steps`."""
-        return 1.0
+        return self.values[self.first[step]], self.values[self.last[step]]
 
 
 class Leaves(NamedTuple):
@@ -72,21 +88,19 @@ class Leaves(NamedTuple):
 
     def value(self, step: int, part: float) -> Any:
         """See `Steps`."""
-        leaf, (before, _) = self.leaves[step], self._place(step, part)
-        sql = f"SELECT v FROM ({self.source}) ORDER BY v LIMIT 1 OFFSET {before}"
+        leaf, size = self.leaves[step], self._size(step)
+        offset = min(max(math.ceil(part * size) - 1, 0), size - 1)
+        sql = f"SELECT v FROM ({self.source}) ORDER BY v LIMIT 1 OFFSET {offset}"
         return run(self.release, sql, (leaf,)).rows[0][0]
 
-    def below(self, step: int, part: float) -> float:
+    def bounds(self, step: int) -> tuple[Any, Any]:
         """See `Steps`."""
-        before, size = self._place(step, part)
-        return (before + 1) / size
+        return self.value(step, 0.0), self.value(step, 1.0)
 
-    def _place(self, step: int, part: float) -> tuple[int, int]:
-        """How many values of the leaf stand before the one that is reached, and how many there are."""
-        leaf = self.leaves[step]
-        sql = f"SELECT COUNT(*) FROM ({self.source})"
-        size = self.release.kept((sql, leaf), lambda: run(self.release, sql, (leaf,)).rows[0][0])
-        return min(max(math.ceil(part * size) - 1, 0), size - 1), size
+    def _size(self, step: int) -> int:
+        """How many values the leaf has."""
+        leaf, sql = self.leaves[step], f"SELECT COUNT(*) FROM ({self.source})"
+        return int(self.release.kept((sql, leaf), lambda: run(self.release, sql, (leaf,)).rows[0][0]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,38 +111,69 @@ class Prefix:
         counts: of each step, in the order of the column.
         steps: what they count.
         at: the share.
-        error: standard error of "running minus share of total" at the quantile.
+        error: standard error of "count up to and with a step, minus share of all".
+        z: standard errors on each side of an interval of a level.
+        view: what the counts come from.
     """
 
     counts: FloatArray
     steps: Steps
     at: float
-    error: float = 0.0
+    error: Callable[[int], float]
+    z: Callable[[float], float]
+    view: str = ""
 
-    def value(self, errors: float = 0.0) -> Any:
-        """The value at which the running count, made monotone, reaches its share plus so many standard errors."""
-        found = self.reached(errors)
-        return None if found is None else self.steps.value(*found)
+    @cached_property
+    def running(self) -> FloatArray:
+        """Counts up to and with each step, made monotone."""
+        return np.maximum.accumulate(np.cumsum(self.counts))
 
-    def reached(self, errors: float = 0.0) -> tuple[int, float] | None:
-        """The step in which it does so, and which part of the step's count that takes.
+    @property
+    def empty(self) -> bool:
+        """Whether nobody is in the group."""
+        return not len(self.running) or bool(self.running[-1] <= 0)
 
-        None of a group of nobody, and of an end that nothing bounds.
-        """
-        sums = np.cumsum(self.counts)
-        running = np.maximum.accumulate(sums)
-        if not len(running) or running[-1] <= 0:
+    def value(self) -> Any:
+        """The value at which the running count reaches its share; None of a group of nobody."""
+        if self.empty:
             return None
-        wanted = self.at * running[-1] + (errors * self.error if errors else 0.0)
-        if math.isnan(wanted):
-            return None
+        wanted = self.at * self.running[-1]
         wanted -= 1e-9 * max(1.0, abs(wanted))
-        if wanted > running[-1]:
-            return len(running) - 1, 1.0  # never: all that there is
-        step = int(np.searchsorted(running, wanted))
+        step = int(np.searchsorted(self.running, wanted))
         count = self.counts[step]
-        part = 1.0 - (sums[step] - wanted) / count if count > 0 else 0.0
-        return step, float(min(max(part, 0.0), 1.0))
+        share = 1.0 - (np.cumsum(self.counts)[step] - wanted) / count if count > 0 else 0.0
+        return self.steps.value(step, float(min(max(share, 0.0), 1.0)))
+
+    def ends(self, level: float) -> tuple[Any, Any]:
+        """The interval of the value; None of a group of nobody, and where nothing bounds the counts' error.
+
+        It begins with the first value at which the upper end of the running count's interval reaches the share, and
+        ends with the first at which the lower end does. Inside of a leaf rows may lie anywhere.
+        """
+        if self.empty:
+            return None, None
+        z = self.z(level)
+        low, high = (self._first(sign * z) for sign in (1.0, -1.0))
+        if low is None or high is None:
+            return None, None
+        return self.steps.bounds(low)[0], self.steps.bounds(high)[1]
+
+    def _first(self, errors: float) -> int | None:
+        """The first step at which the running count, moved by so many standard errors, reaches the share."""
+        steps = len(self.running)
+        if any(math.isnan(self.error(step)) for step in (0, steps - 1)):
+            return None
+        above = self.running - self.at * self.running[-1] + 1e-9 * max(1.0, abs(float(self.running[-1])))
+        first = bisect_left(range(steps), True, key=lambda step: above[step] + errors * self.error(step) >= 0)
+        return min(first, steps - 1)
+
+    def stderr(self) -> float | None:
+        """Half of the 95% interval over 1.96: of a normal value its standard error; in days of dates and times."""
+        low, high = self.ends(LEVEL)
+        if low is None or isinstance(low, str | bool):
+            return None
+        width = high - low
+        return (width / DAY if isinstance(width, timedelta) else float(width)) / (2 * NORMAL)
 
 
 Ask = Callable[[Block, Expression], tuple[Sequence[list[Any]], Sequence[str], Answered]]
@@ -160,12 +205,14 @@ def quantiles(
     if rising is not None:
         leaf = replace(column, sql="leaf", comparisons=(), constants=None)
         columns, _, answered = ask(_along(column, leaf, block), leaf)
-        question = next(each for each in answered.plan.questions if leaf in each.groups)
+        question = next(question for question in answered.plan.questions if leaf in question.groups)
         if question.groups == (leaf,) and not question.classes:
-            steps = partial(Leaves, release, _values_of_a_leaf(column, question, release))
-            return rising.type, _prefixes(known, keys, columns, answered, steps)
+            source = _values_of_a_leaf(column, question, release)
+            return rising.type, _prefixes(
+                known, keys, columns, answered, lambda leaves, *_: Leaves(release, source, leaves)
+            )
     columns, types, answered = ask(_along(column, column, block), column)
-    return types[-2], _prefixes(known, keys, columns, answered, Values)
+    return types[-2], _prefixes(known, keys, columns, answered, _values(column))
 
 
 def _along(column: Expression, group: Expression, block: Block) -> Block:
@@ -200,10 +247,9 @@ def _rises(release: Release, axis: int, column: ColumnMeta) -> bool:
 
 def _values_of_a_leaf(column: Expression, question: AxisQuestion, release: Release) -> str:
     """The SELECT of the column's values of one leaf that meet the axis's conditions."""
-    fields = [f"{quoted(name)} AS dp_c{i}" for i, name in question.columns]
     table = axis_source(question, release.axes[question.axis])
-    source = f"(SELECT leaf, kind AS dp_kind, {', '.join(fields)} FROM {table})"
-    wanted = [truth_sql(each) for each in question.filters]
+    source = f"(SELECT {', '.join(['leaf', 'kind AS dp_kind', *question.fields])} FROM {table})"
+    wanted = [truth_sql(predicate) for predicate in question.filters]
     return f"SELECT {column.sql} AS v FROM {source} WHERE {' AND '.join(['leaf = ?', *wanted])}"
 
 
@@ -212,7 +258,7 @@ def _prefixes(
     keys: Sequence[tuple[Any, ...]],
     columns: Sequence[list[Any]],
     answered: Answered,
-    steps: Callable[[list[Any]], Steps],
+    steps: Callable[[list[Any], npt.NDArray[np.int64], Answered], Steps],
 ) -> list[Prefix]:
     """Counts of each group.
 
@@ -232,16 +278,45 @@ def _prefixes(
     ):
         rows_of.setdefault(key, []).append(row)
     step, counts = columns[-2], columns[-1]
-    found = []
+    boxes = answered.plan.boxes_of(TRUE)
+    # A running count may be one draw: its tails, which never make an interval too short.
+    kurtosis = LAPLACE_KURTOSIS if answered.laplace else 0.0
+    prefixes = []
     for key in keys:
-        rows = sorted(rows_of.get(key, []), key=lambda row: step[row])
-        plain = Prefix(np.array([counts[row] for row in rows]), steps([step[row] for row in rows]), known.at)
-        reached = plain.reached()
-        if reached is not None:
-            below = np.zeros(len(rows))
-            below[: reached[0]] = 1.0
-            below[reached[0]] = plain.steps.below(*reached)
-            error = answered.errors.spread(np.array(rows), below - known.at, answered.plan.boxes_of(TRUE))
-            plain = replace(plain, error=error)
-        found.append(plain)
-    return found
+        rows = np.array(sorted(rows_of.get(key, []), key=lambda row: step[row]), np.int64)
+        prefixes.append(
+            Prefix(
+                np.array([counts[row] for row in rows]), steps([step[row] for row in rows], rows, answered), known.at,
+                _error(rows, known.at, boxes, answered), partial(quantile, kurtosis=kurtosis), answered.plan.view.name,
+            )
+        )  # fmt: skip
+    return prefixes
+
+
+def _error(
+    rows: npt.NDArray[np.int64], at: float, boxes: Sequence[Box], answered: Answered
+) -> Callable[[int], float]:
+    """Standard error of the count up to and with a step, minus a share of all."""
+
+    @cache
+    def error(step: int) -> float:
+        below = (np.arange(len(rows)) <= step).astype(np.float64)
+        return answered.errors.spread(rows, below - at, boxes)
+
+    return error
+
+
+def _values(column: Expression) -> Callable[[Sequence[Any], npt.NDArray[np.int64], Answered], Values]:
+    """Steps of single values, which know the ends of the leaf that they lie in."""
+
+    def steps(values: Sequence[Any], rows: npt.NDArray[np.int64], answered: Answered) -> Values:
+        plan = answered.plan
+        position = next(i for i, question in enumerate(plan.questions) if column in question.groups)
+        cells = plan.cells[position]
+        leaf_of = dict(zip(cells.group.tolist(), cells.leaf.tolist(), strict=True))
+        leaves = [leaf_of[group] for group in answered.errors.index[position][rows].tolist()]
+        last = {leaf: place for place, leaf in enumerate(leaves)}
+        first = {leaf: len(leaves) - 1 - place for place, leaf in enumerate(reversed(leaves))}
+        return Values(values, [first[leaf] for leaf in leaves], [last[leaf] for leaf in leaves])
+
+    return steps

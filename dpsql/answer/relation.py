@@ -13,7 +13,7 @@ cells, then to the name. Views that would have to cut a bin come after those tha
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal, get_args
 
@@ -25,7 +25,7 @@ from dpsql.answer.cuts import cut_notes, excess, mixed_axes, refuse_partial
 from dpsql.answer.errorfunctions import ErrorFunction
 from dpsql.answer.estimated import Groups
 from dpsql.answer.known import catalog_plan, known_values, not_an_axis
-from dpsql.answer.notes import Note, bias_notes, reported_notes
+from dpsql.answer.notes import QUANTILES, Note, bias_notes, bounding_notes, domain_notes, reported_notes
 from dpsql.answer.people import asks_people, no_people_view, not_taken
 from dpsql.answer.plan import (
     Plan,
@@ -53,10 +53,10 @@ def checked(word: str | None) -> PartialBin | None:
     Raises:
         InterfaceError: another word.
     """
-    known = next((each for each in LENIENT if each == word), None)
-    if word is not None and known is None:
+    rule = next((lenient for lenient in LENIENT if lenient == word), None)
+    if word is not None and rule is None:
         raise InterfaceError("on_partial_bin is none of its words", hint=f"write one of {', '.join(LENIENT)}")
-    return known
+    return rule
 
 
 def choose(
@@ -84,58 +84,65 @@ def choose(
         PartialBinError: views hold what it needs, but more than half of it would be interpolated.
         NoViewError: no view has what the block needs; says what is lacking, view by view.
     """
-    said, plans = [], []
+    reasons, plans = [], []
     partial: PartialBinError | None = None
     lacking: int | None = None
     for view in views_of(release):
         if view.of.lower() != block.root.lower():
             continue
         if not needed_measures(terms, view):
-            said.append(
+            reasons.append(
                 f"{view.name} lacks {', '.join(t.measure for t in terms if t.measure not in view.statistics)}"
             )
             continue
         placed = place(block, terms, view, release, schema)
         if isinstance(placed, str):
             if release.declares(view.name):
-                said.append(f"{view.name} lacks {placed}")
+                reasons.append(f"{view.name} lacks {placed}")
             lacking = next((i for i, ref in enumerate(block.columns) if str(ref) == placed), lacking)
             continue
         plan = make_plan(block, terms, view, placed, release)
         if untaken := not_taken(plan, terms, release):
-            said.append(untaken)
+            reasons.append(untaken)
             continue
         rule = partial_bin(plan, release, asked)
         if rule == "refuse" and (cut := _cut_axes(plan, release)):
-            said.append(f"{view.name} would cut a bin of {cut}; put the bounds on its edges")
+            reasons.append(f"{view.name} would cut a bin of {cut}; put the bounds on its edges")
         elif rule == "refuse" and (mixed := mixed_axes(plan, terms, release)):
-            said.append(
+            reasons.append(
                 f"{view.name} has bins of {mixed} that hold several values, and would spread them evenly"
             )
-        elif rule == "limit" and (most := excess(plan, terms, release, along)):
-            partial = partial or refuse_partial(plan, most, block, release, along)
+        elif rule == "limit" and (excess_group := excess(plan, terms, release, along)):
+            partial = partial or refuse_partial(plan, excess_group, block, release, along)
         else:
             plans.append(plan)
-    said += [
+    reasons += [
         f"{name} holds sets of up to {view.ways} of its axes" for name, view in release.catalog.views.items()
         if view.ways and view.of.lower() == block.root.lower()
     ]  # fmt: skip
     if not plans and asks_people(terms):
-        raise partial or no_people_view(block, terms, said, release)
+        raise partial or no_people_view(block, terms, reasons, release, schema)
     if not plans:
-        raise partial or no_view(block, said, lacking, wanted_view(block, terms, release.catalog))
+        raise partial or no_view(block, reasons, schema, lacking, wanted_view(block, terms, release.catalog))
     if len(plans) == 1:
         return plans[0]
     return min(
         plans,
         key=lambda p: (
+            -_steps(p, along, release),
             any(c.cut for c in p.cells),
             _is_biased(p, terms),
-            predicted(p, terms, release),
+            float(f"{predicted(p, terms, release):.9g}"),  # views of one family tie but for rounding
             p.view.cells,
             p.view.name,
         ),
     )
+
+
+def _steps(plan: Plan, along: Expression | None, release: Release) -> int:
+    """Leaves of the axis that a quantile runs along: the finest tells most of it."""
+    axes = [q.axis for q in plan.questions if along is not None and along in q.groups]
+    return max((release.axes[axis].leaves for axis in axes), default=0)
 
 
 def _is_biased(plan: Plan, terms: Sequence[Term]) -> bool:
@@ -196,6 +203,17 @@ class Relation:
         """Whether one plan holds all of a form."""
         return isinstance(form, Known) or self.answered_for(form) is not None
 
+    def at(self, groups: Sequence[int]) -> Relation:
+        """The same for some of its groups, by their rows; for their errors alone."""
+        rows = np.array(groups, np.int64)
+        prefixes = {
+            form: (kind, [counts[group] for group in groups])
+            for form, (kind, counts) in self.prefixes.items()
+        }
+        return replace(
+            self, answered=tuple(answered.at(rows) for answered in self.answered), prefixes=prefixes
+        )
+
     def errors_of(
         self, error: ErrorFunction, form: Form | None, level: float
     ) -> tuple[str, list[Any] | None]:
@@ -210,9 +228,10 @@ class Relation:
             (DuckDB type, values); no values where the error is not defined.
         """
         if isinstance(form, Known):
-            kind, found = self.prefixes.get(form, ("DOUBLE", []))
+            kind, prefixes = self.prefixes.get(form, ("DOUBLE", []))
             of = error.of_quantile
-            return kind, None if of is None or not found else [of(prefix, level) for prefix in found]
+            kind = kind if error.takes_level else error.type
+            return kind, None if of is None or not prefixes else [of(prefix, level) for prefix in prefixes]
         answered = self.answered_for(form) if form is not None else None
         if form is None or answered is None:
             return error.type, None
@@ -243,18 +262,30 @@ def relate(
     if not terms or (block.listing and not _answerable(block, terms, release, schema)):
         plan = catalog_plan(block, release, schema)
         notes.append(Note(_catalog_note(block)))
+        notes += _bounded(block, release) if _asks_quantiles(block) else []
         if terms:
             notes.append(Note("no view can order them by a count; that order is left out"))
         return _assemble(block, [(plan, [])], release, schema, notes, asked)
     choice = partial(choose, block, release=release, schema=schema, asked=asked, along=quantile_of)
     plans = _plans(block, terms, choice)
-    notes += [note for plan, asked in plans for note in bias_notes(plan, asked, release)]
+    notes += [note for plan, plan_terms in plans for note in bias_notes(plan, plan_terms, release)]
+    notes += domain_notes(plans[0][0], release) if quantile_of is None else []
     return _assemble(block, plans, release, schema, notes, asked)
 
 
+def _bounded(block: Block, release: Release) -> list[Note]:
+    """What bounding did to the rows whose quantiles are asked."""
+    (of,) = (name for name in release.catalog.tables if name.lower() == block.root.lower())
+    return bounding_notes(of, release)
+
+
+def _asks_quantiles(block: Block) -> bool:
+    forms = [value.form if isinstance(value, ErrorOf) else value for value in block.values]
+    return any(isinstance(form, Known) and form.function in QUANTILES for form in forms)
+
+
 def _catalog_note(block: Block) -> str:
-    asked = [value.form if isinstance(value, ErrorOf) else value for value in block.values]
-    if any(isinstance(value, Known) and value.function == "quantile" for value in asked):
+    if _asks_quantiles(block):
         return "the groups come from the catalog; quantiles come from noisy counts along the axis"
     return "the answer comes from the catalog; no noise"
 
@@ -279,21 +310,21 @@ def _plans(
     except NoViewError:
         if len(block.values) == 1:
             raise
-    each: list[tuple[Plan, list[Term]]] = []
+    planned_terms: list[tuple[Plan, list[Term]]] = []
     for value in block.values:
         wanted = terms_of(value)
-        if wanted and not any(set(wanted) <= set(done) for _, done in each):
-            each.append((choice(wanted), wanted))
-    if shared is not None and all(plan.view.name == shared.view.name for plan, _ in each):
+        if wanted and not any(set(wanted) <= set(done) for _, done in planned_terms):
+            planned_terms.append((choice(wanted), wanted))
+    if shared is not None and all(plan.view.name == shared.view.name for plan, _ in planned_terms):
         return [(shared, terms)]
-    keys = [tuple(cells.keys for cells in plan.cells if cells.types) for plan, _ in each]
-    if any(other != keys[0] for other in keys):
+    keys = [tuple(cells.keys for cells in plan.cells if cells.types) for plan, _ in planned_terms]
+    if any(plan_keys != keys[0] for plan_keys in keys):
         if shared is not None:
             return [(shared, terms)]
         raise NotSupportedError(
             "the aggregates need views whose groups differ", hint="ask for them one by one"
         )
-    return each
+    return planned_terms
 
 
 def _assemble(
@@ -302,7 +333,7 @@ def _assemble(
     release: Release,
     schema: Schema,
     notes: list[Note],
-    asked: PartialBin | None,
+    on_partial_bin: PartialBin | None,
 ) -> Relation:
     plan = plans[0][0]
     index = _group_index(block, plan)
@@ -323,34 +354,40 @@ def _assemble(
         names.append(f"k{j}")
         types.append(plan.cells[position].types[place])
         columns.append([keys[g][place] for g in index[position]])
-    found = _quantiles(block, columns, release, schema, asked)
-    relation = Relation(block, (), (), (), answered, tuple(notes), found)
+    prefixes = _quantiles(block, columns, release, schema, on_partial_bin)
+    views = dict.fromkeys((k, prefix.view) for k, (_, groups) in prefixes.items() for prefix in groups)
+    notes += [Note(f"the quantile of {k.expression.words()} comes from the view {view}") for k, view in views]
+    relation = Relation(block, (), (), (), answered, tuple(notes), prefixes)
     for i, value in enumerate(block.values):
         kind, column = _column(value, relation, plan, index, release, schema)
         names.append(f"v{i}")
         types.append(kind)
         columns.append(column)
-    return Relation(block, tuple(names), tuple(types), tuple(columns), answered, tuple(notes), found)
+    return Relation(block, tuple(names), tuple(types), tuple(columns), answered, tuple(notes), prefixes)
 
 
 def _quantiles(
-    block: Block, columns: list[list[Any]], release: Release, schema: Schema, asked: PartialBin | None
+    block: Block,
+    columns: list[list[Any]],
+    release: Release,
+    schema: Schema,
+    on_partial_bin: PartialBin | None,
 ) -> dict[Known, tuple[str, list[Prefix]]]:
     """Running counts for every quantile that the block asks, alone or inside an error bar."""
     forms = [value.form if isinstance(value, ErrorOf) else value for value in block.values]
     keys = list(zip(*columns[1:], strict=True)) if len(columns) > 1 else [()]
-    found: dict[Known, tuple[str, list[Prefix]]] = {}
+    prefixes: dict[Known, tuple[str, list[Prefix]]] = {}
 
     def ask(block: Block, along: Expression) -> tuple[Sequence[list[Any]], Sequence[str], Answered]:
-        inner = relate(block, release, schema, asked, along)
+        inner = relate(block, release, schema, on_partial_bin, along)
         return inner.columns, inner.types, inner.answered[0]
 
-    for known in forms:
-        if isinstance(known, Known) and known.function == "quantile" and known not in found:
-            if not any(schema.axis_columns(block.columns[c]) for c in known.expression.columns):
-                raise not_an_axis(known, block)
-            found[known] = quantiles(known, block, keys, ask, release, schema)
-    return found
+    for form in forms:
+        if isinstance(form, Known) and form.function == "quantile" and form not in prefixes:
+            if not any(schema.axis_columns(block.columns[c]) for c in form.expression.columns):
+                raise not_an_axis(form, block, schema)
+            prefixes[form] = quantiles(form, block, keys, ask, release, schema)
+    return prefixes
 
 
 def _group_index(block: Block, plan: Plan) -> tuple[np.ndarray, ...]:
@@ -364,7 +401,7 @@ def _group_index(block: Block, plan: Plan) -> tuple[np.ndarray, ...]:
         index[axis] = grids[nth]
     if plan.boxes_of(TRUE) != [(None,) * len(plan.cells)]:
         keep = _occupied(plan)[tuple(index)]
-        index = [each[keep] for each in index]
+        index = [axis_index[keep] for axis_index in index]
     return tuple(index)
 
 
@@ -378,15 +415,15 @@ def _slowest_first(block: Block, plan: Plan) -> list[int]:
 
 def _occupied(plan: Plan) -> np.ndarray:
     """Groups that meet WHERE at all, where it ties several axes together."""
-    some = np.zeros(plan.shape, bool)
+    occupied = np.zeros(plan.shape, bool)
     for box in plan.boxes_of(TRUE):
-        whole = np.ones(plan.shape, bool)
+        in_box = np.ones(plan.shape, bool)
         for axis, mask in enumerate(plan.box_masks(box)):
             along = [1] * len(plan.shape)
             along[axis] = -1
-            whole &= (mask.sum(axis=1) > 0).reshape(along)
-        some |= whole
-    return some
+            in_box &= (mask.sum(axis=1) > 0).reshape(along)
+        occupied |= in_box
+    return occupied
 
 
 def _column(
@@ -400,8 +437,8 @@ def _column(
     """One value column: (DuckDB type, values)."""
     rows = len(index[0]) if index else 1
     if isinstance(value, ErrorOf):
-        kind, found = relation.errors_of(value.error, value.form, value.level)
-        return kind, [None] * rows if found is None else found
+        kind, errors = relation.errors_of(value.error, value.form, value.level)
+        return kind, [None] * rows if errors is None else errors
     if isinstance(value, Known):
         if value.function == "quantile":
             kind, groups = relation.prefixes[value]

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from dpsql.answer.errorfunctions import HIGH, LOW, MODEL_BOUND, PARTS, STDERR, ErrorFunction
+from dpsql.answer.errorfunctions import (
+    DEFAULT_LEVEL,
+    HIGH,
+    LOW,
+    MODEL_BOUND,
+    PARTS,
+    STDERR,
+    ErrorFunction,
+)
 from dpsql.answer.notes import Reads
 from dpsql.errors import DataError, InterfaceError
 from dpsql.extras import extra
+from dpsql.release.request import paced, requested
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,10 +31,22 @@ Grid = tuple[tuple[Any, ...], ...]
 ERRORS = ("stderr", "low", "high", "bound")
 """What a noisy column's name goes on with, in the columns that tell of its error."""
 
+MARKED = 0.5
+"""Standard errors over a number from which it is marked `?`: its interval then is at least .98 of it on each side, and
+every number whose half interval reaches its size is marked."""
+
 ROWS = "; rows, columns, stderr_rows and interval_rows need nothing"
 """What to take instead of a library's tables."""
 
-ErrorGrid = Callable[[ErrorFunction, float], Grid]
+UNBOUNDED = "a denominator may be 0"
+"""Why an interval may have no ends where a standard error is defined: Fieller's interval of a quotient."""
+OPEN = "too few people for the noise"
+"""Why an interval has an open end where the part that bounding left out has no upper bound."""
+LOST = "noise hides a number that it is made of"
+"""Why a number may have no error where others of its column have one: it follows an average that is NULL."""
+
+ErrorGrid = Callable[[ErrorFunction, float, int | None], Grid]
+"""Computes an error of the first so many rows; None for all."""
 
 
 @dataclass(frozen=True)
@@ -39,11 +61,12 @@ class Result:
         notes: what a reader should know.
         flags: those of the notes without which numbers would be misread, such as that counts are non-negative, and
             therefore biased, estimates; doors that show no notes show these.
-        grid: computes standard errors and interval ends.
+        grid: computes standard errors and interval ends of the rows that are shown.
         stages: computes `plan`.
         reads: what the statement takes from the release.
         ordered: whether the statement sorts.
         reasons: computes `undefined`.
+        moved: computes the positions of the columns that noise moves and whose error is defined.
     """
 
     columns: tuple[str, ...]
@@ -51,12 +74,13 @@ class Result:
     rows: tuple[tuple[Any, ...], ...]
     provenance: Mapping[str, Any]
     notes: tuple[str, ...] = ()
-    grid: ErrorGrid = field(default=lambda error, level: (), repr=False, compare=False)
+    grid: ErrorGrid = field(default=lambda error, level, most: (), repr=False, compare=False)
     stages: Callable[[], tuple[str, ...]] = field(default=tuple, repr=False, compare=False)
     reads: Reads = Reads.TOTALS
     flags: tuple[str, ...] = ()
     ordered: bool = False
     reasons: Callable[[], Mapping[str, str]] = field(default=dict, repr=False, compare=False)
+    moved: Callable[[], tuple[int, ...]] = field(default=tuple, repr=False, compare=False)
 
     @cached_property
     def undefined(self) -> Mapping[str, str]:
@@ -71,29 +95,30 @@ class Result:
     @cached_property
     def model_bound(self) -> Grid:
         """The most that cutting a bin may add to every cell, beside the noise; 0 where none is cut."""
-        return self.grid(MODEL_BOUND, 0.0)
+        return self.grid(MODEL_BOUND, 0.0, None)
 
     @cached_property
     def components(self) -> Mapping[str, Grid]:
         """Standard errors of every cell by what they come from: `noise`, `scale`, `spread`, `tail`, `within_leaf`.
 
-        `stderr` is of noise and scale together, an interval of all five. Only tables with `max_ids: auto` have scale,
-        spread and tail, only views by `blocks` have `within_leaf`; elsewhere they are 0. `channel` is a part of noise.
+        An interval is of all five, and `stderr` is half of it divided by 1.96. Only tables with `max_ids: auto` have
+        scale, spread and tail, only views by `blocks` have `within_leaf`; elsewhere they are 0. `channel` is a part of
+        noise. Whoever adds answers up takes components: the interval of a sum is not the sum of intervals.
         """
-        return {name: self.grid(part, 0.0) for name, part in PARTS.items()}
+        return {name: self.grid(component, DEFAULT_LEVEL, None) for name, component in PARTS.items()}
 
     @cached_property
     def stderr(self) -> pd.DataFrame:
-        """Standard error of every cell, in `df()`'s shape; None where it is not defined."""
+        """Half of every cell's 95% interval divided by 1.96, in `df()`'s shape; None where it has no such interval."""
         return self._frame(self.stderr_rows)
 
     @cached_property
     def stderr_rows(self) -> Grid:
         """`stderr` as plain tuples."""
-        return self.grid(STDERR, 0.0)
+        return self.grid(STDERR, DEFAULT_LEVEL, None)
 
     def interval(self, level: float = 0.95) -> tuple[pd.DataFrame, pd.DataFrame]:
-        """Low and high ends of every noisy cell's interval, each in `df()`'s shape; None where not defined.
+        """Low and high ends of every noisy cell's interval, each in `df()`'s shape; None where not defined or open.
 
         Columns without noise, such as the labels of groups, hold what `df()` holds.
 
@@ -111,15 +136,15 @@ class Result:
         """Ends of intervals, and the answer's own values in columns without noise."""
         noisy = frozenset(self.noisy)
         return tuple(
-            tuple(end if c in noisy else row[c] for c, end in enumerate(each))
-            for row, each in zip(self.rows, ends, strict=True)
+            tuple(end if c in noisy else row[c] for c, end in enumerate(row_ends))
+            for row, row_ends in zip(self.rows, ends, strict=True)
         )
 
     def interval_rows(self, level: float = 0.95) -> tuple[Grid, Grid]:
         """`interval` as plain tuples."""
         if not 0.0 < level < 1.0:
             raise InterfaceError("an interval's level lies between 0 and 1", hint="for instance 0.95")
-        return self.grid(LOW, level), self.grid(HIGH, level)
+        return self.grid(LOW, level, None), self.grid(HIGH, level, None)
 
     def df(self, errors: bool = False, level: float = 0.95) -> pd.DataFrame:
         """The rows as a pandas data frame; needs the `pandas` extra, as `stderr` and `interval` do.
@@ -160,25 +185,72 @@ class Result:
             After `n` come `n_stderr`, `n_low` and `n_high` (its interval), `n_bound` (the most that cutting a bin may
             add, 0 where none is cut), None where they are not defined. A name that is taken gets a `_` more.
         """
-        low, high = self.interval_rows(level)
-        grids = dict(zip(ERRORS, (self.stderr_rows, low, high, self.model_bound), strict=True))
-        names, columns = list(self.columns), []
-        for c, name in enumerate(self.columns):
-            columns.append((name, [row[c] for row in self.rows]))
-            for error, grid in grids.items() if c in self.noisy else ():
-                free = f"{name}_{error}"
-                while free in names:
-                    free += "_"
-                names.append(free)
-                columns.append((free, [row[c] for row in grid]))
-        return tuple(name for name, _ in columns), tuple(zip(*(values for _, values in columns), strict=True))
+        with requested():
+            low, high = self.interval_rows(level)
+            grids = dict(zip(ERRORS, (self.stderr_rows, low, high, self.model_bound), strict=True))
+            names, columns = list(self.columns), []
+            for c, name in enumerate(self.columns):
+                columns.append((name, [row[c] for row in self.rows]))
+                for error, grid in grids.items() if c in self.noisy else ():
+                    free = f"{name}_{error}"
+                    while free in names:
+                        free += "_"
+                    names.append(free)
+                    columns.append((free, [row[c] for row in grid]))
+            rows = paced(zip(*(values for _, values in columns), strict=True), _tuples)
+            return tuple(name for name, _ in columns), tuple(rows)
+
+    def gaps(self, level: float = 0.95) -> Mapping[str, str]:
+        """Columns of which some rows have no error, or an interval without ends, each with the reason."""
+        reasons = {}
+        low, high = self.interval_rows(level) if self.moved() else ((), ())
+        for c in self.moved():
+            noise = [row[c] for row in self.noise_rows]
+            ends = zip(noise, low, high, strict=True)
+            if rows := [r for r, (n, a, b) in enumerate(ends) if n is not None and None in (a[c], b[c])]:
+                tails = self.grid(PARTS["tail"], DEFAULT_LEVEL, None)
+                reasons[self.columns[c]] = OPEN if any(tails[r][c] is None for r in rows) else UNBOUNDED
+            elif any(row[c] is not None and n is None for row, n in zip(self.rows, noise, strict=True)):
+                reasons[self.columns[c]] = LOST
+        return reasons
 
     @cached_property
     def noisy(self) -> tuple[int, ...]:
-        """Positions of the columns that have a standard error in some row."""
+        """Positions of the columns that have noise in some row, whether or not their intervals have both ends."""
         return tuple(
-            c for c in range(len(self.columns)) if any(row[c] is not None for row in self.stderr_rows)
+            c for c in range(len(self.columns)) if any(row[c] is not None for row in self.noise_rows)
         )
+
+    @cached_property
+    def noise_rows(self) -> Grid:
+        """Standard errors of the noise alone; None where a cell has none."""
+        return self.grid(PARTS["noise"], DEFAULT_LEVEL, None)
+
+    @cached_property
+    def marked(self) -> tuple[tuple[bool, ...], ...]:
+        """Cells whose standard error is at least half of their number, or whose interval has an open end: `?`."""
+        return self.unreliable(MARKED)
+
+    def unreliable(self, relative: float) -> tuple[tuple[bool, ...], ...]:
+        """Noisy cells whose standard error is at least so many times the number, or whose interval has an open end."""
+        rows = zip(self.rows, self.noise_rows, self.stderr_rows, strict=True)
+        return tuple(
+            tuple(
+                noise is not None and value is not None and _is_unreliable(value, error, relative)
+                for value, noise, error in zip(*row, strict=True)
+            )
+            for row in rows
+        )
+
+    def head(self, most: int) -> Result:
+        """The first rows alone, whose errors are the only ones that are computed."""
+        if len(self.rows) <= most:
+            return self
+
+        def grid(error: ErrorFunction, level: float, fewer: int | None) -> Grid:
+            return self.grid(error, level, most if fewer is None else min(most, fewer))
+
+        return replace(self, rows=self.rows[:most], grid=grid)
 
     def scalar(self) -> Any:
         """The one value of a 1 x 1 answer.
@@ -222,6 +294,16 @@ class Result:
         from dpsql.answer.output import html_table
 
         return html_table(self)
+
+
+def _is_unreliable(value: Any, error: float | None, relative: float) -> bool:
+    """Whether an error hides a number; None is the error of an open interval."""
+    return error is None or (error > 0 and error >= relative * abs(float(value)))
+
+
+def _tuples(rows: Sequence[Sequence[Any]]) -> int:
+    """Bytes of rows whose values are counted already."""
+    return sum(map(sys.getsizeof, rows))
 
 
 def _data_frame(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> pd.DataFrame:

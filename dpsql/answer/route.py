@@ -6,10 +6,12 @@ standard error: both follow from published variances and shapes.
 
 | candidate | answers for everybody |
 |---|---|
-| a release about everybody | always |
+| a central release | always |
+| reports of all people, says the catalog | unless the test rejects it |
 | a random sample, scaled to everybody | unless the test rejects it, or where nobody says how many everybody is |
+| respondents that the test rejects, weighted to central margins | what nothing else answers, with a note |
 | a table of several releases, with `combine` | always |
-| those who reported, as they are | averages of a random sample; else only what nothing else answers |
+| respondents as they are | averages of a random sample; else only what nothing else answers |
 
 **Privacy**: post-processing of releases; costs nothing.
 """
@@ -25,11 +27,13 @@ from typing import Any, NamedTuple
 from dpsql.answer.answerer import Answerer, put_together
 from dpsql.answer.block import Block, ErrorOf, Known
 from dpsql.answer.combine import promise_together
-from dpsql.answer.errorfunctions import PARTS, STDERR
+from dpsql.answer.errorfunctions import PARTS
 from dpsql.answer.notes import PARTICIPATIONS, Reads, reads_of
-from dpsql.answer.population import Pool, Sample, Tested, as_everybody, best_total, is_random, pools
+from dpsql.answer.population import Pool, as_everybody, pools
+from dpsql.answer.raking import raked
 from dpsql.answer.relation import Relation
 from dpsql.answer.result import Result
+from dpsql.answer.sample_test import Sample, SampleTest, best_total, sample_test
 from dpsql.answer.schema import Schema, Table
 from dpsql.answer.sql.parse import parse, pointed
 from dpsql.answer.sql.rewrite import take_apart
@@ -41,8 +45,9 @@ from dpsql.star.sql import identifier as quoted
 
 Refusal = NotSupportedError | UnknownName
 DIFFERS = (
-    "who reported to {} differs from the population: it is not scaled to everybody, and mixed with nothing"
+    "respondents of {} differ from the population of {}: they are not scaled to it, and combined with nothing"
 )
+UNTESTED = "whether respondents of {} are a random sample is not tested: {}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,19 +59,21 @@ class Candidate:
         answerer: who answers.
         everybody: what it tells of everybody.
         names: the releases that are in it.
+        last: whether it answers for everybody only what no other candidate does: a model weights its respondents.
     """
 
     name: str
     answerer: Answerer
     everybody: frozenset[Reads]
     names: tuple[str, ...]
+    last: bool = False
 
 
-class Standing(NamedTuple):
-    """What open releases say of everybody: candidates, the tests that samples had to pass, and tables of several."""
+class PopulationSources(NamedTuple):
+    """Releases that can answer for the whole population, the tests of local ones, and tables of several releases."""
 
     candidates: tuple[Candidate, ...]
-    tests: tuple[Tested, ...]
+    tests: tuple[SampleTest, ...]
     pooled: tuple[Pool, ...]
 
 
@@ -106,11 +113,11 @@ class Question:
         """A candidate's answer to a block; None if it has none."""
         if (candidate, number) not in self._related:
             try:
-                found = candidate.answerer.relate(self.statements[candidate].blocks[number])
+                relation = candidate.answerer.relate(self.statements[candidate].blocks[number])
             except (NotSupportedError, UnknownName) as error:
                 self.refusals.append(error)
-                found = None
-            self._related[candidate, number] = found
+                relation = None
+            self._related[candidate, number] = relation
         return self._related[candidate, number]
 
     def taken(self, candidate: Candidate, part: Sequence[int]) -> Taken | None:
@@ -119,8 +126,8 @@ class Question:
         if named and [name.lower() for name in candidate.names] != [named]:
             return None
         relations = [self.relation(candidate, number) for number in part]
-        found = tuple(each for each in relations if each is not None)
-        return Taken(candidate, rank(found)) if len(found) == len(part) else None
+        answers = tuple(relation for relation in relations if relation is not None)
+        return Taken(candidate, rank(answers)) if len(answers) == len(part) else None
 
     def reads(self, part: Sequence[int]) -> Reads:
         """What some blocks take from a release."""
@@ -131,17 +138,17 @@ class Question:
         chosen: dict[int, Candidate] = {}
         seen: list[Taken] = []
         for group in groups_of(self.blocks):
-            for part in self.parts(group):
-                taken = self.best(part)
+            for numbers in self.parts(group):
+                taken = self.best(numbers)
                 seen += taken
-                chosen |= dict.fromkeys(part, taken[0].candidate)
+                chosen |= dict.fromkeys(numbers, taken[0].candidate)
         return chosen, seen
 
     def parts(self, group: Sequence[int]) -> list[Sequence[int]]:
         """Blocks that one candidate answers for everybody: all of a group if anyone can, else each alone."""
         reads = self.reads(group)
-        whole = [c for c in self.statements if reads in c.everybody and self.taken(c, group) is not None]
-        return [group] if len(group) == 1 or whole else [[number] for number in group]
+        candidates = [c for c in self.statements if reads in c.everybody and self.taken(c, group) is not None]
+        return [group] if len(group) == 1 or candidates else [[number] for number in group]
 
     def best(self, part: Sequence[int]) -> list[Taken]:
         """Who may answer some blocks, the best first.
@@ -152,22 +159,25 @@ class Question:
         able = [taken for c in self.statements if (taken := self.taken(c, part)) is not None]
         if not able:
             raise self.refusals[0]
-        _check_alternatives([each.candidate for each in able])
+        _check_alternatives([option.candidate for option in able])
         reads = self.reads(part)
-        kept = able if len(able) == 1 else [each for each in able if reads in each.candidate.everybody]
-        if not kept:
-            names = ", ".join(each.candidate.name for each in able)
+        eligible = (
+            able if len(able) == 1 else [option for option in able if reads in option.candidate.everybody]
+        )
+        eligible = [option for option in eligible if not option.candidate.last] or eligible
+        if not eligible:
+            names = ", ".join(option.candidate.name for option in able)
             first = _qualifier(able[0].candidate.name)
             raise UnknownName(
                 f"several releases ({names}) answer, each for those who reported to it alone",
                 hint=f"qualify the tables, for instance {first}.table, or open one of them",
             )
         self.left_out.extend(
-            each.candidate.name
-            for each in able
-            if each not in kept and each.candidate.name not in self.left_out
+            option.candidate.name
+            for option in able
+            if option not in eligible and option.candidate.name not in self.left_out
         )
-        return sorted(kept, key=lambda each: (each.rank, -len(each.candidate.names)))
+        return sorted(eligible, key=lambda option: (option.rank, -len(option.candidate.names)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,9 +211,9 @@ class Router:
         return self._kept[text, dialect]
 
     @cached_property
-    def standing(self) -> Standing:
+    def standing(self) -> PopulationSources:
         """What the releases say of everybody; worked out when it is first asked."""
-        return stand(self.answerers, self.names, self.combine)
+        return population_sources(self.answerers, self.names, self.combine)
 
     def _answer(self, text: str, dialect: str) -> Result:
         question = self._read(text, dialect)
@@ -217,13 +227,13 @@ class Router:
         by = [chosen[number] for number in range(len(question.blocks))]
         runs = by[0] if by else question.first
         relations = [question.relation(candidate, number) for number, candidate in enumerate(by)]
-        result = put_together(
+        answer = put_together(
             question.statements[runs],
             [r for r in relations if r is not None],
             [c.answerer for c in by],
             runs.answerer,
         )
-        return self._told(result, by or [runs], seen, question.left_out)
+        return self._told(answer, by or [runs], seen, question.left_out)
 
     def _read(self, text: str, dialect: str, carries: bool = False) -> Question:
         """The statement as each candidate reads it; those that read it as the first one does.
@@ -231,10 +241,11 @@ class Router:
         Raises:
             NotSupportedError, UnknownName: nobody can read it; the first one says why.
         """
-        found: dict[Candidate, Statement] = {}
+        statements: dict[Candidate, Statement] = {}
         refusals: list[Refusal] = []
         named = {
-            name.lower(): self._joined(each) for name, each in zip(self.names, self.answerers, strict=True)
+            name.lower(): self._joined(answerer)
+            for name, answerer in zip(self.names, self.answerers, strict=True)
         }
         shape = None
         for candidate in self.standing.candidates:
@@ -244,33 +255,33 @@ class Router:
             except (NotSupportedError, UnknownName) as error:
                 refusals.append(error)
                 continue
-            own = (
+            statement_shape = (
                 statement.outer,
                 statement.common,
                 statement.names,
                 statement.carriers,
                 len(statement.blocks),
             )
-            shape = shape or own
-            if own == shape:
-                found[candidate] = statement
-        if not found:
+            shape = shape or statement_shape
+            if statement_shape == shape:
+                statements[candidate] = statement
+        if not statements:
             raise refusals[0]
-        return Question(found, refusals)
+        return Question(statements, refusals)
 
     def _joined(self, answerer: Answerer) -> Schema:
         """A schema with the tables, columns and measures of all releases of its population."""
-        own, population = answerer.schema, _population(answerer.release)
-        tables, measures = dict(own.tables), set(own.measures)
-        for other in self.answerers:
-            if other is not answerer and _population(other.release) == population:
-                measures |= other.schema.measures
-                for name, table in other.schema.tables.items():
+        schema, population = answerer.schema, _population(answerer.release)
+        tables, measures = dict(schema.tables), set(schema.measures)
+        for peer in self.answerers:
+            if peer is not answerer and _population(peer.release) == population:
+                measures |= peer.schema.measures
+                for name, table in peer.schema.tables.items():
                     tables[name] = _merged(tables[name], table) if name in tables else table
-        return replace(own, tables=tables, measures=frozenset(measures))
+        return replace(schema, tables=tables, measures=frozenset(measures))
 
     def _told(
-        self, result: Result, by: Sequence[Candidate], seen: Sequence[Taken], left_out: Sequence[str]
+        self, answer: Result, by: Sequence[Candidate], seen: Sequence[Taken], left_out: Sequence[str]
     ) -> Result:
         """The answer with who gave it, why, and what all open releases promise together."""
         metas = [answerer.release.meta for answerer in self.answerers]
@@ -278,12 +289,14 @@ class Router:
         errors: dict[str, list[float]] = {}
         for each in seen:
             errors.setdefault(each.candidate.name, []).append(each.rank[1])
-        told: dict[str, Any] = {
+        provenance: dict[str, Any] = {
             "routed": {
                 "chosen": names[0] if len(names) == 1 else names,
                 "because": "smallest mean predicted error",
                 "blocks": [each.name for each in by],
-                "mean_errors": {name: sum(found) / len(found) for name, found in errors.items()},
+                "mean_errors": {
+                    name: sum(mean_errors) / len(mean_errors) for name, mean_errors in errors.items()
+                },
                 "left_out": list(left_out),
                 "tests": [test._asdict() for test in self.standing.tests],
                 "all_together": promise_together(metas),
@@ -291,41 +304,64 @@ class Router:
         }
         together = list(dict.fromkeys(name for each in by for name in each.names))
         if any(len(each.names) > 1 for each in by):
-            told["combined"] = together
-        rejected = {test.local for test in self.standing.tests if test.rejected}
+            provenance["combined"] = together
+        rejected = {test.local: test.central for test in self.standing.tests if test.rejected}
+        weighted = {each.name for each in by if each.last}
         notes = [
-            *(DIFFERS.format(name) for name in self.names if name in rejected and name not in together),
+            *(DIFFERS.format(name, rejected[name]) for name in self.names
+              if name in rejected and name not in weighted),
             *(f"{name} is left out: it answers for those who reported to it" for name in left_out
               if name not in rejected),
+            *(UNTESTED.format(test.local, "; ".join(column.words() for column in test.columns))
+              for test in self.standing.tests if not test.compared and test.local in together),
         ]  # fmt: skip
         return replace(
-            result,
-            provenance={**result.provenance, **told},
-            notes=tuple(dict.fromkeys([*result.notes, *notes])),
+            answer,
+            provenance={**answer.provenance, **provenance},
+            notes=tuple(dict.fromkeys([*answer.notes, *notes])),
         )
 
     def words(self) -> list[str]:
         """Whom each release stands for, and the tests, one sentence each."""
         stands = {True: "answers for everybody", False: "answers for those who reported to it"}
-        told = [f"{c.name} {stands[Reads.TOTALS in c.everybody]}" for c in self.standing.candidates]
-        return told + [
-            f"{test.local} against {test.central}: chi-squared {test.statistic:g}, degrees of freedom {test.freedom}, "
-            f"farthest cell {test.farthest:g} standard errors, "
-            + ("rejected" if test.rejected else "not rejected")
-            for test in self.standing.tests
+        sentences = [
+            f"{c.name} {stands[Reads.TOTALS in c.everybody]}"
+            + (", weighted to central margins, where nothing else answers" if c.last else "")
+            for c in self.standing.candidates
         ]
+        return sentences + [test.words() for test in self.standing.tests]
+
+    def explained(self, result: Result) -> list[str]:
+        """Who answered a statement, with which mean error, and why the others did not; one line each."""
+        routed = result.provenance["routed"]
+        errors, taken = routed["mean_errors"], list(dict.fromkeys(routed["blocks"]))
+        lines = [f"answered by {name}{_with_error(errors.get(name))}" for name in taken]
+        for candidate in self.standing.candidates:
+            if candidate.name not in taken:
+                lines.append(f"not by {candidate.name}: {self._why_not(candidate, routed)}")
+        return [*lines, *(test.words() for test in self.standing.tests)]
+
+    def _why_not(self, candidate: Candidate, routed: dict[str, Any]) -> str:
+        if any(test.rejected and test.local == candidate.name for test in self.standing.tests):
+            return "its respondents differ from the population"
+        if candidate.name in routed["left_out"]:
+            return "it answers for those who reported to it"
+        error = routed["mean_errors"].get(candidate.name)
+        return "it has no view of this" if error is None else f"it errs more{_with_error(error)}"
 
     def close(self) -> None:
         """Close what was made of the releases; they themselves stay open."""
         if "standing" in self.__dict__:
-            own = {id(answerer) for answerer in self.answerers}
+            answerer_ids = {id(answerer) for answerer in self.answerers}
             for candidate in self.standing.candidates:
-                if id(candidate.answerer) not in own:
+                if id(candidate.answerer) not in answerer_ids:
                     candidate.answerer.release.close()
 
 
-def stand(answerers: Sequence[Answerer], names: Sequence[str], combine: bool) -> Standing:
-    """Whom every release stands for, by what the others say.
+def population_sources(
+    answerers: Sequence[Answerer], names: Sequence[str], combine: bool
+) -> PopulationSources:
+    """Which population every release can answer for, by what the others say.
 
     Args:
         answerers: of open releases.
@@ -333,46 +369,84 @@ def stand(answerers: Sequence[Answerer], names: Sequence[str], combine: bool) ->
         combine: whether tables of several are wanted too.
     """
     candidates: list[Candidate] = []
-    tests: list[Tested] = []
+    tests: list[SampleTest] = []
     pooled: list[Pool] = []
     populations: dict[str, list[int]] = {}
     for i, answerer in enumerate(answerers):
         populations.setdefault(_population(answerer.release), []).append(i)
     for members in populations.values():
-        whole = [answerers[i] for i in members if _is_whole(answerers[i].release)]
+        central = [answerers[i].release for i in members if answerers[i].release.meta.local is None]
+        population_releases = list(central)
+        for i in members:  # reports of all people first: samples may be scaled by them
+            local = answerers[i].release.meta.local
+            if local is not None and local.whole:
+                local_tests = _tested(Sample(answerers[i].release, local, None), names[i], central)
+                tests += local_tests
+                population_releases += (
+                    [] if any(test.rejected for test in local_tests) else [answerers[i].release]
+                )
         samples: list[Sample] = []
         for i in members:
             answerer, name = answerers[i], names[i]
             local = answerer.release.meta.local
-            if local is None or answerer in whole:
+            if local is None or answerer.release in population_releases:
                 candidates.append(Candidate(name, answerer, frozenset(Reads), (name,)))
                 continue
-            central = _counted_by([each.release for each in whole], answerer.release)
-            sample = Sample(answerer.release, local, central)
-            found = [is_random(sample, each.release) for each in whole] if local.sampled else []
-            tests += [test for test in found if test is not None]
-            passed = not any(test is not None and test.rejected for test in found)
-            candidate, kept = _standing(sample, name, answerer, passed)
+            sample = Sample(answerer.release, local, _counted_by(population_releases, answerer.release))
+            local_tests = _tested(sample, name, population_releases) if local.sampled else []
+            tests += local_tests
+            passed = not local.whole and not any(test.rejected for test in local_tests)
+            candidate, usable = _candidate(sample, name, answerer, central, passed)
             candidates.append(candidate)
-            samples += [sample] if kept else []
+            samples += [sample] if usable else []
         if combine:
             called = {answerers[i].release.meta.release_id: names[i] for i in members}
-            pooled += pools([each.release for each in whole], samples, called)
-    made = [
+            pooled += pools(population_releases, samples, called)
+    pooled_candidates = [
         Candidate(" and ".join(pool.names), _like(answerers[0], pool.release), frozenset(Reads), pool.names)
         for pool in pooled
     ]
-    return Standing((*candidates, *made), tuple(tests), tuple(pooled))
+    return PopulationSources((*candidates, *pooled_candidates), tuple(tests), tuple(pooled))
 
 
-def _standing(sample: Sample, name: str, answerer: Answerer, passed: bool) -> tuple[Candidate, bool]:
-    """A local release's candidate, and whether it may be mixed with others."""
-    random = sample.local.sampled
-    scaled = as_everybody(sample) if random and passed else None
+def _tested(sample: Sample, name: str, references: Sequence[Release]) -> list[SampleTest]:
+    """A local release against all that answer for the population."""
+    return [
+        sample_test(sample, reference, scaled=sample.local.whole)._replace(local=name)
+        for reference in references
+        if reference is not sample.release
+    ]
+
+
+def _candidate(
+    sample: Sample, name: str, answerer: Answerer, central: Sequence[Release], passed: bool
+) -> tuple[Candidate, bool]:
+    """A local release's candidate, and whether it may be combined with others."""
+    declared = sample.local.sampled or sample.local.whole
+    scaled = as_everybody(sample) if sample.local.sampled and passed else None
     if scaled is not None:
         return Candidate(name, _like(answerer, scaled), frozenset(Reads), (name,)), True
+    weighted = None if passed or not declared else _raked(sample, central)
+    if weighted is not None:
+        return Candidate(name, _like(answerer, weighted), frozenset(Reads), (name,), last=True), False
     stands = PARTICIPATIONS[sample.local.participation if passed else "unknown"].everybody
     return Candidate(name, answerer, stands, (name,)), False
+
+
+def _raked(sample: Sample, central: Sequence[Release]) -> Release | None:
+    """Respondents weighted to a central release's margins, if that makes them agree with every central release."""
+    for release in central:
+        weighted = raked(sample, release)
+        if weighted is not None:
+            again = replace(sample, release=weighted)
+            if not any(sample_test(again, reference, scaled=True).rejected for reference in central):
+                return weighted
+            weighted.close()
+    return None
+
+
+def _with_error(error: float | None) -> str:
+    return "" if error is None else f" (mean standard error {error:.4g})"
 
 
 def _like(answerer: Answerer, release: Release) -> Answerer:
@@ -380,17 +454,12 @@ def _like(answerer: Answerer, release: Release) -> Answerer:
     return Answerer(release, answerer.timeout, answerer.on_partial_bin)
 
 
-def _is_whole(release: Release) -> bool:
-    local = release.meta.local
-    return local is None or local.whole
-
-
-def _counted_by(whole: Sequence[Release], local: Release) -> Release | None:
+def _counted_by(population_releases: Sequence[Release], local: Release) -> Release | None:
     """The release that counts everybody best."""
     of = next((statistic.of for statistic in local.statistics), "")
-    found = [(best_total(release, of), release) for release in whole]
-    known = [(total.error, i) for i, (total, _) in enumerate(found) if total is not None]
-    return found[min(known)[1]][1] if known else None
+    totals = [(best_total(release, of), release) for release in population_releases]
+    errors = [(total.error, i) for i, (total, _) in enumerate(totals) if total is not None]
+    return totals[min(errors)[1]][1] if errors else None
 
 
 def _population(release: Release) -> str:
@@ -399,24 +468,28 @@ def _population(release: Release) -> str:
 
 def groups_of(blocks: Sequence[Block]) -> list[list[int]]:
     """Numbers of the blocks over each table of each release that is named."""
-    found: dict[tuple[str, str], list[int]] = {}
+    groups: dict[tuple[str, str], list[int]] = {}
     for number, block in enumerate(blocks):
-        found.setdefault((block.release, block.root.lower()), []).append(number)
-    return list(found.values())
+        groups.setdefault((block.release, block.root.lower()), []).append(number)
+    return list(groups.values())
 
 
-def _merged(own: Table, other: Table) -> Table:
+def _merged(table: Table, extension: Table) -> Table:
     """A table with the columns of another release's."""
-    columns = {**other.columns, **own.columns}
+    columns = {**extension.columns, **table.columns}
     return replace(
-        own,
+        table,
         columns=columns,
-        foreign_keys={**other.foreign_keys, **own.foreign_keys},
-        measures={**other.measures, **own.measures},
-        derived={**other.derived, **own.derived},
-        nullable=own.nullable | other.nullable,
-        types={**other.types, **own.types},
+        foreign_keys={**extension.foreign_keys, **table.foreign_keys},
+        measures={**extension.measures, **table.measures},
+        derived={**extension.derived, **table.derived},
+        nullable=table.nullable | extension.nullable,
+        types={**extension.types, **table.types},
     )
+
+
+RANKED = ("noise", "scale", "spread", "tail", "within_leaf")
+"""Components by which releases are compared. They add up; an interval that is cut or open does not."""
 
 
 def rank(relations: Sequence[Relation]) -> tuple[int, float]:
@@ -427,11 +500,10 @@ def rank(relations: Sequence[Relation]) -> tuple[int, float]:
             form = value.form if isinstance(value, ErrorOf) else value
             if form is None or isinstance(form, Known):
                 continue
-            found = relation.errors_of(STDERR, form, 0.0)[1] or []
-            inside = relation.errors_of(PARTS["within_leaf"], form, 0.0)[1] or []
-            missing += sum(error is None for error in found)
-            pairs = zip(found, inside, strict=True)
-            errors += [math.hypot(error, within or 0.0) for error, within in pairs if error is not None]
+            by_component = [relation.errors_of(PARTS[component], form, 0.0)[1] or [] for component in RANKED]
+            cells = list(zip(*by_component, strict=True))
+            missing += sum(None in cell for cell in cells)
+            errors += [math.hypot(*cell) for cell in cells if None not in cell]
     return missing, sum(errors) / len(errors) if errors else 0.0
 
 

@@ -1,21 +1,24 @@
-"""Run one statement within a question's limits, and stop it when it takes too long or when somebody asks for it.
+"""Run one statement for a request, and stop it when its time is up or when somebody asks for it.
 
-| a question may take | |
+| a request may take | |
 |---|---|
-| `LIMIT` seconds | for all its statements together |
-| `MOST_ROWS` rows, `MOST_CELLS` cells, `MOST_TEXT` characters | of an answer that is fetched |
-| `APART` of memory | for what a user computes from answers |
+| its seconds | for all its statements together |
+| its bytes | of rows that are fetched |
+| `MOST_ROWS` rows, `MOST_CELLS` cells | of an answer that is fetched |
+| `APART` of memory | for what DuckDB computes from answers |
 
 What is read from a release runs on the release's connection. What a user computes from answers runs apart from it, in
-an empty database that one question has to itself: a statement that fills its memory takes none from anybody else.
+an empty database that one request has to itself: a statement that fills its memory takes none from anybody else.
 `dpsql.answer.sql.growth` bounds what DuckDB's memory limit does not count, texts that are being computed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
-from queue import Empty, LifoQueue
 from typing import Any, NamedTuple
 
 import duckdb
@@ -23,18 +26,15 @@ import duckdb
 from dpsql.errors import NotSupportedError
 from dpsql.release import Release
 from dpsql.release.read import LOCKDOWN
-from dpsql.release.watch import LIMIT, executed, too_late
+from dpsql.release.request import TICK, executed, requested, size_of
 
-MOST_ROWS, MOST_CELLS, MOST_TEXT = 2**20, 2**23, 2**26
+MOST_ROWS, MOST_CELLS = 2**20, 2**23
 """BI tools ask for up to 1,048,575 rows."""
-APART = "300MB"
-MOST_APART = 8
-"""So many questions compute at a time, each with a database to itself; further ones wait."""
-CHUNK = 2**12
-
-_apart: LifoQueue[duckdb.DuckDBPyConnection | None] = LifoQueue()
-for _ in range(MOST_APART):
-    _apart.put(None)  # made when first needed
+APART = "200MB"
+MOST_APART, MOST_OF_A_ROLE = 8, 4
+"""So many requests compute at a time, each with a database to itself, and so many of one role; further ones wait."""
+FIRST_ROWS, CHUNK_ROWS, CHUNK_BYTES = 2**6, 2**12, 2**22
+"""Rows that are fetched at first, and of later chunks at most: a row may follow thousands of cells."""
 
 
 class Answer(NamedTuple):
@@ -45,21 +45,54 @@ class Answer(NamedTuple):
     rows: list[tuple[Any, ...]]
 
 
+class Databases:
+    """The databases for `run_apart`; one role that fills its share keeps no other role waiting."""
+
+    def __init__(self) -> None:
+        self._free: list[duckdb.DuckDBPyConnection | None] = [None] * MOST_APART  # opened when first needed
+        self._of_role: Counter[str] = Counter()
+        self._changed = threading.Condition()
+
+    @contextmanager
+    def database(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """A database of the current request, while the block runs.
+
+        Raises:
+            QueryTimeout: the request ended before one was free.
+        """
+        with requested() as request:
+            role = request.role
+            with self._changed:
+                while not self._free or (role and self._of_role[role] >= MOST_OF_A_ROLE):
+                    self._changed.wait(TICK)
+                    request.check()
+                database = self._free.pop()
+                self._of_role[role] += 1
+            try:
+                database = database or _opened_apart()
+                yield database
+            finally:
+                with self._changed:
+                    self._free.append(database)
+                    self._of_role[role] -= 1
+                    self._changed.notify_all()
+
+
+_databases = Databases()
+
+
 def prepared(release: Release, sql: str) -> duckdb.Statement:
     """A statement of our own making that comes again with other values, parsed once."""
     return release.kept(sql, lambda: release.connection.cursor().extract_statements(sql)[0])
 
 
-def run(
-    release: Release, sql: str | duckdb.Statement, values: Sequence[Any] = (), *, limit: float = LIMIT
-) -> Answer:
+def run(release: Release, sql: str | duckdb.Statement, values: Sequence[Any] = ()) -> Answer:
     """Run a statement of our own making on a release and fetch all of it.
 
     Args:
         release: an open release.
         sql: DuckDB text, or what `prepared` made of it.
         values: for its placeholders.
-        limit: seconds until it is stopped.
 
     Returns:
         What it gave.
@@ -69,7 +102,7 @@ def run(
         ReleaseError: a block of the file fails its checksum, or is not there.
         duckdb.Error: anything else; callers know what it means to them.
     """
-    return release.read(sql, values, partial(_answer, rows=_everything), limit)
+    return release.read(sql, values, partial(_answer, rows=_everything))
 
 
 def rows_of(release: Release, sql: duckdb.Statement, values: Sequence[Any]) -> list[tuple[Any, ...]]:
@@ -77,38 +110,31 @@ def rows_of(release: Release, sql: duckdb.Statement, values: Sequence[Any]) -> l
     return release.read(sql, values, _everything)
 
 
-def run_apart(sql: str, values: Sequence[Any], *, limit: float = LIMIT) -> Answer:
+def run_apart(sql: str, values: Sequence[Any]) -> Answer:
     """Run what a user computes from answers, whitelisted and written again, apart from every release.
 
     Args:
         sql: DuckDB text that reads nothing but its values.
         values: for its placeholders.
-        limit: seconds until it is stopped.
 
     Returns:
         What it gave.
 
     Raises:
         QueryTimeout: it was stopped.
-        NotSupportedError: more memory, rows or text than a question may take.
+        NotSupportedError: more memory, rows or text than a request may take.
         duckdb.Error: anything else; callers know what it means to them.
     """
-    try:
-        database = _apart.get(timeout=limit)
-    except Empty:
-        raise too_late(limit) from None
-    try:
-        database = database or _made_apart()
-        return executed(database.cursor(), sql, values, partial(_answer, rows=_limited), limit)
-    except duckdb.OutOfMemoryException as error:
-        raise NotSupportedError(
-            f"the statement takes more than {APART} of memory", hint="join fewer rows, or ask in parts"
-        ) from error
-    finally:
-        _apart.put(database)
+    with requested() as request, request.giving_back(), _databases.database() as database:
+        try:
+            return executed(database.cursor(), sql, values, partial(_answer, rows=_limited))
+        except duckdb.OutOfMemoryException as error:
+            raise NotSupportedError(
+                f"the statement takes more than {APART} of memory", hint="join fewer rows, or ask in parts"
+            ) from error
 
 
-def _made_apart() -> duckdb.DuckDBPyConnection:
+def _opened_apart() -> duckdb.DuckDBPyConnection:
     """A database for `run_apart`, which spills nothing: it would do so in the working directory.
 
     Settings come one by one, for every cursor: nothing can be said of that folder once files are out of reach.
@@ -120,27 +146,31 @@ def _made_apart() -> duckdb.DuckDBPyConnection:
 
 
 def _answer(
-    result: duckdb.DuckDBPyConnection, rows: Callable[[duckdb.DuckDBPyConnection], list[tuple[Any, ...]]]
+    cursor: duckdb.DuckDBPyConnection, rows: Callable[[duckdb.DuckDBPyConnection], list[tuple[Any, ...]]]
 ) -> Answer:
-    described = result.description or []
-    return Answer(tuple(str(c[0]) for c in described), tuple(str(c[1]) for c in described), rows(result))
+    described = cursor.description or []
+    return Answer(tuple(str(c[0]) for c in described), tuple(str(c[1]) for c in described), rows(cursor))
 
 
-def _everything(result: duckdb.DuckDBPyConnection) -> list[tuple[Any, ...]]:
-    return result.fetchall()
+def _everything(cursor: duckdb.DuckDBPyConnection) -> list[tuple[Any, ...]]:
+    return cursor.fetchall()
 
 
-def _limited(result: duckdb.DuckDBPyConnection) -> list[tuple[Any, ...]]:
-    """All rows, as long as they stay within a question's limits; they are fetched as they are computed."""
+def _limited(cursor: duckdb.DuckDBPyConnection) -> list[tuple[Any, ...]]:
+    """All rows, as long as they stay within a request's limits; they are fetched as they are computed."""
     rows: list[tuple[Any, ...]] = []
-    cells = text = 0
-    while chunk := result.fetchmany(CHUNK):
-        rows += chunk
-        cells += len(chunk) * len(chunk[0])
-        text += sum(len(value) for row in chunk for value in row if isinstance(value, str | list))
-        if len(rows) > MOST_ROWS or cells > MOST_CELLS or text > MOST_TEXT:
-            raise NotSupportedError(
-                f"the answer has more than {MOST_ROWS} rows, {MOST_CELLS} cells or {MOST_TEXT} characters",
-                hint="add a LIMIT or group by less",
-            )
+    cells, chunk_rows = 0, FIRST_ROWS
+    with requested() as request:
+        while chunk := cursor.fetchmany(chunk_rows):
+            request.check()
+            size = size_of(chunk)
+            request.take(size)
+            chunk_rows = min(CHUNK_ROWS, 1 + CHUNK_BYTES * len(chunk) // size)
+            rows += chunk
+            cells += len(chunk) * len(chunk[0])
+            if len(rows) > MOST_ROWS or cells > MOST_CELLS:
+                raise NotSupportedError(
+                    f"the answer has more than {MOST_ROWS} rows or {MOST_CELLS} cells",
+                    hint="add a LIMIT or group by less",
+                )
     return rows

@@ -30,6 +30,7 @@ class Table:
         nullable: columns that may be NULL.
         types: column -> catalog type.
         fact: whether the catalog calls it a fact.
+        public: whether its rows are.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Table:
     nullable: frozenset[str]
     types: Mapping[str, str]
     fact: bool
+    public: bool = False
 
     def column(self, name: str) -> str | None:
         """The catalog's spelling of a column, or None."""
@@ -69,6 +71,7 @@ class Schema:
         tables: by name in lower case.
         axes, measures: what its views publish.
         unit: whose the rows are.
+        counted: tables whose rows some view counts, in the catalog's order.
         named: the stars of releases that are open beside it, and its own, by what they are called in lower case.
     """
 
@@ -77,6 +80,7 @@ class Schema:
     axes: tuple[AxisMeta, ...]
     measures: frozenset[str]
     unit: People | None = None
+    counted: tuple[str, ...] = ()
     named: Mapping[str, Schema] = field(default_factory=dict, compare=False, repr=False)
 
     def table(self, name: str) -> Table | None:
@@ -112,6 +116,27 @@ class Schema:
             and column.path[len(column.path) - len(ref.path) :] == ref.path
         ]
 
+    def public_rows(self, name: str) -> tuple[int, tuple[ColumnMeta, ...]] | None:
+        """The axis that has every row of a public table, and the table's columns there; None where no axis has."""
+        table = self.table(name)
+        for number, axis in enumerate(self.axes if table is not None and table.public else ()):
+            columns = tuple(c for c in axis.columns if c.path == axis.path and c.table == axis.table)
+            if axis.table == table.name and any(column.column == table.key for column in columns):  # type: ignore[union-attr]
+                return number, columns
+        return None
+
+    def example(self, name: str) -> str:
+        """A statement about a table, or else about another one, that is answered; what a refusal shows."""
+        counted = {table.lower(): table for table in self.counted}
+        if name.lower() in counted:
+            return f"SELECT COUNT(*) FROM {name}"
+        if self.public_rows(name) is not None:
+            return f"SELECT * FROM {name}"
+        columns = (c.column for axis in self.axes for c in axis.columns if c.table.lower() == name.lower())
+        if column := next(columns, None):
+            return f"SELECT DISTINCT {column} FROM {name}"
+        return f"SELECT COUNT(*) FROM {self.counted[0]}" if self.counted else ""
+
     def twin(self, ref: ColumnRef) -> ColumnRef:
         """A foreign key's value is the key it points at: the column one hop further on, else itself."""
         table = self.table(ref.table)
@@ -130,14 +155,26 @@ def _same(column: ColumnMeta, ref: ColumnRef) -> bool:
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """`did you mean ...`, or an empty string.
+    """`did you mean ...`, or an empty string: another name that ends alike is no misspelling.
 
-    >>> nearest("custmer", ["customer", "sales"])
-    'did you mean customer?'
+    >>> nearest("custmer", ["customer", "sales"]), nearest("yearID", ["playerID"])
+    ('did you mean customer?', '')
     """
-    found = difflib.get_close_matches(word.lower(), [k.lower() for k in known], n=1, cutoff=0.6)
     names = {k.lower(): k for k in known}
-    return f"did you mean {names[found[0]]}?" if found else ""
+    matches = difflib.get_close_matches(word.lower(), names, n=1, cutoff=0.6)
+    alike = bool(matches) and _edits(word.lower(), matches[0]) <= max(1, len(word) // 3)
+    return f"did you mean {names[matches[0]]}?" if alike else ""
+
+
+def _edits(word: str, target: str) -> int:
+    """Letters to insert, remove or change."""
+    previous = list(range(len(target) + 1))
+    for place, letter in enumerate(word, 1):
+        row = [place]
+        for at, wanted in enumerate(target, 1):
+            row.append(min(previous[at] + 1, row[-1] + 1, previous[at - 1] + (letter != wanted)))
+        previous = row
+    return previous[-1]
 
 
 def read_schema(release: Release) -> Schema:
@@ -149,7 +186,7 @@ def read_schema(release: Release) -> Schema:
     Returns:
         Its tables, axes and measures.
     """
-    tables = {name.lower(): _table(name, entry) for name, entry in release.catalog.tables.items()}
+    tables = {name.lower(): _table(name, star_table) for name, star_table in release.catalog.tables.items()}
     for axis in release.axes:
         for column in axis.columns:
             table = tables.get(column.table.lower())
@@ -157,7 +194,9 @@ def read_schema(release: Release) -> Schema:
                 dict_columns = {**table.columns, column.column.lower(): column.column}
                 tables[column.table.lower()] = _with_columns(table, dict_columns)
     measures = frozenset(statistic.measure for statistic in release.statistics)
-    return Schema(release.name, tables, release.axes, measures, _people(release.catalog))
+    counts = {statistic.of for statistic in release.statistics if statistic.measure == "count"}
+    counted = tuple(name for name in release.catalog.tables if name in counts)
+    return Schema(release.name, tables, release.axes, measures, _people(release.catalog), counted)
 
 
 def _people(catalog: star.Catalog) -> People | None:
@@ -178,20 +217,27 @@ def _with_columns(table: Table, columns: Mapping[str, str]) -> Table:
     return Table(**{**vars(table), "columns": columns})
 
 
-def _table(name: str, entry: star.Table) -> Table:
-    foreign = {column: key.references for column, key in entry.foreign_keys.items()}
-    measures = {column: measure.expr for column, measure in entry.measures.items()}
-    names = [*([entry.key] if entry.key else []), *foreign, *entry.columns, *entry.derive, *measures]
+def _table(name: str, star_table: star.Table) -> Table:
+    foreign = {column: key.references for column, key in star_table.foreign_keys.items()}
+    measures = {column: measure.expr for column, measure in star_table.measures.items()}
+    names = [
+        *([star_table.key] if star_table.key else []),
+        *foreign,
+        *star_table.columns,
+        *star_table.derive,
+        *measures,
+    ]
     return Table(
         name=name,
-        key=entry.key,
+        key=star_table.key,
         columns={column.lower(): column for column in names},
         foreign_keys=foreign,
         measures=measures,
-        derived=dict(entry.derive),
-        nullable=frozenset(column for column, spec in entry.columns.items() if spec.nullable),
-        types={column: spec.type for column, spec in entry.columns.items()},
-        fact=entry.role.counted,
+        derived=dict(star_table.derive),
+        nullable=frozenset(column for column, spec in star_table.columns.items() if spec.nullable),
+        types={column: spec.type for column, spec in star_table.columns.items()},
+        fact=star_table.role.counted,
+        public=star_table.is_public,
     )
 
 

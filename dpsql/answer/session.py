@@ -27,8 +27,8 @@ from dpsql.answer.sql.settings import SETTINGS, read_change
 from dpsql.errors import InterfaceError, QueryTimeout
 from dpsql.release import Release, open_release
 from dpsql.release.read import release_file
+from dpsql.release.request import requested
 from dpsql.release.signature import required_signers
-from dpsql.release.watch import question
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class OpenReleases:
         **Privacy**: post-processing; the choice depends on published numbers alone.
         """
         router = self.router
-        with question(self.answerers[0].timeout):
+        with requested(self.answerers[0].timeout):
             return _stoppable(
                 lambda: (
                     self.answerers[0].query(sql, dialect=dialect)
@@ -94,9 +94,11 @@ class OpenReleases:
             )
 
     def explain(self, sql: str, *, dialect: str = "duckdb") -> str:
-        """How a statement would be answered, as numbered stages in words, by whom `query` would take."""
-        result = self.query(sql, dialect=dialect)
-        return "\n".join([*result.plan, *(note for note in result.notes if self.router is not None)])
+        """How a statement would be answered: of several releases who answers and why, then numbered stages in words."""
+        answer, router = self.query(sql, dialect=dialect), self.router
+        if router is None:
+            return "\n".join(answer.plan)
+        return "\n".join([*router.explained(answer), *answer.plan, *answer.notes])
 
     def close(self) -> None:
         """Close every release."""
@@ -145,9 +147,9 @@ class Settings:
         change = read_change(text)
         if change is None or change.verb != "SHOW":
             return None
-        known = {"nonnegative": releases.nonnegative if self.nonnegative is None else self.nonnegative}
+        values = {"nonnegative": releases.nonnegative if self.nonnegative is None else self.nonnegative}
         setting = SETTINGS[change.name]
-        return change.name, setting.state(known.get(setting.field, self.min_relative_error))
+        return change.name, setting.state(values.get(setting.field, self.min_relative_error))
 
     @property
     def telling(self) -> bool:
@@ -160,8 +162,9 @@ class Settings:
 
     def query(self, releases: OpenReleases, sql: str, *, dialect: str = "duckdb") -> Result:
         """What open releases answer this user; arguments as `OpenReleases.query`."""
-        result = self.of(releases).query(sql, dialect=dialect)
-        return result if self.min_relative_error is None else hide(result, self.min_relative_error)
+        with requested():
+            answer = self.of(releases).query(sql, dialect=dialect)
+            return answer if self.min_relative_error is None else hide(answer, self.min_relative_error)
 
 
 def open_session(
@@ -200,7 +203,9 @@ def open_session(
             opened.append(
                 open_release(Path(path), insecure=insecure, nonnegative=kind, as_of=as_of, signers=signers)
             )
-        return OpenReleases(tuple(opened), tuple(Answerer(each, on_partial_bin=rule) for each in opened))
+        return OpenReleases(
+            tuple(opened), tuple(Answerer(release, on_partial_bin=rule) for release in opened)
+        )
     except BaseException:
         for release in opened:
             release.close()
@@ -217,9 +222,9 @@ def _stoppable(ask: Callable[[], Result]) -> Result:
         raise QueryTimeout("the statement was stopped") from error
 
 
-def _label(release: Release, others: Sequence[Release]) -> str:
+def _label(release: Release, releases: Sequence[Release]) -> str:
     """A release's catalog name, with its file's where several share it."""
-    alone = sum(other.name == release.name for other in others) == 1
+    alone = sum(peer.name == release.name for peer in releases) == 1
     return release.name if alone else f"{release.name} ({release.path.name})"
 
 
@@ -269,9 +274,9 @@ class Opened:
         """
         path, signers = release_file(self.path(release), as_of), required_signers()
         try:
-            found = path.stat()
-            whole = self._resolved(path, found.st_dev, found.st_ino)
-            state = State(whole, found.st_mtime_ns, found.st_ino, nonnegative, signers)
+            status = path.stat()
+            resolved = self._resolved(path, status.st_dev, status.st_ino)
+            state = State(resolved, status.st_mtime_ns, status.st_ino, nonnegative, signers)
         except OSError:
             state = State(path, 0, 0, nonnegative, signers)
         with self._lock:
@@ -322,20 +327,20 @@ class Opened:
     def _resolved(self, path: Path, device: int, file: int) -> Path:
         """Where a path leads; looked up once for each file behind it, since links are looked for in every folder."""
         with self._lock:
-            known = self._paths.get((path, device, file))
-        if known is None:
-            known = path.resolve()
+            resolved = self._paths.get((path, device, file))
+        if resolved is None:
+            resolved = path.resolve()
             with self._lock:
-                self._paths[path, device, file] = known
+                self._paths[path, device, file] = resolved
                 while len(self._paths) > 4 * self.most:
                     self._paths.popitem(last=False)
-        return known
+        return resolved
 
     def _forget_older(self, state: State) -> None:
         """Close what a path held before: DuckDB would go on answering from it."""
         older = [s for s in self._answerers if s.path == state.path and s[1:3] != state[1:3]]
-        for each in older:
-            self._answerers.pop(each).release.close()
+        for old_state in older:
+            self._answerers.pop(old_state).release.close()
 
     def path(self, release: ReleasePath | None) -> Path:
         """The release meant: the one named, `$DPSQL_RELEASE`, or the one set by `use`.
@@ -343,12 +348,12 @@ class Opened:
         Raises:
             InterfaceError: none of them.
         """
-        found = release or os.environ.get("DPSQL_RELEASE") or self.default
-        if found is None:
+        release_path = release or os.environ.get("DPSQL_RELEASE") or self.default
+        if release_path is None:
             raise InterfaceError(
                 "no release is named", hint="pass release=, set DPSQL_RELEASE, or call dpsql.use(path)"
             )
-        return Path(found)
+        return Path(release_path)
 
     def close(self) -> None:
         """Close all of them, and forget the one asked when none is named."""

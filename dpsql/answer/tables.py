@@ -78,8 +78,8 @@ class Table:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Leaves of its axes."""
-        return tuple(axis.meta.leaves for axis in self.axes)
+        """Cells along each axis: its leaves, or groups of them."""
+        return self.values[COUNT].shape
 
     @property
     def cells(self) -> int:
@@ -94,8 +94,8 @@ class Table:
     @cached_property
     def total_variance(self) -> float:
         """Its variance."""
-        whole = [np.ones((1, n)) for n in self.shape]
-        return max(float(sum(p.between(whole, whole)[0] for p in self.errors[COUNT, COUNT])), 0.0)
+        all_leaves = [np.ones((1, n)) for n in self.shape]
+        return max(float(sum(p.between(all_leaves, all_leaves)[0] for p in self.errors[COUNT, COUNT])), 0.0)
 
     def pairs(self) -> list[tuple[str, str]]:
         """Every pair of measures once."""
@@ -112,20 +112,20 @@ class Table:
 
     def only(self, measures: Sequence[str]) -> Table:
         """Some of its measures."""
-        kept = [m for m in self.measures if m in measures]
+        chosen = [m for m in self.measures if m in measures]
         return replace(
             self,
-            measures={m: self.measures[m] for m in kept},
-            values={m: self.values[m] for m in kept},
-            errors={(a, b): v for (a, b), v in self.errors.items() if a in kept and b in kept},
+            measures={m: self.measures[m] for m in chosen},
+            values={m: self.values[m] for m in chosen},
+            errors={(a, b): v for (a, b), v in self.errors.items() if a in chosen and b in chosen},
         )
 
     def measured(self, numbers: FloatArray, covariance: FloatArray) -> Table:
         """The same cells with other numbers and their covariances, measure after measure."""
         size, shape = int(np.prod(self.shape)), self.shape
-        part = {m: slice(i * size, (i + 1) * size) for i, m in enumerate(self.measures)}
-        errors = {(a, b): (Matrix(covariance[part[a], part[b]], shape),) for a, b in self.pairs()}
-        return replace(self, values={m: numbers[part[m]].reshape(shape) for m in part}, errors=errors)
+        slices = {m: slice(i * size, (i + 1) * size) for i, m in enumerate(self.measures)}
+        errors = {(a, b): (Matrix(covariance[slices[a], slices[b]], shape),) for a, b in self.pairs()}
+        return replace(self, values={m: numbers[slices[m]].reshape(shape) for m in slices}, errors=errors)
 
     def times(self, factor: float) -> Table:
         """All numbers times a factor, and errors with them."""
@@ -137,17 +137,17 @@ class Table:
 
     def on_total(self) -> Table:
         """Errors of x / T, times T: what the error of the table's own total moves in all cells alike cancels."""
-        variance, more = self.total_variance, {}
+        variance, added_pieces = self.total_variance, {}
         if variance <= 1e-12 * self.total**2:
             return self
         for a, b in self.pairs():
             shares = [self.values[m] / self.total for m in (a, b)]
-            more[a, b] = (
+            added_pieces[a, b] = (
                 Lean(self.with_count(a), shares[1], weight=-1.0),
                 Lean(self.with_count(b), shares[0], turned=True, weight=-1.0),
                 Outer(shares[0], shares[1], variance),
             )
-        return self.adding(more)
+        return self.adding(added_pieces)
 
     def sharing(self, relative: float) -> Table:
         """The table with one relative error more that all of its cells share."""
@@ -167,26 +167,34 @@ class Place:
 
 def places(release: Release, view: View) -> list[Place]:
     """The axes of a view; two with one key have the same leaves, columns and atoms."""
-    found = []
+    view_places = []
     for position, number in enumerate(view.axes):
         meta = release.axes[number]
-        described = replace(meta, model=0, strategy="")
+        columns = tuple(replace(column, description="") for column in meta.columns)
+        described = replace(meta, model=0, strategy="", columns=columns)
         rows = release.kept(("axis", number), partial(_digest, release, number))
-        found.append(Place((described, rows), position))
-    return found
+        view_places.append(Place((described, rows), position))
+    return view_places
 
 
 def _digest(release: Release, number: int) -> object:
     return run(release, f"SELECT COUNT(*), bit_xor(hash(t)) FROM axis_{number} AS t").rows[0]
 
 
-def read_table(release: Release, view: View, kept: Sequence[int] | None = None) -> Table | None:
+def read_table(
+    release: Release,
+    view: View,
+    kept: Sequence[int] | None = None,
+    groups: Sequence[FloatArray] | None = None,
+) -> Table | None:
     """A view's numbers, other axes added up.
 
     Args:
         release: an open release.
         view: one of its views.
         kept: positions of its axes that stay, in the order wanted; all if None.
+        groups: of each axis that stays, which leaves a cell of the table adds up, shape (cells, leaves); leaves in no
+            group are left out. Cells are leaves if None.
 
     Returns:
         The table, without sums that err together with counts (a reported attribute); None where the view has no
@@ -199,7 +207,7 @@ def read_table(release: Release, view: View, kept: Sequence[int] | None = None) 
     wanted = tuple(range(len(view.axes))) if kept is None else tuple(kept)
     axes = tuple(TakenAxis(release, view.axes[i]) for i in wanted)
     centres = {m: presence(m, view) for m, s in view.statistics.items() if s.mid}
-    added = {m: s for m, s in view.statistics.items() if _tells_cells(release, s, wanted)}
+    added = {m: s for m, s in view.statistics.items() if _tells_cells(release, s, wanted, groups)}
     if COUNT not in added:
         return None
     usable = {m: s for m, s in added.items() if m == COUNT or not s.mid or centres[m] is not None}
@@ -207,28 +215,39 @@ def read_table(release: Release, view: View, kept: Sequence[int] | None = None) 
     names = [COUNT, *sorted(m for m, s in usable.items() if release.shared(counted, s.id) is None)]
     stored = {m: _leaves(release, usable[m], wanted, axes) for m in names}
     values, errors = {}, dict[tuple[str, str], tuple[Piece, ...]]()
-    own = {m: _own(release, usable[m], wanted) for m in names}
+    grouping = None if groups is None else tuple(groups)
+    pieces = {m: replace(_own(release, usable[m], wanted), groups=grouping) for m in names}
     for m in names:
         count = centres.get(m)
         values[m] = stored[m] + (usable[m].mid * stored[count.measure] if count is not None else 0.0)
+        for axis, group in enumerate(grouping or ()):
+            values[m] = np.moveaxis(np.tensordot(group, values[m], axes=(1, axis)), 0, axis)
     fits = [m for m in names if float(np.abs(values[m]).sum()) < LARGEST]
     for i, a in enumerate(fits):
         for b in fits[i:]:
-            errors[a, b] = _joint(a, b, usable, centres, own)
+            errors[a, b] = _joint(a, b, usable, centres, pieces)
     described = {m: replace(usable[m], mid=0, axes=tuple(range(len(axes))), nonnegative=False) for m in fits}
     table = Table(view.name, view.of, axes, described, {m: values[m] for m in fits}, errors, release)
     relative = weight_error(release)
     return table.on_total().sharing(relative) if relative else table
 
 
-def _tells_cells(release: Release, statistic: StatisticMeta, wanted: Sequence[int]) -> bool:
+def _tells_cells(
+    release: Release,
+    statistic: StatisticMeta,
+    wanted: Sequence[int],
+    groups: Sequence[FloatArray] | None,
+) -> bool:
     """Whether every cell of some axes, the others added up, is a sum of what is stored."""
     sizes, reading = [release.axes[a].leaves for a in statistic.axes], release.reading(statistic.id)
+    grouped = {} if groups is None else dict(zip(wanted, groups, strict=True))
 
-    def cells() -> Iterator[
-        Sequence[FloatArray]
-    ]:  # of long axes, only a reading that looks should have them made
-        yield [np.eye(n) if i in wanted else np.ones((1, n)) for i, n in enumerate(sizes)]
+    # Masks of long axes are made only for a reading that asks for them.
+    def cells() -> Iterator[Sequence[FloatArray]]:
+        yield [
+            grouped[i] if i in grouped else np.eye(n) if i in wanted else np.ones((1, n))
+            for i, n in enumerate(sizes)
+        ]
 
     return not reading.listed and reading.takes(cells())
 
@@ -238,14 +257,14 @@ def _joint(
     b: str,
     usable: Mapping[str, StatisticMeta],
     centres: Mapping[str, StatisticMeta | None],
-    own: Mapping[str, Piece],
+    pieces: Mapping[str, Piece],
 ) -> tuple[Piece, ...]:
     """Covariances of two plain sums: each is a centred one and mid times a count, all of which err independently."""
-    parts = []
+    factors = []
     for m in (a, b):
         count = centres.get(m)
-        parts.append({m: 1.0} | ({} if count is None else {count.measure: float(usable[m].mid)}))
-    return tuple(own[m].times(f * parts[1][m]) for m, f in parts[0].items() if m in parts[1])
+        factors.append({m: 1.0} | ({} if count is None else {count.measure: float(usable[m].mid)}))
+    return tuple(pieces[m].times(f * factors[1][m]) for m, f in factors[0].items() if m in factors[1])
 
 
 def _own(release: Release, statistic: StatisticMeta, wanted: Sequence[int]) -> Read:
@@ -267,14 +286,14 @@ def _leaves(
     if not axes:
         return np.array(numbers[0, -1] / UNIT)
     shape = [axis.meta.leaves for axis in axes]
-    found, kept, at = np.zeros(shape), np.ones(len(numbers), bool), []
+    estimates, at_leaves, at = np.zeros(shape), np.ones(len(numbers), bool), []
     for i, axis in enumerate(axes):
         leaf = np.full(axis.tree.size, -1, np.int64)
         leaf[axis.tree.leaves] = np.arange(axis.tree.n)
         at.append(leaf[numbers[:, i]])
-        kept &= at[-1] >= 0
-    found[tuple(index[kept] for index in at)] = numbers[kept, -1] / UNIT
-    return found
+        at_leaves &= at[-1] >= 0
+    estimates[tuple(index[at_leaves] for index in at)] = numbers[at_leaves, -1] / UNIT
+    return estimates
 
 
 def scaled(table: Table, everybody: Everybody) -> Table:
@@ -294,12 +313,12 @@ def sampled(table: Table, everybody: Everybody) -> Table:
     errs by f (1 - f) / N less, which matters where most people report. Sums would need the spread of values inside of
     cells, which nobody published: with them nothing is taken away.
     """
-    whole = table.on_total().times(everybody.rows / table.total)
-    if len(whole.measures) > 1:
-        return whole
-    count = np.maximum(whole.values[COUNT], 0.0)
+    scaled_table = table.on_total().times(everybody.rows / table.total)
+    if len(scaled_table.measures) > 1:
+        return scaled_table
+    count = np.maximum(scaled_table.values[COUNT], 0.0)
     less = (Diagonal(-count), Outer(count, count, 1.0 / everybody.rows))
-    return whole.adding({(COUNT, COUNT): less})
+    return scaled_table.adding({(COUNT, COUNT): less})
 
 
 def release_of(tables: Sequence[Table], meta: Meta) -> Release:
@@ -313,8 +332,8 @@ def release_of(tables: Sequence[Table], meta: Meta) -> Release:
     statistics: list[MadeStatistic] = []
     readings = {}
     for table in tables:
-        known = [axis.key for axis in axes]
-        axes += [axis for axis in table.axes if axis.key not in known]
+        keys = [axis.key for axis in axes]
+        axes += [axis for axis in table.axes if axis.key not in keys]
         numbers = {m: len(statistics) + i for i, m in enumerate(table.measures)}
         where = tuple([axis.key for axis in axes].index(axis.key) for axis in table.axes)
         for measure, described in table.measures.items():

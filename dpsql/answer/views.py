@@ -8,8 +8,8 @@
 | error_total | standard error of COUNT(*) over all of the view |
 | error_half | the same over the middle half of every axis at once |
 
-Errors are what `DP_STDERR` says of that view's count, in rows (or people): of the noise, and of the scale where
-shapes are brought to one (`max_ids: auto`). NULL where a view counts nothing, or does not answer that question.
+Errors are `DP_STDERR` of that view's count, in rows (or people). NULL where a view counts nothing, does not answer that
+question, or where the interval has an open end.
 
 **Privacy**: follows from the catalog and published variances.
 """
@@ -26,10 +26,13 @@ from dpsql.answer.answered import answer_terms, nullable
 from dpsql.answer.block import TRUE, Term, one
 from dpsql.answer.errorfunctions import DEFAULT_LEVEL, STDERR
 from dpsql.answer.estimated import Groups
-from dpsql.answer.leafsets import AxisCells, AxisQuestion
+from dpsql.answer.leafsets import AxisCells, AxisQuestion, quoted
 from dpsql.answer.people import not_taken
 from dpsql.answer.plan import Plan, View, views_of
+from dpsql.answer.run import run
 from dpsql.answer.schema import Listing, Schema, information_tables
+from dpsql.answer.sql.statement import Statement
+from dpsql.errors import NoViewError
 from dpsql.release import Release, StatisticMeta
 from dpsql.star.graph import PEOPLE
 
@@ -77,11 +80,32 @@ def list_views(release: Release) -> list[ViewRow]:
     return [_row(release, name, [s for s in release.statistics if s.view == name]) for name in names]
 
 
-def listings(release: Release, schema: Schema) -> list[Listing]:
-    """The tables of information_schema: those that other engines have too, and the views."""
+def listings(release: Release, schema: Schema, statement: Statement) -> list[Listing]:
+    """What a statement reads that is no answer: tables of information_schema, those that other engines have too and the
+    views, and rows of public tables."""
+    public = [_public_rows(release, schema, name) for name in statement.public_tables]
+    if not statement.catalog_tables:
+        return public
     rows = list_views(release)
     columns = tuple([row[i] for row in rows] for i in range(len(TYPES)))
-    return [*information_tables(schema), Listing(f"dp_{NAME}", ViewRow._fields, TYPES, columns)]
+    return [*public, *information_tables(schema), Listing(f"dp_{NAME}", ViewRow._fields, TYPES, columns)]
+
+
+def _public_rows(release: Release, schema: Schema, name: str) -> Listing:
+    """The rows of a public table, as the axis has them that is as fine as its key.
+
+    Raises:
+        NoViewError: no axis of this release is.
+    """
+    public_rows = schema.public_rows(name)
+    if public_rows is None:
+        raise NoViewError(f"no axis has the rows of {name}", hint="name the release that has them")
+    number, columns = public_rows
+    fields = ", ".join(quoted(column.name) for column in columns)
+    rows = run(release, f"SELECT {fields} FROM axis_{number} WHERE kind = 0 ORDER BY atom").rows
+    values = tuple([row[i] for row in rows] for i in range(len(columns)))
+    types = tuple(column.type for column in columns)
+    return Listing(quoted(f"dp_public_{name}"), tuple(quoted(c.column) for c in columns), types, values)
 
 
 def _row(release: Release, name: str, statistics: list[StatisticMeta]) -> ViewRow:
@@ -92,8 +116,8 @@ def _row(release: Release, name: str, statistics: list[StatisticMeta]) -> ViewRo
     if measure is not None:
         view = next(v for v in views_of(release) if v.name == name and measure in v.statistics)
         leaves = [release.axes[axis].leaves for axis in view.axes]
-        parts = [range(n) for n in leaves], [range(n) if n < 4 else _middle(n) for n in leaves]
-        errors = [_error(release, view, Term(measure), part) for part in parts]
+        selections = [range(n) for n in leaves], [range(n) if n < 4 else _middle(n) for n in leaves]
+        errors = [_error(release, view, Term(measure), selection) for selection in selections]
     return ViewRow(
         name, first.of, ", ".join(axis.name for axis in axes), ", ".join(s.measure for s in statistics), first.cells,
         *errors,
@@ -105,13 +129,13 @@ def _middle(leaves: int) -> range:
     return range(leaves // 4, leaves - leaves // 4)
 
 
-def _error(release: Release, view: View, term: Term, parts: Sequence[range]) -> float | None:
-    """`DP_STDERR` of a view's own count over some leaves of each axis, its scale's error included."""
+def _error(release: Release, view: View, term: Term, ranges: Sequence[range]) -> float | None:
+    """`DP_STDERR` of a view's own count over some leaves of each axis; None where its interval has an open end."""
     cells = []
-    for axis, part in zip(view.axes, parts, strict=True):
-        taken, zeros = np.array(part, np.int64), np.zeros(len(part), np.int64)
+    for axis, leaf_range in zip(view.axes, ranges, strict=True):
+        taken, zeros = np.array(leaf_range, np.int64), np.zeros(len(leaf_range), np.int64)
         leaves = release.axes[axis].leaves
-        cells.append(AxisCells(leaves, ((),), (), zeros, zeros, taken, np.ones(len(part)), ((),)))
+        cells.append(AxisCells(leaves, ((),), (), zeros, zeros, taken, np.ones(len(leaf_range)), ((),)))
     questions = tuple(AxisQuestion(axis, ()) for axis in view.axes)
     plan = Plan(view, questions, tuple(cells), TRUE, ((),) * len(cells))
     if not_taken(plan, [term], release):

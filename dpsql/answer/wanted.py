@@ -25,11 +25,17 @@ def wanted_view(block: Block, terms: Sequence[Term], catalog: Catalog) -> str:
     if of is None or catalog.tables[of].is_public:
         return ""
     used = {c for group in block.groups for c in group.columns}
-    used |= {c for each in conditions(block, terms) for p in predicates(each) for c in p.expression.columns}
+    used |= {
+        c
+        for condition in conditions(block, terms)
+        for p in predicates(condition)
+        for c in p.expression.columns
+    }
     used |= {c for term in terms if term.factor is not None for c in term.factor.columns}
+    refs = [block.columns[number] for number in sorted(used)]
+    shown = [ref for ref in refs if not ref.partner]
     axes: dict[str, list[str]] = {}
-    for number in sorted(used):
-        ref = block.columns[number]
+    for ref in [*shown, *(ref for ref in refs if ref.partner and not _covered(ref, shown))]:
         path = _public_end(catalog, of, ref)
         if path is None:
             axes[f"{_place(catalog, of, ref.path, ref.table)}.{ref.column}"] = []
@@ -44,6 +50,11 @@ def wanted_view(block: Block, terms: Sequence[Term], catalog: Catalog) -> str:
     name = "_by_".join((by or [axis.rpartition(".")[2]])[-1] for axis, by in axes.items())
     measures = ", ".join(dict.fromkeys(["count", *(term.measure for term in terms)]))
     return f"{name}: {{of: {of}, axes: [{written}], measures: [{measures}]}}"
+
+
+def _covered(partner: ColumnRef, refs: Sequence[ColumnRef]) -> bool:
+    """Whether the axis of some column says which rows have a partner too."""
+    return any(ref.path[: len(partner.path)] == partner.path for ref in refs)
 
 
 def _public_end(catalog: Catalog, of: str, ref: ColumnRef) -> tuple[str, ...] | None:

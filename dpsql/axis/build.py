@@ -65,13 +65,15 @@ def derived_columns(
     Returns:
         (column, expression) for each derived column whose inputs all lie in `public`, in catalog order.
     """
-    found = []
+    derived = []
     fixed = {column.lower() for column in public}
     for column, text in table.derive.items():
         expression = row_expression(text)
         if expression.columns and {used.lower() for used in expression.columns} <= fixed:
-            found.append((AxisColumn(path, name, column, names.take(path, name, column), ""), expression.sql))
-    return tuple(found)
+            derived.append(
+                (AxisColumn(path, name, column, names.take(path, name, column), ""), expression.sql)
+            )
+    return tuple(derived)
 
 
 _NOT_A_NUMBER = object()
@@ -103,13 +105,13 @@ def _row_of_key(table: PublicTable, key: str) -> dict[object, int]:
     """
     if key not in table.columns:
         raise SourceError(f"{table.name}: no key column `{key}`", hint="mend `key` in the catalog")
-    found = {value: row for row, value in enumerate(table.columns[key])}
-    if None in found or len(found) != table.size:
+    rows = {value: row for row, value in enumerate(table.columns[key])}
+    if None in rows or len(rows) != table.size:
         raise SourceError(
             f"{table.name}.{key}: the key of a public dimension is NULL or stands twice",
             hint="make it unique, for instance by a SELECT DISTINCT source",
         )
-    return found
+    return rows
 
 
 Columns = dict[tuple[tuple[str, ...], str], tuple[str, str, Sequence[object]]]
@@ -122,7 +124,7 @@ def _gather(catalog: Catalog, axis: ResolvedAxis, tables: Mapping[str, PublicTab
         (path from the view's table, column) to (table, DuckDB type, values).
     """
     places = reachable(catalog, axis.table)
-    found: Columns = {}
+    gathered: Columns = {}
     for path, name in places.items():
         if any(places[path[:hop]] not in tables for hop in range(len(path) + 1)):
             continue
@@ -131,15 +133,15 @@ def _gather(catalog: Catalog, axis: ResolvedAxis, tables: Mapping[str, PublicTab
             key = str(catalog.tables[name].key)
             index = _row_of_key(tables[name], key)
             owner = (*axis.path, *path[:-1])
-            if (owner, path[-1]) not in found:
+            if (owner, path[-1]) not in gathered:
                 raise SourceError(
                     f"{places[path[:-1]]}: no column `{path[-1]}`", hint="mend `foreign_keys` in the catalog"
                 )
-            rows = [index.get(value) for value in found[owner, path[-1]][2]]
+            rows = [index.get(value) for value in gathered[owner, path[-1]][2]]
         for column, values in tables[name].columns.items():
             picked = [None if row is None else values[row] for row in rows]
-            found[(*axis.path, *path), column] = (name, tables[name].types[column], picked)
-    return found
+            gathered[(*axis.path, *path), column] = (name, tables[name].types[column], picked)
+    return gathered
 
 
 def _leaf_of_rows(by: Sequence[Sequence[object]], size: int) -> tuple[IntArray, IntArray]:
@@ -163,36 +165,37 @@ def _fixed(values: Sequence[object], leaf: IntArray, first: IntArray) -> bool:
     return bool(np.array_equal(coded, coded[first][leaf]))
 
 
-def _named(axis: ResolvedAxis, found: Columns, member: Member) -> Sequence[object]:
-    if (member.path, member.column) not in found:
-        known = ", ".join(f"`{column}`" for path, column in found if path == member.path)
+def _named(axis: ResolvedAxis, gathered: Columns, member: Member) -> Sequence[object]:
+    if (member.path, member.column) not in gathered:
+        present = sum(path == member.path for path, _ in gathered)
         raise SourceError(
-            f"axis {axis.name}: `{member.table}` has no column `{member.column}`", hint=f"it has {known}"
+            f"axis {axis.name}: `{member.table}` has no column `{member.column}`",
+            hint=f"it has {present} columns; if it is a CSV file, has the file a header?",
         )
-    return found[member.path, member.column][2]
+    return gathered[member.path, member.column][2]
 
 
 def _public_columns(
-    catalog: Catalog, axis: ResolvedAxis, found: Columns, leaf: IntArray, first: IntArray, names: Names
+    catalog: Catalog, axis: ResolvedAxis, gathered: Columns, leaf: IntArray, first: IntArray, names: Names
 ) -> tuple[list[AxisColumn], dict[str, NDArray[np.generic]]]:
     """The columns that the grain fixes, with one value per leaf."""
     columns: list[AxisColumn] = []
     values: dict[str, NDArray[np.generic]] = {}
     key = str(catalog.tables[axis.table].key)
-    for (path, column), (table, sql_type, cells) in found.items():
+    for (path, column), (table, sql_type, cells) in gathered.items():
         if not _fixed(cells, leaf, first):
             continue
         name = names.take(path, table, column)
         columns.append(AxisColumn(path, table, column, name, sql_type, _description(catalog, table, column)))
         values[name] = np.empty(first.size, dtype=object)
         values[name][:] = [cells[row] for row in first]
-    own = {column.column: column for column in columns if column.path == axis.path}
-    if key in own and axis.path:
+    dimension_columns = {column.column: column for column in columns if column.path == axis.path}
+    if key in dimension_columns and axis.path:
         # The foreign key that leads here has the same value wherever a row was found.
         owner, foreign = reachable(catalog, axis.of)[axis.path[:-1]], axis.path[-1]
         name = names.take(axis.path[:-1], owner, foreign)
-        columns.append(AxisColumn(axis.path[:-1], owner, foreign, name, own[key].type))
-        values[name] = values[own[key].sql_name]
+        columns.append(AxisColumn(axis.path[:-1], owner, foreign, name, dimension_columns[key].type))
+        values[name] = values[dimension_columns[key].sql_name]
     return columns, values
 
 
@@ -214,12 +217,12 @@ def dimension_axis(catalog: Catalog, axis: ResolvedAxis, tables: Mapping[str, Pu
     index = _row_of_key(home, key)
     if not index:
         raise SourceError(f"{axis.table}: the public dimension has no rows", hint="mend source.tables")
-    found = _gather(catalog, axis, tables)
-    leaf, first = _leaf_of_rows([_named(axis, found, member) for member in axis.by], home.size)
+    gathered = _gather(catalog, axis, tables)
+    leaf, first = _leaf_of_rows([_named(axis, gathered, member) for member in axis.by], home.size)
     names = Names()
-    columns, values = _public_columns(catalog, axis, found, leaf, first, names)
-    own = frozenset(column.column for column in columns if column.path == axis.path)
-    derived = derived_columns(catalog.tables[axis.table], axis.table, axis.path, own, names)
+    columns, values = _public_columns(catalog, axis, gathered, leaf, first, names)
+    public = frozenset(column.column for column in columns if column.path == axis.path)
+    derived = derived_columns(catalog.tables[axis.table], axis.table, axis.path, public, names)
     missing = int(first.size) if axis.missing else None
     total = int(first.size) + (missing is not None)
     rule = KeyRule(key, tuple(home.columns[key]), leaf)
@@ -354,6 +357,11 @@ def _from_domain(axis: ResolvedAxis, column: Column, names: Names, domain: Publi
         _column(axis, column, names, level, "VARCHAR" if level == levels[-1] else domain.types[level])
         for level in levels
     )
+    if column.other in finest and column.out_of_domain.keeps:
+        raise SourceError(
+            f"{domain.name}: `{column.other}` is a value of `{levels[-1]}`",
+            hint=f"write another word in `other` of {axis.table}.{axis.column}",
+        )
     encoded = {}
     for position, shown in enumerate(public):
         encoded[shown.sql_name] = np.empty(len(ordered), dtype=object)
@@ -368,8 +376,10 @@ def _finish(catalog: Catalog, axis: ResolvedAxis, column: Column, names: Names, 
     size = int(leaf[-1]) + 1 if leaf.size else 0
     null = size if column.nullable else None
     missing = size + (null is not None) if axis.missing else None
-    other = size + (null is not None) + (missing is not None) if column.out_of_domain.keeps else None
-    total = size + sum(part is not None for part in (null, missing, other))
+    other_leaf = size + (null is not None) + (missing is not None) if column.out_of_domain.keeps else None
+    total = size + sum(special is not None for special in (null, missing, other_leaf))
     public = frozenset(c.column for c in columns) if atomic else frozenset()
     derived = derived_columns(catalog.tables[axis.table], axis.table, axis.path, public, names)
-    return Axis(axis.name, axis, total, null, missing, other, columns, derived, rule, atomic, leaf, values)
+    return Axis(
+        axis.name, axis, total, null, missing, other_leaf, columns, derived, rule, atomic, leaf, values
+    )

@@ -155,6 +155,13 @@ class Axis:
         pairs = ((self.null_leaf, NULL), (self.missing_leaf, MISSING), (self.other_leaf, OTHER))
         return tuple((leaf, kind) for leaf, kind in pairs if leaf is not None)
 
+    @property
+    def outside(self) -> str | None:
+        """What values of OTHER are called; None where they are NULL, as those of numbers and times are."""
+        spec = self.resolved.spec
+        texts = isinstance(self.rule, CategoryRule) and not self.rule.boolean and self.other_leaf is not None
+        return spec.other if texts and spec is not None else None
+
     def arrays(self) -> dict[str, NDArray[np.generic]]:
         """The axis table as equal-length arrays: atom, leaf, kind, weight and the encoded columns.
 
@@ -169,7 +176,7 @@ class Axis:
         kind = np.zeros(leaf.size, np.int64)
         kind[self.atom_leaf.size :] = [pair[1] for pair in extra]
         weight = 1.0 / np.bincount(leaf, minlength=self.leaves)[leaf]
-        found: dict[str, NDArray[np.generic]] = {
+        arrays: dict[str, NDArray[np.generic]] = {
             "atom": np.arange(leaf.size, dtype=np.int64),
             "leaf": leaf,
             "kind": kind,
@@ -180,5 +187,5 @@ class Axis:
             filler = np.zeros(len(extra), values.dtype)
             if values.dtype == object:
                 filler = np.full(len(extra), None, dtype=object)
-            found[column.sql_name] = np.concatenate([values, filler])
-        return found
+            arrays[column.sql_name] = np.concatenate([values, filler])
+        return arrays

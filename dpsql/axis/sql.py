@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from dpsql.axis.model import Axis, AxisColumn, CategoryRule, KeyRule, OrderedRule
+from dpsql.axis.model import OTHER, Axis, AxisColumn, CategoryRule, KeyRule, OrderedRule
 from dpsql.errors import InternalError
 from dpsql.star.base import GRAIN_MICROSECONDS
 from dpsql.star.sql import identifier, literal
@@ -50,18 +50,18 @@ def _counted_sql(rule: OrderedRule, value: str) -> tuple[str, int]:
 
 def _ordered_sql(axis: Axis, rule: OrderedRule, value: str) -> str:
     counted, steps = _counted_sql(rule, f"({value})")
-    other = _leaf(axis.other_leaf)
+    other_leaf = _leaf(axis.other_leaf)
     starts = [int(start) * steps for start in rule.starts]
     end = (rule.upper + 1) * steps
-    widths = {after - before for before, after in pairwise(starts)}
+    widths = {stop - start for start, stop in pairwise(starts)}
     if len(widths) <= 1:
         width = widths.pop() if widths else end - starts[0]
         inner = f"least(({counted} - ({starts[0]})) // {width}, {len(starts) - 1})"
     else:
         inner = _search(counted, starts, 0, len(starts))
     return (
-        f"CASE WHEN ({value}) IS NULL THEN {_absent(axis)} WHEN {counted} IS NULL THEN {other} "
-        f"WHEN {counted} < {starts[0]} OR {counted} >= {end} THEN {other} ELSE {inner} END"
+        f"CASE WHEN ({value}) IS NULL THEN {_absent(axis)} WHEN {counted} IS NULL THEN {other_leaf} "
+        f"WHEN {counted} < {starts[0]} OR {counted} >= {end} THEN {other_leaf} ELSE {inner} END"
     )
 
 
@@ -71,13 +71,13 @@ def _absent(axis: Axis) -> str:
 
 
 def _category_sql(axis: Axis, rule: CategoryRule, value: str) -> str:
-    other = _leaf(axis.other_leaf)
+    other_leaf = _leaf(axis.other_leaf)
     head = f"CASE WHEN ({value}) IS NULL THEN {_absent(axis)} ELSE "
     if rule.boolean:
         cast = f"TRY_CAST(({value}) AS BOOLEAN)"
-        return f"{head}CASE WHEN {cast} IS NULL THEN {other} WHEN {cast} THEN 1 ELSE 0 END END"
+        return f"{head}CASE WHEN {cast} IS NULL THEN {other_leaf} WHEN {cast} THEN 1 ELSE 0 END END"
     whens = " ".join(f"WHEN {literal(text)} THEN {leaf}" for leaf, text in enumerate(rule.values))
-    return f"{head}CASE CAST(({value}) AS VARCHAR) {whens} ELSE {other} END END"
+    return f"{head}CASE CAST(({value}) AS VARCHAR) {whens} ELSE {other_leaf} END END"
 
 
 def leaf_sql(axis: Axis, value: str, present: str | None = None) -> str:
@@ -99,12 +99,12 @@ def leaf_sql(axis: Axis, value: str, present: str | None = None) -> str:
     if isinstance(axis.rule, KeyRule):
         raise InternalError(f"axis {axis.name}: leaves are found by key", hint="join its KeyRule")
     ordered = isinstance(axis.rule, OrderedRule)
-    found = _ordered_sql(axis, axis.rule, value) if isinstance(axis.rule, OrderedRule) else ""
+    leaf = _ordered_sql(axis, axis.rule, value) if isinstance(axis.rule, OrderedRule) else ""
     if not ordered and isinstance(axis.rule, CategoryRule):
-        found = _category_sql(axis, axis.rule, value)
+        leaf = _category_sql(axis, axis.rule, value)
     if present is not None:
-        found = f"CASE WHEN ({present}) THEN {found} ELSE {_leaf(axis.missing_leaf)} END"
-    return f"CAST({found} AS INTEGER)"
+        leaf = f"CASE WHEN ({present}) THEN {leaf} ELSE {_leaf(axis.missing_leaf)} END"
+    return f"CAST({leaf} AS INTEGER)"
 
 
 def _decode(column: AxisColumn, encoded: bool) -> str:
@@ -130,7 +130,8 @@ def table_sql(axis: Axis, relation: str) -> str:
 
     Returns:
         A SELECT with the columns atom, leaf, kind, weight, the public columns by ``sql_name`` and the
-        derived ones; public columns are NULL on special leaves. Rows are in atom order.
+        derived ones; public columns are NULL on special leaves, but for texts outside of the domain, which have a
+        word of their own. Rows are in atom order.
     """
     rule = axis.rule
     grain = GRAIN_MICROSECONDS[rule.grain] if isinstance(rule, OrderedRule) else 1
@@ -139,13 +140,18 @@ def table_sql(axis: Axis, relation: str) -> str:
         value = _decode(column, isinstance(rule, OrderedRule))
         if isinstance(rule, OrderedRule) and column.type == "TIMESTAMP":
             value = f"make_timestamp(CAST({identifier(column.sql_name)} AS BIGINT) * {grain})"
-        value = f"CASE WHEN kind = 0 THEN {value} END"
+        word = axis.outside if column.type == "VARCHAR" else None
+        outside = f" WHEN kind = {OTHER} THEN {literal(word)}" if word is not None else ""
+        value = f"CASE WHEN kind = 0 THEN {value}{outside} END"
         inner.append(f'{value} AS "__c{position}"')
         if axis.derived and column.path == axis.path and column.bound == "":
             inner.append(f"{value} AS {identifier(column.column)}")
         outer.append(f'"__c{position}" AS {identifier(column.sql_name)}')
+    kinds = "(0)" if axis.outside is None else f"(0, {OTHER})"
     for column, expression in axis.derived:
-        outer.append(f'CASE WHEN "__kind" = 0 THEN ({expression}) END AS {identifier(column.sql_name)}')
+        outer.append(
+            f'CASE WHEN "__kind" IN {kinds} THEN ({expression}) END AS {identifier(column.sql_name)}'
+        )
     return (
         'SELECT CAST("__atom" AS INTEGER) AS atom, CAST("__leaf" AS INTEGER) AS leaf, '
         'CAST("__kind" AS TINYINT) AS kind, CAST("__weight" AS DOUBLE) AS weight, '

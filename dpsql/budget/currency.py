@@ -36,7 +36,9 @@ class Neighbours(NamedTuple):
     moves: int
 
 
-NEIGHBOURS = {each.name: each for each in (Neighbours("add_remove", 1), Neighbours("replace_one", 2))}
+NEIGHBOURS = {
+    relation.name: relation for relation in (Neighbours("add_remove", 1), Neighbours("replace_one", 2))
+}
 
 
 class Promised(NamedTuple):

@@ -100,10 +100,10 @@ def combine(cap: int, budgets: Sequence[tuple[IntArray, int]]) -> IntArray:
     """
     units = np.asarray(cap, dtype=np.int64)
     for relative, total in budgets:
-        part = np.asarray(relative, dtype=np.int64)
-        if part.size and (int(part.min()) < 0 or int(part.max()) > total):
+        axis_budget = np.asarray(relative, dtype=np.int64)
+        if axis_budget.size and (int(axis_budget.min()) < 0 or int(axis_budget.max()) > total):
             raise InternalError("an axis budget is outside 0 to its total", hint="check the axis strategy")
-        units = _times_ratio(units[..., np.newaxis], part, total, cap)
+        units = _times_ratio(units[..., np.newaxis], axis_budget, total, cap)
     return units
 
 

@@ -45,8 +45,8 @@ def respond(plan: Plan, rows: Sequence[Row], entropy: Entropy) -> bytes:
     """
     number = _drawn([v.share for v in plan.views], entropy)
     view = plan.views[number]
-    item = view.asks.draw(plan, view, rows, entropy)
-    return encode(Report(plan.hash, number, view.oracle, view.perturbs.payload(item, plan.own, entropy)))
+    true_item = view.asks.draw(plan, view, rows, entropy)
+    return encode(Report(plan.hash, number, view.oracle, view.perturbs.payload(true_item, plan.own, entropy)))
 
 
 def draw_round(plan: Plan, entropy: Entropy) -> int:
@@ -107,26 +107,26 @@ class Memory:
         if plan.epsilon > self.largest_epsilon:
             raise PrivacyError("the plan asks for more than this device gives to one collection")
         with self._locked():
-            kept = self._load()
-            entry = kept.get(plan.collection)
-            if entry is None:
-                self._check_cap(kept, plan)
-                entry = {"epsilon": str(plan.epsilon), "round": draw_round(plan, entropy), "report": None}
-                kept[plan.collection] = entry
-                self._store(kept)
-            if entry["report"] is not None:
-                return bytes.fromhex(entry["report"])
-            if entry["round"] != plan.round:
+            answers = self._load()
+            answer = answers.get(plan.collection)
+            if answer is None:
+                self._check_cap(answers, plan)
+                answer = {"epsilon": str(plan.epsilon), "round": draw_round(plan, entropy), "report": None}
+                answers[plan.collection] = answer
+                self._store(answers)
+            if answer["report"] is not None:
+                return bytes.fromhex(answer["report"])
+            if answer["round"] != plan.round:
                 return None
-            if Fraction(entry["epsilon"]) < plan.epsilon:
+            if Fraction(answer["epsilon"]) < plan.epsilon:
                 raise PrivacyError("the collection raised its epsilon after this device joined it")
             report = respond(plan, rows, entropy)
-            entry["report"] = report.hex()
-            self._store(kept)
+            answer["report"] = report.hex()
+            self._store(answers)
             return report
 
-    def _check_cap(self, kept: dict[str, Any], plan: Plan) -> None:
-        spent = sum((Fraction(entry["epsilon"]) for entry in kept.values()), Fraction(0))
+    def _check_cap(self, answers: dict[str, Any], plan: Plan) -> None:
+        spent = sum((Fraction(answer["epsilon"]) for answer in answers.values()), Fraction(0))
         if spent + plan.epsilon > self.lifetime_cap:
             raise PrivacyError("this device has given all it gives to collections")
 
@@ -134,18 +134,18 @@ class Memory:
         if not self.path.exists():
             return {}
         try:
-            kept = json.loads(self.path.read_text())
-            for entry in kept.values():
-                _read_entry(entry)
+            answers = json.loads(self.path.read_text())
+            for answer in answers.values():
+                _read_entry(answer)
         except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
             raise DataError("the memory of past reports is damaged", hint="do not take part") from error
-        return dict(kept)
+        return dict(answers)
 
-    def _store(self, kept: dict[str, Any]) -> None:
+    def _store(self, answers: dict[str, Any]) -> None:
         fresh = self.path.with_name(self.path.name + ".new")
         fresh.unlink(missing_ok=True)  # what a crash left, perhaps open to others
         with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-            json.dump(kept, file, sort_keys=True)
+            json.dump(answers, file, sort_keys=True)
             file.flush()
             os.fsync(file.fileno())
         fresh.replace(self.path)

@@ -165,13 +165,13 @@ def _box(view: View, leaves: Sequence[int]) -> int | None:
 
 
 def _cell_item(plan: Plan, view: View, rows: Sequence[Row], entropy: Entropy) -> int | None:
-    item = _slot_item(plan, view, rows, entropy, _grid_cell)
-    return _nothing(view, entropy) if item is None else item
+    slot_item = _slot_item(plan, view, rows, entropy, _grid_cell)
+    return _nothing(view, entropy) if slot_item is None else slot_item
 
 
 def _box_item(plan: Plan, view: View, rows: Sequence[Row], entropy: Entropy) -> int | None:
-    item = _slot_item(plan, view, rows, entropy, _box)
-    return _nothing(view, entropy) if item is None else item
+    slot_item = _slot_item(plan, view, rows, entropy, _box)
+    return _nothing(view, entropy) if slot_item is None else slot_item
 
 
 def _leaf_item(plan: Plan, view: View, rows: Sequence[Row], entropy: Entropy) -> int | None:
@@ -187,10 +187,10 @@ def _weighted_item(plan: Plan, view: View, rows: Sequence[Row], entropy: Entropy
     leaves = None if row is None else _leaves(plan, view, row)
     if row is None or leaves is None:
         return states(view) * below(view.cells, entropy)
-    item = states(view) * _grid_cell(view, leaves)
+    cell_item = states(view) * _grid_cell(view, leaves)
     if below(plan.tau, entropy) >= len(rows):
-        return item
-    return item + 1 + (0 if view.measure is None else _measure_bit(plan, view.measure, row, entropy))
+        return cell_item
+    return cell_item + 1 + (0 if view.measure is None else _measure_bit(plan, view.measure, row, entropy))
 
 
 def _count_item(plan: Plan, view: View, rows: Sequence[Row], entropy: Entropy) -> int | None:

@@ -92,8 +92,8 @@ def grr(item: int, domain: int, own: int, entropy: Entropy) -> int:
     draw = below(own + (domain - 1) * OTHER, entropy)
     if draw < own:
         return item
-    other = (draw - own) // OTHER
-    return other if other < item else other + 1
+    rank = (draw - own) // OTHER
+    return rank if rank < item else rank + 1
 
 
 def oue(item: int, domain: int, own: int, entropy: Entropy) -> bytes:
@@ -164,8 +164,8 @@ def wave(item: int | None, domain: int, reach: int, own: int, entropy: Entropy) 
     draw = below(near * own + (domain - 1) * OTHER, entropy)
     if draw < near * own:
         return item + draw // own
-    other = (draw - near * own) // OTHER
-    return other if other < item else other + near
+    rank = (draw - near * own) // OTHER
+    return rank if rank < item else rank + near
 
 
 LARGEST_DOMAIN = 1 << 24
@@ -254,8 +254,8 @@ class LocalHashing(ItemOracle):
 
     def payload(self, item: int | None, own: int, entropy: Entropy) -> bytes:
         """The seed in two bytes, then the bucket's number."""
-        seed, held = olh(_item(item), self.extra, own, entropy)
-        return seed.to_bytes(2, "big") + varint(held)
+        seed, reported_bucket = olh(_item(item), self.extra, own, entropy)
+        return seed.to_bytes(2, "big") + varint(reported_bucket)
 
 
 @dataclass(frozen=True)
@@ -322,13 +322,13 @@ def block(item: int, space: Space, own: int, entropy: Entropy) -> int:
     """
     draw = below(space.through * own + (space.blocks - space.through) * OTHER, entropy)
     holds = draw < space.through * own
-    left = draw // own if holds else (draw - space.through * own) // OTHER
-    mine = next(islice(points(space), item, None))
+    remaining = draw // own if holds else (draw - space.through * own) // OTHER
+    point = next(islice(points(space), item, None))
     for number, normal in enumerate(points(space)):
-        if (sum(a * b for a, b in zip(mine, normal, strict=True)) % space.q == 0) == holds:
-            if left == 0:
+        if (sum(a * b for a, b in zip(point, normal, strict=True)) % space.q == 0) == holds:
+            if remaining == 0:
                 return number
-            left -= 1
+            remaining -= 1
     raise DataError("a design has no such block")
 
 
@@ -345,8 +345,8 @@ class BlockDesign(ItemOracle):
         if not prime or self.domain > LARGEST_DESIGN:
             return False
         space = space_of(self.domain, self.extra)
-        whole = space.through * own + (space.blocks - space.through) * OTHER
-        return space.blocks <= LARGEST_DESIGN and whole <= LARGEST_BOUND
+        total_weight = space.through * own + (space.blocks - space.through) * OTHER
+        return space.blocks <= LARGEST_DESIGN and total_weight <= LARGEST_BOUND
 
     def payload(self, item: int | None, own: int, entropy: Entropy) -> bytes:
         """The block's number."""
@@ -381,7 +381,7 @@ def oracle_code(name: str) -> int:
     return oracle.code
 
 
-def _item(item: int | None) -> int:
-    if item is None:
+def _item(true_item: int | None) -> int:
+    if true_item is None:
         raise DataError("only Square Wave has no item for a missing row")
-    return item
+    return true_item

@@ -75,8 +75,8 @@ def leaf_of(axis: Axis, value: object) -> int | None:
         text, values = _text(value), axis.lookup["values"]
         return int(values.index(text)) if text in values else outside
     if "keys" in axis.lookup:
-        found = axis.lookup["keys"].get(_text(value))
-        return outside if found is None else int(found)
+        leaf = axis.lookup["keys"].get(_text(value))
+        return outside if leaf is None else int(leaf)
     return _binned(axis, value) if "starts" in axis.lookup else _even_bin(axis, value)
 
 
@@ -93,12 +93,14 @@ def units(value: object, scale: int, lower: int, upper: int) -> int | None:
         return min(max(near if top >= 0 else -near, lower), upper)
     if not isinstance(value, str | float | Decimal):
         return None
-    found = NUMBER.fullmatch(str(value))
-    if found is None:
+    match = NUMBER.fullmatch(str(value))
+    if match is None:
         return None
-    sign, whole, fraction, bare, power = found.groups()
+    sign, integer, fraction, bare, power = match.groups()
     size = (
-        _steps(whole or "", (fraction or "") + (bare or ""), power or "0", scale) if whole or bare else None
+        _steps(integer or "", (fraction or "") + (bare or ""), power or "0", scale)
+        if integer or bare
+        else None
     )
     if size is None:
         return lower if sign == "-" else upper
@@ -117,8 +119,8 @@ def _steps(whole: str, fraction: str, power: str, scale: int) -> int | None:
         return None
     if moved >= 0:
         return int(digits + "0" * moved)
-    kept = len(digits) + moved
-    return int(digits[:kept] or "0") + int(digits[kept] >= "5")
+    cut = len(digits) + moved
+    return int(digits[:cut] or "0") + int(digits[cut] >= "5")
 
 
 def check_fields(plan: Plan, fields: Iterable[str]) -> None:
@@ -133,11 +135,11 @@ def check_fields(plan: Plan, fields: Iterable[str]) -> None:
 
     **Privacy**: a function of plan and program; call it before any record is read, and never with a record's names.
     """
-    asked = {axis.name for axis in plan.axes} | {measure.name for measure in plan.measures}
-    asked |= {str(axis.lookup["key"]) for axis in plan.axes if "key" in axis.lookup}
-    if asked.isdisjoint(fields):
+    plan_fields = {axis.name for axis in plan.axes} | {measure.name for measure in plan.measures}
+    plan_fields |= {str(axis.lookup["key"]) for axis in plan.axes if "key" in axis.lookup}
+    if plan_fields.isdisjoint(fields):
         raise DataError(
-            "none of the plan's fields is known here", hint=f"name them {', '.join(sorted(asked))}"
+            "none of the plan's fields is known here", hint=f"name them {', '.join(sorted(plan_fields))}"
         )
 
 
@@ -204,14 +206,14 @@ def _short(value: float) -> str:
         return f"{sign}{digits[0]}{tail}e{point - 1:+d}"
     if point <= 0:
         return f"{sign}0.{'0' * -point}{digits}"
-    whole, rest = digits[:point].ljust(point, "0"), digits[point:]
-    return f"{sign}{whole}.{rest}" if rest else f"{sign}{whole}"
+    integer, fraction = digits[:point].ljust(point, "0"), digits[point:]
+    return f"{sign}{integer}.{fraction}" if fraction else f"{sign}{integer}"
 
 
 def _amount(measure: Measure, value: object) -> int:
     lower, upper = measure.lower, measure.upper
-    found = units(value, measure.scale, lower, upper)
-    return min(max(0, lower), upper) if found is None else found
+    steps = units(value, measure.scale, lower, upper)
+    return min(max(0, lower), upper) if steps is None else steps
 
 
 def _binned(axis: Axis, value: object) -> int | None:
@@ -223,16 +225,16 @@ def _binned(axis: Axis, value: object) -> int | None:
     else:
         unit = units(value, axis.lookup.get("scale", 0), starts[0] - 1, upper + 1)
     if unit is None or not starts[0] <= unit <= upper:
-        other: int | None = axis.lookup.get("other_leaf")
-        return other
+        other_leaf: int | None = axis.lookup.get("other_leaf")
+        return other_leaf
     return bisect_right(starts, unit) - 1
 
 
 def _since_1970(value: object, seconds: int) -> int | None:
     """Whole grains of a date, a time (by UTC if it has a zone) or a text of one; None for anything else."""
     if isinstance(value, str):
-        found = _moment(value)
-        return None if found is None else found // seconds
+        moment = _moment(value)
+        return None if moment is None else moment // seconds
     if not isinstance(value, datetime.date):
         return None
     zone = None
@@ -246,11 +248,11 @@ def _since_1970(value: object, seconds: int) -> int | None:
 
 def _moment(text: str) -> int | None:
     """Seconds since 1970 of a text; None if it is no date and no time."""
-    found = MOMENT.fullmatch(text)
-    if found is None:
+    match = MOMENT.fullmatch(text)
+    if match is None:
         return None
-    year, month, day, hour, minute, second = (int(part or "0") for part in found.groups()[:6])
-    sign, hours, minutes = found[7], int(found[8] or "0"), int(found[9] or "0")
+    year, month, day, hour, minute, second = (int(field or "0") for field in match.groups()[:6])
+    sign, hours, minutes = match[7], int(match[8] or "0"), int(match[9] or "0")
     try:
         days = datetime.date(year, month, day).toordinal() - EPOCH
     except ValueError:

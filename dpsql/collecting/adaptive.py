@@ -89,35 +89,35 @@ def adaptive_content(
     survey: Survey, plan: Plan, tallies: Tallies, manifest: Manifest, release_id: str
 ) -> ReleaseBuilder:
     """All that the release file of an adaptive collection will hold."""
-    found, axes = boxes_of(plan, tallies), survey_axes(survey)
-    ((view, (held, _)),) = survey.views.items()
-    sizes, people = [survey.axes[a].leaves for a in held], sum(r.reports for r in found.rounds)
-    bounds = found.rounds[-1].boxes
-    known = BoxVariance(bounds, found.unbiased.covariance * people**2, found.within * people**2)
-    values = spread_evenly(bounds, found.unbiased.shares, sizes) * people
-    (units,) = round_family([(held, values)])
-    positive = spread_evenly(bounds, found.positive, sizes)
-    margins = [_margin(known, sizes, place) for place in range(len(sizes))]
+    boxes, axes = boxes_of(plan, tallies), survey_axes(survey)
+    ((view, (view_axes, _)),) = survey.views.items()
+    sizes, people = [survey.axes[a].leaves for a in view_axes], sum(r.reports for r in boxes.rounds)
+    bounds = boxes.rounds[-1].boxes
+    box_variance = BoxVariance(bounds, boxes.unbiased.covariance * people**2, boxes.within * people**2)
+    values = spread_evenly(bounds, boxes.unbiased.shares, sizes) * people
+    (units,) = round_family([(view_axes, values)])
+    positive = spread_evenly(bounds, boxes.positive, sizes)
+    margins = [_margin(box_variance, sizes, place) for place in range(len(sizes))]
     models: list[PrefixVariance | StackVariance | BoxVariance] = [PrefixVariance(m) for m in margins]
-    described = _statistic(survey, plan, view, held, int(values.size))
+    described = _statistic(survey, plan, view, view_axes, int(values.size))
     flagged = {}
-    if len(held) == 1:
+    if len(view_axes) == 1:
         unbiased = Estimate(values, margins[0])
-        errors = _positive_errors(plan, found, positive * people, known, margins[0])
-        flagged = {survey.axes[held[0]].name: outside(positive * people, unbiased)}
+        errors = _positive_errors(plan, boxes, positive * people, box_variance, margins[0])
+        flagged = {survey.axes[view_axes[0]].name: outside(positive * people, unbiased)}
         models.append(errors)
-        wanted = flagged[survey.axes[held[0]].name] <= FLAGGED
+        wanted = flagged[survey.axes[view_axes[0]].name] <= FLAGGED
         total = float(margins[0].sum())
         described = replace(
             described, nonnegative_model=1, preferred=wanted, components=(((), total), ((0,), 1.0))
         )
     else:
-        models.append(known)
-        whole = tuple(range(len(held)))
+        models.append(box_variance)
+        positions = tuple(range(len(view_axes)))
         described = replace(
-            described, reading=BoxReading.name, models=(len(models) - 1,), components=((whole, 1.0),)
+            described, reading=BoxReading.name, models=(len(models) - 1,), components=((positions, 1.0),)
         )
-    trees = [axes[a].content.tree for a in held]
+    trees = [axes[a].content.tree for a in view_axes]
     facts = facts_of(plan)
     return ReleaseBuilder(
         release_id,
@@ -139,42 +139,46 @@ def adaptive_content(
     )
 
 
-def _margin(known: BoxVariance, sizes: Sequence[int], place: int) -> FloatArray:
+def _margin(box_variance: BoxVariance, sizes: Sequence[int], place: int) -> FloatArray:
     """Covariance of one axis's leaves, lifted so that its total is positive."""
     size = sizes[place]
     first, second = np.indices((size, size)).reshape(2, -1)
 
     def masks(leaves: np.ndarray) -> list[FloatArray]:
-        ones = [np.ones((leaves.size, other)) for other in sizes]
+        ones = [np.ones((leaves.size, axis_leaves)) for axis_leaves in sizes]
         ones[place] = np.eye(size)[leaves]
         return ones
 
-    step = max(1, 4_000_000 // (max(sizes) * len(known.bounds)))
+    step = max(1, 4_000_000 // (max(sizes) * len(box_variance.bounds)))
     rows = [
-        known.covariance(masks(first[a : a + step]), masks(second[a : a + step]))
+        box_variance.covariance(masks(first[a : a + step]), masks(second[a : a + step]))
         for a in range(0, first.size, step)
     ]
     return model_of(Estimate(np.zeros(size), np.concatenate(rows).reshape(size, size)))
 
 
 def _positive_errors(
-    plan: Plan, found: Boxes, positive: FloatArray, known: BoxVariance, unbiased: FloatArray
+    plan: Plan, boxes: Boxes, positive: FloatArray, box_variance: BoxVariance, unbiased: FloatArray
 ) -> StackVariance:
     """Errors of AHEAD's histogram of one axis: redrawn rounds, and a part of the unbiased ones."""
     people = float(positive.sum())
     rng = np.random.default_rng(int.from_bytes(plan.hash, "big"))
-    again = redrawn_errors(found.rounds, plan.own, rng) * people**2
-    redrawn = _margin(BoxVariance(known.bounds, again, 0 * known.within), [positive.size], 0)
-    noise = _margin(BoxVariance(known.bounds, known.sums, 0 * known.within), [positive.size], 0)
+    again = redrawn_errors(boxes.rounds, plan.own, rng) * people**2
+    redrawn = _margin(BoxVariance(box_variance.bounds, again, 0 * box_variance.within), [positive.size], 0)
+    noise = _margin(
+        BoxVariance(box_variance.bounds, box_variance.sums, 0 * box_variance.within), [positive.size], 0
+    )
     refits = with_hidden(redrawn, noise)
     inside = unbiased - noise
     return StackVariance(refits.covariance + inside, unbiased, positive, refits.small, refits.large)
 
 
-def _statistic(survey: Survey, plan: Plan, view: str, held: tuple[int, ...], cells: int) -> StatisticMeta:
+def _statistic(
+    survey: Survey, plan: Plan, view: str, view_axes: tuple[int, ...], cells: int
+) -> StatisticMeta:
     return StatisticMeta(
-        id=0, view=view, of=survey.of, measure="count", axes=held, mid=0, scale=0, kind="int", sensitivity=1,
+        id=0, view=view, of=survey.of, measure="count", axes=view_axes, mid=0, scale=0, kind="int", sensitivity=1,
         budget=str(plan.epsilon), currency="epsilon", mechanism=f"local: AHEAD, {plan.rounds} rounds",
-        cells=cells, reading=ProductReading.name, models=held, components=(),
+        cells=cells, reading=ProductReading.name, models=view_axes, components=(),
         nonnegative=True,
     )  # fmt: skip

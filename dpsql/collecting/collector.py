@@ -75,25 +75,27 @@ def add_spool(state: duckdb.DuckDBPyConnection, plan: Plan, path: Path, key: byt
     seen = state.execute("SELECT reports FROM file WHERE hash = ?", [digest]).fetchall()
     if seen:
         return SpoolCount(int(seen[0][0]), 0, True)
-    known = [Counted(str(n), int(b)) for n, b in state.execute("SELECT file, bytes FROM size").fetchall()]
-    spool = Spool(path, content, known, Counter())
+    counted_files = [
+        Counted(str(n), int(b)) for n, b in state.execute("SELECT file, bytes FROM size").fetchall()
+    ]
+    spool = Spool(path, content, counted_files, Counter())
     state.execute("BEGIN")
     try:
-        found = _read(state, plan, spool, digest, key)
+        counts = _read(state, plan, spool, digest, key)
     except duckdb.Error as error:
         state.execute("ROLLBACK")
         check_damage(spool, state, error)
         state.execute("BEGIN")
-        found = _Brought(0, 0, empty_tallies(plan), Counter({"unreadable file": 1}))
-    _store(state, digest, found.tallies)
-    reports = found.reports + sum(found.rejected.values())
-    state.execute("INSERT INTO file VALUES (?, ?, ?, ?)", [digest, path.name, reports, found.accepted])
+        counts = _Brought(0, 0, empty_tallies(plan), Counter({"unreadable file": 1}))
+    _store(state, digest, counts.tallies)
+    reports = counts.reports + sum(counts.rejected.values())
+    state.execute("INSERT INTO file VALUES (?, ?, ?, ?)", [digest, path.name, reports, counts.accepted])
     state.execute("INSERT INTO size VALUES (?, ?)", [digest, content.size])
-    for reason, count in sorted(found.rejected.items()):
+    for reason, count in sorted(counts.rejected.items()):
         if count:
             state.execute("INSERT INTO rejected VALUES (?, ?, ?)", [digest, reason, count])
     state.execute("COMMIT")
-    return SpoolCount(reports, found.accepted, False)
+    return SpoolCount(reports, counts.accepted, False)
 
 
 class _Brought(NamedTuple):
@@ -107,16 +109,18 @@ class _Brought(NamedTuple):
 
 def _read(state: duckdb.DuckDBPyConnection, plan: Plan, spool: Spool, digest: str, key: bytes) -> _Brought:
     """Hold the reports that have a token, and count the others."""
-    counting, held = Counting(state, plan), 0
+    counting, token_reports = Counting(state, plan), 0
     for portion in spool.portions(state):
         rows, tokens = _row(state, f"SELECT count(*), count(token) FROM {portion}")
         if tokens:
             _hold(state, portion, key)
-            held += tokens
+            token_reports += tokens
         if rows > tokens:
             _count_plain(state, counting, portion, digest)
-    found = counting.result()
-    return _Brought(held + found.accepted, found.accepted, found.tallies, found.rejected + spool.unreadable)
+    counts = counting.result()
+    return _Brought(
+        token_reports + counts.accepted, counts.accepted, counts.tallies, counts.rejected + spool.unreadable
+    )
 
 
 def _row(state: duckdb.DuckDBPyConnection, query: str) -> tuple[int, ...]:
@@ -157,9 +161,9 @@ def _count_plain(state: duckdb.DuckDBPyConnection, counting: Counting, portion: 
     rows, size, start = _row(
         state, "SELECT count(*), coalesce(sum(octet_length(report)), 0), coalesce(min(rowid), 0) FROM plain"
     )
-    parts = _portions(rows, size)
-    for part in range(parts):
-        first, last = start + rows * part // parts, start + rows * (part + 1) // parts
+    steps = _portions(rows, size)
+    for step in range(steps):
+        first, last = start + rows * step // steps, start + rows * (step + 1) // steps
         counting.add(f"SELECT report, fold FROM plain WHERE rowid >= {first} AND rowid < {last}")
     state.execute("DROP TABLE plain")
 
@@ -180,10 +184,10 @@ def close_collection(state: duckdb.DuckDBPyConnection, plan: Plan) -> tuple[list
         Tallies per view, and the manifest.
     """
     counting = Counting(state, plan)
-    held, size = _row(state, "SELECT count(*), coalesce(sum(octet_length(report)), 0) FROM held")
-    parts = min(_portions(held, size), PARTS // FOLDS) if held else 0
-    for part in range(parts):
-        first, last = PARTS * part // parts, PARTS * (part + 1) // parts - 1
+    token_reports, size = _row(state, "SELECT count(*), coalesce(sum(octet_length(report)), 0) FROM held")
+    steps = min(_portions(token_reports, size), PARTS // FOLDS) if token_reports else 0
+    for step in range(steps):
+        first, last = PARTS * step // steps, PARTS * (step + 1) // steps - 1
         counting.add(
             f"SELECT min(report) AS report, any_value(part) & {FOLDS - 1} AS fold FROM held "
             f"WHERE part BETWEEN {first} AND {last} GROUP BY token, epoch"
@@ -195,33 +199,33 @@ def close_collection(state: duckdb.DuckDBPyConnection, plan: Plan) -> tuple[list
     )
     stored = state.execute("SELECT reason, sum(reports) FROM rejected GROUP BY reason").fetchall()
     rejected = Counter({str(reason): int(n) for reason, n in stored}) + late.rejected
-    rejected += Counter({"repeated token": held - people})
+    rejected += Counter({"repeated token": token_reports - people})
     return added(_load(state, plan), late.tallies), Manifest(
         files, reports, accepted + late.accepted, dict(sorted(rejected.items())), people
     )
 
 
 def _store(state: duckdb.DuckDBPyConnection, digest: str, tallies: list[ViewTally]) -> None:
-    parts = []
+    blocks = []
     for number, tally in enumerate(tallies):
         folds, items = np.nonzero(tally.support)
-        parts.append((np.full(folds.size, number), folds, items, tally.support[folds, items]))
+        blocks.append((np.full(folds.size, number), folds, items, tally.support[folds, items]))
         for fold in np.nonzero(tally.reports)[0].tolist():
             state.execute(
                 "INSERT INTO people VALUES (?, ?, ?, ?)", [digest, number, fold, int(tally.reports[fold])]
             )
     names = ("view", "fold", "item", "support")
-    columns = {name: np.concatenate([p[i] for p in parts]) for i, name in enumerate(names)}
+    columns = {name: np.concatenate([p[i] for p in blocks]) for i, name in enumerate(names)}
     with registered(state, "incoming", columns):
         state.execute("INSERT INTO tally SELECT ?, view, fold, item, support FROM incoming", [digest])
 
 
 def _load(state: duckdb.DuckDBPyConnection, plan: Plan) -> list[ViewTally]:
     tallies = empty_tallies(plan)
-    for view, fold, item, support in state.execute(
+    for view, fold, position, support in state.execute(
         "SELECT view, fold, item, sum(support) FROM tally GROUP BY ALL"
     ).fetchall():
-        tallies[view].support[fold, item] = int(support)
+        tallies[view].support[fold, position] = int(support)
     for view, fold, reports in state.execute(
         "SELECT view, fold, sum(reports) FROM people GROUP BY ALL"
     ).fetchall():

@@ -17,7 +17,7 @@ import numpy as np
 from dpsql.client.plan import Plan
 from dpsql.collecting.collector import Manifest
 from dpsql.collecting.estimate import AxisTable, Parts, Table, axis_table, model_of, one_row_each, table
-from dpsql.collecting.parts import interactions
+from dpsql.collecting.parts import Fits, interactions
 from dpsql.collecting.plan import facts_of
 from dpsql.collecting.smooth import Positive, outside, positive_shares
 from dpsql.collecting.survey import Survey
@@ -67,31 +67,33 @@ def release_content(
         manifest: what was collected and rejected.
         release_id: the release's id.
     """
-    known = {a: axis_table(plan, tallies, a) for a in range(len(survey.axes))}
-    scale = row_scale(plan, tallies, known)
-    bits = weighted_tables(plan, tallies, known, scale.cut)
-    known = known if bits is None else bits.known
+    axis_tables = {a: axis_table(plan, tallies, a) for a in range(len(survey.axes))}
+    scale = row_scale(plan, tallies, axis_tables)
+    bits = weighted_tables(plan, tallies, axis_tables, scale.cut)
+    axis_tables = axis_tables if bits is None else bits.known
     axes = survey_axes(survey)
     trees = [axis.content.tree for axis in axes]
     models: list[PrefixVariance | StackVariance] = [
-        PrefixVariance(model_of(known[a].counts)) for a in range(len(survey.axes))
+        PrefixVariance(model_of(axis_tables[a].counts)) for a in range(len(survey.axes))
     ]
+    fits = Fits()
+    interactions(plan, tallies, [held for held, _ in survey.views.values()], axis_tables, fits=fits)
     smooth = {
         held: bits.positive[held[0]]
         if bits is not None and len(held) == 1
-        else positive_shares(plan, tallies, held, known)
+        else positive_shares(plan, tallies, held, axis_tables, fits.shares)
         for held, _ in survey.views.values()
     }
-    own = _positive_models(smooth, scale.factor, models)
+    model_numbers = _positive_models(smooth, scale.factor, models)
     statistics: list[StatisticPart] = []
     for measure in [None, *range(len(survey.measures))]:
-        mid, found = _family(survey, plan, tallies, known, scale, measure, bits)
-        units = round_family([(t.axes, t.values) for _, t in found])
-        for (view, held), leaves in zip(found, units, strict=True):
+        mid, tables = _family(survey, plan, tallies, axis_tables, scale, measure, bits, fits)
+        units = round_family([(t.axes, t.values) for _, t in tables])
+        for (view, held), leaves in zip(tables, units, strict=True):
             positive = smooth[held.axes] if measure is None else None
             rows = None if positive is None else to_units(positive.shares * scale.factor)
             described = replace(_statistic(survey, plan, len(statistics), view, held, measure), mid=mid)
-            bars = None if positive is None else own.get(held.axes)
+            bars = None if positive is None else model_numbers.get(held.axes)
             wanted = positive is not None and positive.preferred
             described = replace(
                 described, nonnegative=rows is not None, nonnegative_model=bars, preferred=wanted
@@ -100,11 +102,11 @@ def release_content(
             statistics.append(StatisticPart(described, numbers))
     rows_at_most = rows_moved(plan, tallies, scale.factor)
     smooth_outside = {
-        survey.axes[a].name: outside(positive.shares, known[a].counts)
-        for (a, *more), positive in smooth.items()
-        if positive is not None and not more
+        survey.axes[a].name: outside(positive.shares, axis_tables[a].counts)
+        for (a, *other_axes), positive in smooth.items()
+        if positive is not None and not other_axes
     }
-    told = {} if bits is None else {survey.axes[a].name: r for a, r in bits.at_random.items()}
+    at_random = {} if bits is None else {survey.axes[a].name: r for a, r in bits.at_random.items()}
     facts = facts_of(plan)
     return ReleaseBuilder(
         release_id,
@@ -122,8 +124,8 @@ def release_content(
             _collected(survey, plan, manifest, scale),
             influence=InfluenceMeta(max(influence(oracle_of(plan, v)) for v in plan.views), rows_at_most),
             smooth_outside_unbiased=smooth_outside,
-            missing_at_random={name: r.p_value for name, r in told.items()} or None,
-            mixed={name: r.likelihood for name, r in told.items() if r.likelihood is not None} or None,
+            missing_at_random={name: r.p_value for name, r in at_random.items()} or None,
+            mixed={name: r.likelihood for name, r in at_random.items() if r.likelihood is not None} or None,
         ),
     )
 
@@ -134,12 +136,12 @@ def _positive_models(
     models: list[PrefixVariance | StackVariance],
 ) -> dict[tuple[int, ...], int]:
     """Add the stacks' own variance models, in squared rows, after those of the axes; returns their numbers by axes."""
-    found = {}
+    model_numbers = {}
     for axes, positive in smooth.items():
         if positive is not None and positive.errors is not None:
-            found[axes] = len(models)
+            model_numbers[axes] = len(models)
             models.append(positive.errors.scaled(factor))
-    return found
+    return model_numbers
 
 
 def statistic_content(leaves: IntArray, positive: IntArray | None, trees: list[Tree]) -> StatisticContent:
@@ -153,32 +155,35 @@ def _family(
     survey: Survey,
     plan: Plan,
     tallies: Tallies,
-    known: Mapping[int, AxisTable],
+    axis_tables: Mapping[int, AxisTable],
     scale: Scale,
     measure: int | None,
     bits: Weighted | None,
+    fits: Fits,
 ) -> tuple[int, list[tuple[str, Table]]]:
     """One measure's centre and, view by view, its tables in rows (or measure units around the centre)."""
     views = {n: v for n, (v, m) in survey.views.items() if measure is None or measure in m}
-    parts: Parts = interactions(plan, tallies, views.values(), known, measure)
-    parts = parts if bits is None else bits.barred(parts)
+    effects: Parts = interactions(plan, tallies, views.values(), axis_tables, measure, fits)
+    effects = effects if bits is None else bits.barred(effects)
     mid, half, shift = 0, 0.0, 1.0
     if measure is not None:
-        centre = centre_of(plan, tallies, known, measure)
-        counts: Parts = interactions(plan, tallies, views.values(), known)
+        centre = centre_of(plan, tallies, axis_tables, measure)
+        counts: Parts = interactions(plan, tallies, views.values(), axis_tables, None, fits)
         counts = counts if bits is None else bits.barred(counts)
-        known, parts = centred_on(centre, known, parts, counts, measure)
+        axis_tables, effects = centred_on(centre, axis_tables, effects, counts, measure)
         mid, half, shift = centre.mid, centre.half, centre.shift
-    total, found = total_of(plan, tallies, known, measure, half, shift), []
+    total, tables = total_of(plan, tallies, axis_tables, measure, half, shift), []
     for name, axes in views.items():
-        held = table(axes, known, parts, measure, total)
-        strengths = {part: s * scale.factor**2 for part, s in held.strengths.items()}
-        found.append((name, replace(held, values=held.values * scale.factor, strengths=strengths)))
-    return mid, found
+        view_table = table(axes, axis_tables, effects, measure, total)
+        strengths = {positions: s * scale.factor**2 for positions, s in view_table.strengths.items()}
+        tables.append(
+            (name, replace(view_table, values=view_table.values * scale.factor, strengths=strengths))
+        )
+    return mid, tables
 
 
 def _statistic(
-    survey: Survey, plan: Plan, number: int, view: str, held: Table, measure: int | None
+    survey: Survey, plan: Plan, number: int, view: str, view_table: Table, measure: int | None
 ) -> StatisticMeta:
     bounds = None if measure is None else plan.measures[measure]
     return StatisticMeta(
@@ -186,7 +191,7 @@ def _statistic(
         view=view,
         of=survey.of,
         measure="count" if measure is None else survey.measures[measure].name,
-        axes=held.axes,
+        axes=view_table.axes,
         mid=0,
         scale=0 if bounds is None else bounds.scale,
         kind="int" if bounds is None or bounds.scale == 0 else "decimal",
@@ -194,10 +199,10 @@ def _statistic(
         budget=str(plan.epsilon),
         currency="epsilon",
         mechanism="local: " + ", ".join(sorted({v.oracle for v in plan.views})),
-        cells=int(held.values.size),
+        cells=int(view_table.values.size),
         reading=ProductReading.name,
-        models=held.axes,
-        components=tuple(sorted((part, s) for part, s in held.strengths.items())),
+        models=view_table.axes,
+        components=tuple(sorted((positions, s) for positions, s in view_table.strengths.items())),
     )
 
 
@@ -273,10 +278,10 @@ def _bounding(survey: Survey, plan: Plan, scale: Scale) -> list[SlotsLeftOut | B
     """What tau left out of the counted table; nothing where people have no more rows than slots."""
     if plan.rows_floor >= plan.tau:
         return []
-    told = scale.clipped
-    if told is not None and one_row_each(plan):
-        return [BitLeftOut(survey.of, plan.tau, told.value, told.error)]
-    fraction, error = (None, None) if told is None else (told.value, told.error)
+    clipped = scale.clipped
+    if clipped is not None and one_row_each(plan):
+        return [BitLeftOut(survey.of, plan.tau, clipped.value, clipped.error)]
+    fraction, error = (None, None) if clipped is None else (clipped.value, clipped.error)
     return [SlotsLeftOut(survey.of, plan.tau, scale.weight_error > 0, fraction, error)]
 
 
@@ -287,7 +292,8 @@ def _scales(survey: Survey, plan: Plan, scale: Scale) -> list[ScaleMeta]:
     common = RelativeError(*[scale.weight_error / scale.weight] * 3)
     return [
         ScaleMeta(
-            of=survey.of, tau=plan.tau, quantile=0.0, weighted_down=0.0, sticky=(), rows=round(scale.factor),
+            of=survey.of, tau=plan.tau, quantile=0.0, weighted_down=0.0, follows=(), unseen=0,
+            rows=round(scale.factor),
             public_rows=False,
             measures=(MeasureScale("", scale.weight, 0.0, common, RelativeError(0.0, 0.0, 0.0), 1 - 1 / scale.weight),),
         )

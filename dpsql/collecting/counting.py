@@ -94,7 +94,7 @@ class Counting:
             rows: a relation in SQL with columns `report` BLOB and `fold`, an integer below `FOLDS`.
         """
         cases = " ".join(f"WHEN {check} THEN {number}" for number, (check, _) in enumerate(CHECKS))
-        found = self._connection.execute(
+        groups = self._connection.execute(
             f"""
             WITH said AS (
                 SELECT report, fold, view, CASE {cases} END AS failed
@@ -106,7 +106,7 @@ class Counting:
             """,
             self._known,
         ).fetchall()
-        for failed, view, fold, width, reports, digits in found:
+        for failed, view, fold, width, reports, digits in groups:
             if failed is not None:
                 self._rejected[CHECKS[failed][1]] += reports
                 continue
@@ -115,12 +115,12 @@ class Counting:
 
     def _add_table(self, view: int, fold: int, payloads: NDArray[np.uint8]) -> None:
         oracle, tally = self._oracles[view], self._tallies[view]
-        kept, reason = oracle.check(payloads)
-        sound = int(kept.sum())
+        accepted, reason = oracle.check(payloads)
+        sound = int(accepted.sum())
         self._rejected[reason] += len(payloads) - sound
         if sound:
             tally.reports[fold] += sound
-            tally.support[fold] += oracle.count(payloads if sound == len(payloads) else payloads[kept])
+            tally.support[fold] += oracle.count(payloads if sound == len(payloads) else payloads[accepted])
             self._accepted += sound
 
     def result(self) -> Decoded:

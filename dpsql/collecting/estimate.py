@@ -70,13 +70,13 @@ EVERY = Measured(1.0, 0.0)
 
 def filled_share(plan: Plan, tallies: Tallies) -> Measured:
     """Share of people whose bit is 1, E min(r, tau) / tau, from all reports that tell it; all where none does."""
-    found = [kind_of(view).filled(plan, n, tallies[n]) for n, view in enumerate(plan.views)]
-    told = [each for each in found if each is not None]
-    if not told:
+    candidates = [kind_of(view).filled(plan, n, tallies[n]) for n, view in enumerate(plan.views)]
+    estimates = [candidate for candidate in candidates if candidate is not None]
+    if not estimates:
         return EVERY
-    weights = weights_of(np.array([m.error for m in told]) ** 2)
-    value = weights @ np.array([m.value for m in told])
-    error = np.linalg.norm(weights * np.array([m.error for m in told]))
+    weights = weights_of(np.array([m.error for m in estimates]) ** 2)
+    value = weights @ np.array([m.value for m in estimates])
+    error = np.linalg.norm(weights * np.array([m.error for m in estimates]))
     return Measured(float(np.clip(value, LEAST / plan.tau, 1.0)), float(error))
 
 
@@ -107,16 +107,16 @@ LEAST = 0.01
 def view_cells(plan: Plan, number: int, tallies: Tallies, folds: Sequence[int] | None = None) -> Cells:
     """Shares of a grid view's cells from some folds of people (all if None)."""
     view = plan.views[number]
-    kept = list(range(FOLDS)) if folds is None else list(folds)
+    chosen_folds = list(range(FOLDS)) if folds is None else list(folds)
     stretch = kind_of(view).stretch(filled_share(plan, tallies)).value
-    found = shares(plan, number, tallies[number], kept) * stretch
+    item_shares = shares(plan, number, tallies[number], chosen_folds) * stretch
     shape, layout = tuple(len(e) - 1 for e in view.edges), layout_of(view)
-    first = found[layout.rows].reshape(shape)
-    empty = float(found[-1]) if view.empty else None
-    reports, oracle = float(tallies[number].reports[kept].sum()), oracle_of(plan, view)
+    first = item_shares[layout.rows].reshape(shape)
+    empty = float(item_shares[-1]) if view.empty else None
+    reports, oracle = float(tallies[number].reports[chosen_folds].sum()), oracle_of(plan, view)
     if layout.bits is None:
         return Cells(first, None, empty, reports, 1, oracle, stretch)
-    second = found[layout.bits].reshape(shape)
+    second = item_shares[layout.bits].reshape(shape)
     return Cells(first + second, second - first, empty, reports, 2, oracle, stretch)
 
 
@@ -165,7 +165,7 @@ def told_of(
     Returns:
         Groups over the axis's leaves; of counts with one more leaf for "no row" where it can occur.
     """
-    found = []
+    view_estimates = []
     filled = filled_share(plan, tallies) if filled is None else filled
     for number, (view, tally) in enumerate(zip(plan.views, tallies, strict=True)):
         reports = float(tally.reports[list(folds)].sum())
@@ -176,15 +176,15 @@ def told_of(
             seen = items @ shares(plan, number, tally, folds)
             fan = np.maximum(np.abs(along.items).sum(axis=1), 1.0)
             group = Group(along.design, seen, reports, oracle_of(plan, view), fan, stretch)
-            found.append(Told(number, items, group, error / stretch))
-    return found
+            view_estimates.append(Told(number, items, group, error / stretch))
+    return view_estimates
 
 
 def axis_groups(
     plan: Plan, tallies: Tallies, axis: int, measure: int | None = None, folds: Sequence[int] = range(FOLDS)
 ) -> list[Group]:
     """The groups of `told_of`."""
-    return [told.group for told in told_of(plan, tallies, axis, measure, folds)]
+    return [view_estimate.group for view_estimate in told_of(plan, tallies, axis, measure, folds)]
 
 
 LIFT = 1e-9
@@ -227,15 +227,15 @@ def axis_table(plan: Plan, tallies: Tallies, axis: int) -> AxisTable:
     Raises:
         DataError: if no accepted report touches the axis.
     """
-    told = told_of(plan, tallies, axis)
-    groups = [each.group for each in told]
-    if not told:
+    view_estimates = told_of(plan, tallies, axis)
+    groups = [each.group for each in view_estimates]
+    if not view_estimates:
         raise DataError(f"no accepted report tells about {plan.axes[axis].name}", hint="collect more reports")
     leaves = plan.axes[axis].leaves
-    whole, relative = blue(groups), max(each.drift for each in told)
-    counts = Estimate(whole.shares[:leaves], whole.covariance[:leaves, :leaves])
-    held = np.clip(whole.shares, 0, None)
-    plugged = held[:leaves] / held.sum()
+    pooled, relative = blue(groups), max(each.drift for each in view_estimates)
+    counts = Estimate(pooled.shares[:leaves], pooled.covariance[:leaves, :leaves])
+    nonnegative = np.clip(pooled.shares, 0, None)
+    plugged = nonnegative[:leaves] / nonnegative.sum()
     signed = [signed_blue(axis_groups(plan, tallies, axis, m), plugged) for m in range(len(plan.measures))]
     if relative > 0:
         counts = _drifting(counts, drift(groups)[:leaves], relative)
@@ -302,20 +302,20 @@ def table(
     single = [every[a] for a in axes]
     sizes = [e.shares.size for e in single]
     if total is None:
-        own = np.array([max(float(e.covariance.sum()), 0.0) for e in every.values()])
-        weights = weights_of(own)
+        variances = np.array([max(float(e.covariance.sum()), 0.0) for e in every.values()])
+        weights = weights_of(variances)
         sums = np.array([e.shares.sum() for e in every.values()])
-        total = Total(float(weights @ sums), float(weights @ own))
+        total = Total(float(weights @ sums), float(weights @ variances))
     values = np.full(sizes, total.value / np.prod(sizes))
     strengths = {(): total.variance, **_axis_strengths(single, [model_of(known[a].counts) for a in axes])}
     for position, estimate in enumerate(single):
         values = values + _expand(centred(estimate.shares), (position,), sizes)
     for width in range(2, len(axes) + 1):
         for places in itertools.combinations(range(len(axes)), width):
-            part = parts.get(tuple(axes[i] for i in places))
-            strengths[places] = 0.0 if part is None else part.strength
-            if part is not None:
-                values = values + _expand(part.values, places, sizes)
+            effect = parts.get(tuple(axes[i] for i in places))
+            strengths[places] = 0.0 if effect is None else effect.strength
+            if effect is not None:
+                values = values + _expand(effect.values, places, sizes)
     return Table(tuple(axes), values, strengths)
 
 
@@ -323,8 +323,10 @@ def _axis_strengths(single: Sequence[Estimate], models: Sequence[FloatArray]) ->
     """Strength of each axis's own part; the count's model serves the measures, rescaled."""
     strengths: dict[tuple[int, ...], float] = {}
     for position, (estimate, model) in enumerate(zip(single, models, strict=True)):
-        own = rest(estimate.covariance)
-        strengths[(position,)] = float(np.trace(own) / max(float(np.trace(rest(model))), 1e-300))
+        centred_covariance = rest(estimate.covariance)
+        strengths[(position,)] = float(
+            np.trace(centred_covariance) / max(float(np.trace(rest(model))), 1e-300)
+        )
     return strengths
 
 
@@ -389,32 +391,32 @@ def interaction(plan: Plan, tallies: Tallies, axes: Sequence[int], measure: int 
     Returns:
         None if no view holds them.
     """
-    found: list[_Grid] = []
+    grids: list[_Grid] = []
     for number, view in enumerate(plan.views):
         if not view.holds(axes) or (measure is not None and view.measure != measure):
             continue
-        held: Cells = margin(view_cells(plan, number, tallies), view, axes)
-        seen = held.counts if measure is None else held.signed
-        if held.reports == 0 or seen is None:
+        cells: Cells = margin(view_cells(plan, number, tallies), view, axes)
+        seen = cells.counts if measure is None else cells.signed
+        if cells.reports == 0 or seen is None:
             continue
         order = [a for a in view.axes if a in axes]
         seen = seen.transpose([order.index(a) for a in axes])
-        noise = float(held.noise(np.full(1, 1 / held.counts.size), held.fan)[0])
+        noise = float(cells.noise(np.full(1, 1 / cells.counts.size), cells.fan)[0])
         edges = [view.edges[view.axes.index(a)] for a in axes]
         spreads = [_even_spread(e, plan.axes[a].leaves) for e, a in zip(edges, axes, strict=True)]
-        found.append(_Grid(spread_over(seen, spreads), Noisy(noise, spreads), edges))
-    if not found:
+        grids.append(_Grid(spread_over(seen, spreads), Noisy(noise, spreads), edges))
+    if not grids:
         return None
-    chains = [sorted({grid.edges[i] for grid in found}, key=len) for i in range(len(axes))]
-    finest = max(found, key=lambda grid: grid.table_cells).edges
+    chains = [sorted({grid.edges[i] for grid in grids}, key=len) for i in range(len(axes))]
+    finest = max(grids, key=lambda grid: grid.table_cells).edges
     if not all(set(a) < set(b) for chain in chains for a, b in itertools.pairwise(chain)):
-        return Seen(*_pooled(found), finest)
-    table, noises = np.zeros_like(found[0].table), list[Noisy]()
+        return Seen(*_pooled(grids), finest)
+    table, noises = np.zeros_like(grids[0].table), list[Noisy]()
     for levels in itertools.product(*(range(len(chain)) for chain in chains)):
         steps = [_step(chain, level) for chain, level in zip(chains, levels, strict=True)]
-        least = [len(chain[level]) for chain, level in zip(chains, levels, strict=True)]
-        part = _pooled([grid.seen_by(steps) for grid in found if grid.as_fine(least)])
-        table, noises = table + part.table, noises + part.noises
+        edge_counts = [len(chain[level]) for chain, level in zip(chains, levels, strict=True)]
+        increment = _pooled([grid.seen_by(steps) for grid in grids if grid.as_fine(edge_counts)])
+        table, noises = table + increment.table, noises + increment.noises
     return Seen(table, noises, finest)
 
 
@@ -468,8 +470,8 @@ def centred(values: FloatArray) -> FloatArray:
     return values
 
 
-def _expand(part: FloatArray, positions: Sequence[int], sizes: Sequence[int]) -> FloatArray:
+def _expand(effect: FloatArray, positions: Sequence[int], sizes: Sequence[int]) -> FloatArray:
     """Spread a part evenly over the axes that it does not hold."""
     shape = [sizes[i] if i in positions else 1 for i in range(len(sizes))]
-    others = np.prod([sizes[i] for i in range(len(sizes)) if i not in positions])
-    return np.asarray(np.broadcast_to(part.reshape(shape) / others, sizes))
+    copies = np.prod([sizes[i] for i in range(len(sizes)) if i not in positions])
+    return np.asarray(np.broadcast_to(effect.reshape(shape) / copies, sizes))

@@ -242,23 +242,23 @@ def open_state(plan: Plan, kept: Kept | None = None) -> duckdb.DuckDBPyConnectio
     return state
 
 
-def _make(plan: Plan, kept: Kept) -> None:
+def _make(plan: Plan, storage: Kept) -> None:
     """Make the file aside, give it its mode and then its name."""
-    aside = kept.path.with_name(kept.path.name + ".new")
+    aside = storage.path.with_name(storage.path.name + ".new")
     try:
         aside.unlink(missing_ok=True)
         state = connect_file(aside)
         try:
-            _fill(state, plan, _mark(kept.key))
+            _fill(state, plan, _mark(storage.key))
             state.execute("CHECKPOINT")  # closing would do it too, and not say that it failed
         finally:
             state.close()
         aside.chmod(PRIVATE_FILE)
         sync(aside)
-        aside.replace(kept.path)
-        sync(kept.path.parent)
+        aside.replace(storage.path)
+        sync(storage.path.parent)
     except OSError as error:
-        raise unwritable(kept.path, error) from error
+        raise unwritable(storage.path, error) from error
 
 
 def connect_file(path: Path | None) -> duckdb.DuckDBPyConnection:
@@ -291,19 +291,19 @@ def _fill(state: duckdb.DuckDBPyConnection, plan: Plan, mark: bytes) -> None:
     state.execute("INSERT INTO plan VALUES (?, ?)", [plan.hash, mark])
 
 
-def _check_owner(state: duckdb.DuckDBPyConnection, plan: Plan, kept: Kept) -> None:
+def _check_owner(state: duckdb.DuckDBPyConnection, plan: Plan, storage: Kept) -> None:
     """Refuse another plan's state, and a key that is not this state's."""
     try:
         ((hashed, mark),) = state.execute("SELECT hash, key FROM plan").fetchall()
     except (duckdb.Error, ValueError) as error:
         raise OperationalError(
-            f"{kept.path.name} is no state of a collection", hint="name a new file"
+            f"{storage.path.name} is no state of a collection", hint="name a new file"
         ) from error
     if bytes(hashed) != plan.hash:
         raise DataError("this collection state belongs to another plan", hint="name a fresh state file")
-    if bytes(mark) != _mark(kept.key):
+    if bytes(mark) != _mark(storage.key):
         raise OperationalError(
-            f"the key beside {kept.path.name} is not the one its tokens were hashed with", hint=BACKUP
+            f"the key beside {storage.path.name} is not the one its tokens were hashed with", hint=BACKUP
         )
 
 

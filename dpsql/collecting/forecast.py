@@ -57,6 +57,7 @@ class Forecast(NamedTuple):
         costs: what each view costs.
         services: epsilon of each service's report, where services are asked.
         ways_out: for each question whose answers would drown, its name and what would help.
+        seconds: that `dpsql collect` will work on joint fits, about, on one core.
     """
 
     plan: Plan | None
@@ -65,6 +66,7 @@ class Forecast(NamedTuple):
     costs: list[ViewCost]
     services: Mapping[str, str]
     ways_out: dict[str, list[str]]
+    seconds: float = 0.0
 
 
 def view_costs(
@@ -77,19 +79,19 @@ def view_costs(
         views: positions of each view's axes.
         predictions: from `predict`.
     """
-    found = []
+    costs = []
     for name, axes in views.items():
-        told = [p for p in predictions if p.axes and set(p.axes) <= set(axes)]
-        worst = max(told, key=lambda p: p.error, default=None)
+        view_predictions = [p for p in predictions if p.axes and set(p.axes) <= set(axes)]
+        worst = max(view_predictions, key=lambda p: p.error, default=None)
         if worst is not None:
-            found.append(ViewCost(name, _part(plan, axes), worst.error, worst.question))
-    return found
+            costs.append(ViewCost(name, _part(plan, axes), worst.error, worst.question))
+    return costs
 
 
 def _part(plan: Plan, axes: Sequence[int]) -> float:
     """Part of the people whose report tells about some of these axes and no other."""
-    own = sum(view.share for view in plan.views if view.axes and set(view.axes) <= set(axes))
-    return own / sum(view.share for view in plan.views)
+    share = sum(view.share for view in plan.views if view.axes and set(view.axes) <= set(axes))
+    return share / sum(view.share for view in plan.views)
 
 
 def drowned(prediction: Prediction) -> bool:
@@ -112,24 +114,24 @@ def ways_out(
         Sentences; each alone would do, where it can.
     """
     times = (prediction.error / (DROWNED * prediction.size)) ** 2
-    found = [f"more people: {math.ceil(people * times):,} instead of {people:,}"]
+    ways = [f"more people: {math.ceil(people * times):,} instead of {people:,}"]
     epsilon = _enough_epsilon(float(plan.epsilon), prediction, at_epsilon)
     if epsilon is not None:
-        found.append(f"more epsilon: {epsilon:g} instead of {float(plan.epsilon):g}")
+        ways.append(f"more epsilon: {epsilon:g} instead of {float(plan.epsilon):g}")
     if len(prediction.axes) > 1:
-        most, cells = math.floor(DROWNED / prediction.error), round(1 / prediction.size)
-        if most > 1:
-            found.append(
-                f"fewer cells: {most} instead of {cells}, by wider cuts (`cuts`) or fewer categories"
+        most_cells, cells = math.floor(DROWNED / prediction.error), round(1 / prediction.size)
+        if most_cells > 1:
+            ways.append(
+                f"fewer cells: {most_cells} instead of {cells}, by wider cuts (`cuts`) or fewer categories"
             )
         else:
-            found.append(f"fewer cells: even two of the {cells} would drown, so ask of its axes one by one")
-    part = _part(plan, prediction.axes)
-    if part * times <= 1:
-        found.append(
-            f"more of the people: ask {part * times:.0%} instead of {part:.0%} of them (`shares`), or fewer views"
+            ways.append(f"fewer cells: even two of the {cells} would drown, so ask of its axes one by one")
+    share = _part(plan, prediction.axes)
+    if share * times <= 1:
+        ways.append(
+            f"more of the people: ask {share * times:.0%} instead of {share:.0%} of them (`shares`), or fewer views"
         )
-    return found
+    return ways
 
 
 def _enough_epsilon(

@@ -40,9 +40,9 @@ def is_stored(path: Path) -> bool:
 def is_state(path: Path) -> bool:
     """Whether a DuckDB file is the state of a collection."""
     try:
-        with duckdb.connect(str(path), read_only=True, config={"enable_external_access": "false"}) as found:
+        with duckdb.connect(str(path), read_only=True, config={"enable_external_access": "false"}) as state:
             names = {
-                str(name) for (name,) in found.execute("SELECT table_name FROM duckdb_tables()").fetchall()
+                str(name) for (name,) in state.execute("SELECT table_name FROM duckdb_tables()").fetchall()
             }
     except duckdb.Error as error:
         raise OperationalError(
@@ -130,13 +130,13 @@ def forget_stored(path: Path, units: Collection[str]) -> int:
 
     **Privacy**: what the file told of them, and that they reported, is gone from it.
     """
-    told, rows = read_items(path)
-    kept, aside = [row for row in rows if row[0] not in set(units)], path.with_name(path.name + ".new")
-    if not kept:
+    answered, rows = read_items(path)
+    remaining, aside = [row for row in rows if row[0] not in set(units)], path.with_name(path.name + ".new")
+    if not remaining:
         raise DataError(f"no report would be left in {path.name}", hint="delete the file")
-    if len(kept) < len(rows):
+    if len(remaining) < len(rows):
         try:
-            write_items(aside, told, kept)
+            write_items(aside, answered, remaining)
             sync(aside)
             aside.replace(path)
             sync(path.parent)
@@ -144,4 +144,4 @@ def forget_stored(path: Path, units: Collection[str]) -> int:
             raise unwritable(path, error) from error
         finally:
             aside.unlink(missing_ok=True)
-    return len(rows) - len(kept)
+    return len(rows) - len(remaining)

@@ -75,7 +75,7 @@ class Sums:
 def empty_sums(survey: Survey, sheet: Sheet, held: Positions, measure: int | None) -> Sums:
     """Zeros, and boxes that follow from the plans."""
     rng = np.random.default_rng(int.from_bytes(b"".join(p.hash for p in sheet.plans.values()), "big"))
-    order = [a for own in sheet.asked(held, measure).values() for a in own]
+    order = [a for service_axes in sheet.asked(held, measure).values() for a in service_axes]
     shape = [survey.axes[a].leaves for a in order]
     boxes = {a: _halves(survey.axes[a].leaves, rng) for a in held}
     return Sums(held, measure, boxes, np.zeros(shape), np.zeros(shape), np.zeros((4, BOXES)))
@@ -83,19 +83,19 @@ def empty_sums(survey: Survey, sheet: Sheet, held: Positions, measure: int | Non
 
 def add_people(sheet: Sheet, sums: Sums, some: Some) -> None:
     """Add some people's products to a view's sums."""
-    asked = sheet.asked(sums.held, sums.measure)
+    services = sheet.asked(sums.held, sums.measure)
     widest = max(sums.counts.size, *(plan.views[0].domain for plan in sheet.plans.values()))
     step = max(CHUNK // widest, 1)
     for first in range(0, some.people, step):
         size = min(step, some.people - first)
         counts = signed = np.ones((size, 1))
         inside = values = np.ones((size, BOXES))
-        for name, own in asked.items():
-            covered = _covered([sums.boxes[a] for a in own]).T
-            rows, bits = _cell_scores(sheet, some, name, first, first + size, own)
-            told = bits if sheet.tells(name, sums.measure) else rows
-            counts, signed = _outer(counts, rows), _outer(signed, told)
-            inside, values = inside * (rows @ covered), values * (told @ covered)
+        for name, service_axes in services.items():
+            covered = _covered([sums.boxes[a] for a in service_axes]).T
+            rows, bits = _cell_scores(sheet, some, name, first, first + size, service_axes)
+            signed_scores = bits if sheet.tells(name, sums.measure) else rows
+            counts, signed = _outer(counts, rows), _outer(signed, signed_scores)
+            inside, values = inside * (rows @ covered), values * (signed_scores @ covered)
         sums.counts[...] += counts.sum(axis=0).reshape(sums.counts.shape)
         sums.signed[...] += signed.sum(axis=0).reshape(sums.signed.shape)
         products = (inside, inside**2, inside * values, values**2)
@@ -109,13 +109,15 @@ class CellScores(NamedTuple):
     bits: FloatArray
 
 
-def _cell_scores(sheet: Sheet, some: Some, name: str, first: int, last: int, own: Positions) -> CellScores:
+def _cell_scores(
+    sheet: Sheet, cohort: Some, name: str, first: int, last: int, service_axes: Positions
+) -> CellScores:
     """One service's scores over the cells of some of its axes."""
     plan = sheet.plans[name]
-    scores, layout = some.heard[name].scores(first, last), layout_of(plan.views[0])
+    scores, layout = cohort.heard[name].scores(first, last), layout_of(plan.views[0])
     rows = scores[:, layout.rows]
     bits = np.zeros_like(rows) if layout.bits is None else scores[:, layout.bits]
-    dropped = tuple(i + 1 for i, a in enumerate(sheet.axes[name]) if a not in own)
+    dropped = tuple(i + 1 for i, a in enumerate(sheet.axes[name]) if a not in service_axes)
     shape = [len(scores), *(axis.leaves for axis in plan.axes)]
 
     def cells(items: FloatArray) -> FloatArray:
@@ -168,39 +170,41 @@ def count_table(survey: Survey, sheet: Sheet, sums: Sums, people: int) -> Joined
     raised = _raised(survey, sums, plain, sums.moments[1] - truth)
     factor = float(sheet.rows) ** 2
     values = _in_order(sheet, sums, sums.counts) * sheet.rows
-    return JoinedTable(sums.held, values, {part: s * raised * factor for part, s in plain.items()})
+    return JoinedTable(sums.held, values, {positions: s * raised * factor for positions, s in plain.items()})
 
 
 def measure_table(survey: Survey, sheet: Sheet, sums: Sums, people: int) -> JoinedTable:
     """Unbiased sums of a measure around the value that lets them err independently of counts."""
     assert sums.measure is not None
     lower, upper = survey.measures[sums.measure].bounds
-    half, (_, squares, both, signed) = (upper - lower) / 2, sums.moments
-    slope = float(np.clip(both.sum() / max(float(squares.sum()), 1e-300), -1.0, 1.0))
+    half, (_, squares, products, signed) = (upper - lower) / 2, sums.moments
+    slope = float(np.clip(products.sum() / max(float(squares.sum()), 1e-300), -1.0, 1.0))
     mid = min(max(round((lower + upper) / 2 + half * slope), lower), upper)
     shift = (lower + upper) / 2 - mid
     values = _in_order(sheet, sums, half * sums.signed + shift * sums.counts) * sheet.rows
     of_counts = strengths(sheet, sums.held, people)
     plain = {
-        part: half**2 * s + shift**2 * of_counts[part]
-        for part, s in strengths(sheet, sums.held, people, sums.measure).items()
+        positions: half**2 * s + shift**2 * of_counts[positions]
+        for positions, s in strengths(sheet, sums.held, people, sums.measure).items()
     }
-    seen = half**2 * signed + 2 * half * shift * both + shift**2 * squares
+    seen = half**2 * signed + 2 * half * shift * products + shift**2 * squares
     raised, factor = _raised(survey, sums, plain, seen), float(sheet.rows) ** 2
-    return JoinedTable(sums.held, values, {part: s * raised * factor for part, s in plain.items()}, mid)
+    return JoinedTable(
+        sums.held, values, {positions: s * raised * factor for positions, s in plain.items()}, mid
+    )
 
 
 def _in_order(sheet: Sheet, sums: Sums, values: FloatArray) -> FloatArray:
     """Axes from the order of services to the view's."""
-    order = [a for own in sheet.asked(sums.held, sums.measure).values() for a in own]
+    order = [a for service_axes in sheet.asked(sums.held, sums.measure).values() for a in service_axes]
     return np.moveaxis(values, range(len(order)), [sums.held.index(a) for a in order])
 
 
 def _raised(survey: Survey, sums: Sums, plain: Mapping[Positions, float], seen: FloatArray) -> float:
     """By how much the boxes' exact variances are above the model's."""
     splits = tuple(AxisSplit(PrefixVariance(even_model(survey.axes[a].leaves))) for a in sums.held)
-    known = ProductReading(splits, plain).covariance([sums.boxes[a] for a in sums.held]).noise
-    return max(float(np.quantile(seen / known, CAUTION)), 1.0)
+    model_variance = ProductReading(splits, plain).covariance([sums.boxes[a] for a in sums.held]).noise
+    return max(float(np.quantile(seen / model_variance, CAUTION)), 1.0)
 
 
 def even_model(leaves: int) -> FloatArray:
@@ -231,23 +235,23 @@ def joined_tables(
     Raises:
         OperationalError: a file cannot be opened.
     """
-    asked = [
-        (name, measure, empty_sums(survey, sheet, held, measure))
+    view_sums = [
+        (name, measure, empty_sums(survey, sheet, view_axes, measure))
         for measure in [None, *range(len(survey.measures))]
-        for name, (held, told) in survey.views.items()
+        for name, (view_axes, told) in survey.views.items()
         if measure is None or measure in told
     ]
     people = 0
     with spooled_reports(sheet, spools, key, progress) as spooled:
-        for some in joined_people(sheet, spooled):
-            people += some.people
-            for _, _, sums in asked:
-                add_people(sheet, sums, some)
+        for cohort in joined_people(sheet, spooled):
+            people += cohort.people
+            for _, _, sums in view_sums:
+                add_people(sheet, sums, cohort)
         manifest = spooled.manifest(sheet, people)
     return JoinedTables(
         [
             (name, measure, (count_table if measure is None else measure_table)(survey, sheet, sums, people))
-            for name, measure, sums in asked
+            for name, measure, sums in view_sums
             if people
         ],
         people,
@@ -282,11 +286,11 @@ def joined_content(survey: Survey, sheet: Sheet, joined: JoinedTables, release_i
 def _families(joined: JoinedTables) -> Iterator[tuple[int | None, list[tuple[str, JoinedTable]]]]:
     """Views with their tables, one measure after the other; what is rounded together adds up."""
     for measure in dict.fromkeys(measure for _, measure, _ in joined.statistics):
-        yield measure, [(name, t) for name, own, t in joined.statistics if own == measure]
+        yield measure, [(name, t) for name, of_measure, t in joined.statistics if of_measure == measure]
 
 
 def _statistic(
-    survey: Survey, sheet: Sheet, number: int, view: str, measure: int | None, found: JoinedTable
+    survey: Survey, sheet: Sheet, number: int, view: str, measure: int | None, view_table: JoinedTable
 ) -> StatisticMeta:
     described = None if measure is None else survey.measures[measure]
     return StatisticMeta(
@@ -294,18 +298,18 @@ def _statistic(
         view=view,
         of=survey.of,
         measure="count" if described is None else described.name,
-        axes=found.axes,
-        mid=found.mid,
+        axes=view_table.axes,
+        mid=view_table.mid,
         scale=0 if described is None else described.scale,
         kind="int" if described is None or described.scale == 0 else "decimal",
         sensitivity=sheet.rows,
         budget=str(sheet.epsilon),
         currency="epsilon",
-        mechanism=f"local: product over {len(sheet.asked(found.axes, measure))} services",
-        cells=int(found.values.size),
+        mechanism=f"local: product over {len(sheet.asked(view_table.axes, measure))} services",
+        cells=int(view_table.values.size),
         reading=ProductReading.name,
-        models=found.axes,
-        components=tuple(sorted(found.strengths.items())),
+        models=view_table.axes,
+        components=tuple(sorted(view_table.strengths.items())),
     )
 
 
@@ -331,7 +335,7 @@ def _promise(survey: Survey, sheet: Sheet) -> Promise:
 
 def _collected(survey: Survey, sheet: Sheet, joined: JoinedTables) -> LocalMeta:
     """What was collected, and how much noisier it is than reports of devices that hold all axes."""
-    crossing = {held for held, _ in survey.views.values() if len(sheet.asked(held)) > 1}
+    crossing = {view_axes for view_axes, _ in survey.views.values() if len(sheet.asked(view_axes)) > 1}
     return LocalMeta(
         collection=sheet.collection,
         participation=survey.participation.name,
@@ -341,7 +345,8 @@ def _collected(survey: Survey, sheet: Sheet, joined: JoinedTables) -> LocalMeta:
         people=joined.people,
         services={name: str(plan.epsilon) for name, plan in sheet.plans.items()},
         times_the_variance_of_a_device_join={
-            " and ".join(survey.axes[a].name for a in held): penalty(sheet, held) for held in sorted(crossing)
+            " and ".join(survey.axes[a].name for a in view_axes): penalty(sheet, view_axes)
+            for view_axes in sorted(crossing)
         },
         simulated=sheet.simulated or None,
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -43,12 +44,26 @@ answer in 95% at epsilon 1 (60 collections of a hundred thousand people), withou
 PartKey = tuple[int, ...]
 
 
+@dataclass(frozen=True)
+class Fits:
+    """Joint fits of one collection, each made once: most of the time that a release takes.
+
+    Args:
+        parts: interactions by axes and measure; None where no report tells about one.
+        shares: of slots per leaf combination, by the axes of a fit to counts.
+    """
+
+    parts: dict[tuple[PartKey, int | None], Part | None] = field(default_factory=dict)
+    shares: dict[PartKey, FloatArray] = field(default_factory=dict)
+
+
 def interactions(
     plan: Plan,
     tallies: Tallies,
     sets: Iterable[Sequence[int]],
     known: Mapping[int, AxisTable],
     measure: int | None = None,
+    fits: Fits | None = None,
 ) -> dict[PartKey, Part]:
     """The interaction of every subset of two or more axes that some set needs.
 
@@ -58,6 +73,7 @@ def interactions(
         sets: sets of plan axes.
         known: every axis's table.
         measure: None for counts, else the measure's position.
+        fits: what was fitted before, and what is fitted here.
 
     Returns:
         Parts by increasing plan axes; a subset that no report tells about is left out.
@@ -68,13 +84,16 @@ def interactions(
         for width in range(2, len(axes) + 1)
         for key in itertools.combinations(sorted(axes), width)
     }
-    found: dict[PartKey, Part] = {}
+    effects: dict[PartKey, Part] = {}
+    fits = Fits() if fits is None else fits
     for key in sorted(wanted, key=lambda k: (len(k), k)):
-        offers = (estimate(plan, tallies, key, known, measure) for estimate in (smooth_part, grid_part))
-        part = next((part for part in offers if part is not None), None)
-        if part is not None:
-            found[key] = part
-    return found
+        if (key, measure) not in fits.parts:
+            effect = smooth_part(plan, tallies, key, known, measure, fits)
+            fits.parts[key, measure] = effect or grid_part(plan, tallies, key, known, measure)
+        effect = fits.parts[key, measure]
+        if effect is not None:
+            effects[key] = effect
+    return effects
 
 
 def grid_part(
@@ -91,10 +110,12 @@ def grid_part(
     models = [rest(model_of(known[a].counts)) for a in axes]
     rng = np.random.default_rng(int.from_bytes(plan.hash, "big"))
     boxes = [masks for _, masks in _boxes(_any_cuts(values.shape), values.shape, rng)]
-    found = np.array([sum(noise * _product(m, matrices) for noise, matrices in noises) for m in boxes])
+    variances = np.array([sum(noise * _product(m, matrices) for noise, matrices in noises) for m in boxes])
     unit = np.array([_product(m, models) for m in boxes])
     inside = unit > FLAT * unit.max()
-    return Part(values, float(np.quantile(found[inside] / unit[inside], CAUTION)) if inside.any() else 0.0)
+    return Part(
+        values, float(np.quantile(variances[inside] / unit[inside], CAUTION)) if inside.any() else 0.0
+    )
 
 
 def _noises(views: Sequence[Noisy]) -> list[tuple[float, list[FloatArray]]]:
@@ -103,7 +124,12 @@ def _noises(views: Sequence[Noisy]) -> list[tuple[float, list[FloatArray]]]:
 
 
 def smooth_part(
-    plan: Plan, tallies: Tallies, axes: PartKey, known: Mapping[int, AxisTable], measure: int | None
+    plan: Plan,
+    tallies: Tallies,
+    axes: PartKey,
+    known: Mapping[int, AxisTable],
+    measure: int | None,
+    fits: Fits,
 ) -> Part | None:
     """The interaction of a joint fit; its strength is the posterior's over boxes and what the grid says of bias.
 
@@ -114,6 +140,8 @@ def smooth_part(
         return None
     filled = float(np.clip(np.mean([known[a].filled for a in axes]), 1e-6, 1.0))
     joint = joint_table(plan, tallies, axes, measure, filled)
+    if measure is None:
+        fits.shares[axes] = joint.shares * filled
     rng = np.random.default_rng(int.from_bytes(plan.hash, "big"))
     values = centred(_slots(joint.shares, measure) * filled)
     models = [rest(model_of(known[a].counts)) for a in axes]
@@ -141,12 +169,12 @@ def _posterior_strength(
     """A quantile, over random boxes, of the posterior variance in units of the axes' models."""
     sizes = factor.shape[:-1]
     boxes = list(_boxes(_any_cuts(sizes), sizes, rng))
-    found = np.array(
+    variances = np.array(
         [float((factor[box].reshape(-1, factor.shape[-1]).sum(axis=0) ** 2).sum()) for box, _ in boxes]
     )
     unit = np.array([_product(masks, models) for _, masks in boxes])
     inside = unit > FLAT * unit.max()
-    return float(np.quantile(found[inside] / unit[inside], quantile)) if inside.any() else 0.0
+    return float(np.quantile(variances[inside] / unit[inside], quantile)) if inside.any() else 0.0
 
 
 def _against_grid(
@@ -163,18 +191,18 @@ def _against_grid(
     values = fitted.values
     cuts = [np.asarray(edges) for edges in seen.edges]
     distance = values - centred(seen.table)
-    bent, own = _bent(distance, seen.noises, models, cuts, rng)
-    least = max(fitted.strength, UNSEEN * own)
+    bent, grid_noise = _bent(distance, seen.noises, models, cuts, rng)
+    strength = max(fitted.strength, UNSEEN * grid_noise)
     if bent == 0:
-        return Part(values, least)
-    trust = bent / (bent + own)
+        return Part(values, strength)
+    trust = bent / (bent + grid_noise)
     moved = values - trust * (distance - _inside_cells(values, seen.edges))
-    return Part(moved, least + (1 - trust) * bent)
+    return Part(moved, strength + (1 - trust) * bent)
 
 
 def _inside_cells(values: FloatArray, edges: Sequence[Sequence[int]]) -> FloatArray:
     """What a table holds beyond even spread inside a grid's cells, where the grid cannot see it."""
-    return np.asarray(values - spread_over(values, [evened(each) for each in edges]))
+    return np.asarray(values - spread_over(values, [evened(axis_edges) for axis_edges in edges]))
 
 
 def _bent(

@@ -241,10 +241,14 @@ def plan_body(plan: Plan) -> dict[str, Any]:
 def facts_of(plan: Plan) -> Facts:
     """What a plan says to its collector alone."""
     body = plan_body(plan)
-    held = body.get("row_reports")
-    if held is not None:
-        oracle = oracle_named(held["oracle"], held["domain"], held["own"], held["extra"])
-        held = RowReports(held["plan"], oracle, tuple(held["support"]), held["reports"])
+    row_reports = body.get("row_reports")
+    if row_reports is not None:
+        oracle = oracle_named(
+            row_reports["oracle"], row_reports["domain"], row_reports["own"], row_reports["extra"]
+        )
+        row_reports = RowReports(
+            row_reports["plan"], oracle, tuple(row_reports["support"]), row_reports["reports"]
+        )
     return Facts(
         catalog=body.get("catalog"),
         service=body.get("service"),
@@ -252,7 +256,7 @@ def facts_of(plan: Plan) -> Facts:
         shuffled=bool(body.get("shuffled")),
         row_weighting=body.get("row_weighting", "none"),
         threshold=float(body.get("threshold", 0)),
-        row_reports=held,
+        row_reports=row_reports,
     )
 
 
@@ -296,31 +300,31 @@ def views_of(design: Design, own: int) -> list[View]:
     **Privacy**: a function of public facts; the oracle is chosen by variance, never by data.
     """
     rows = design.row_share
-    left = 1 - rows - sum((grid.share for grid in design.joint), Fraction(0))
-    if left <= 0:
+    axes_share = 1 - rows - sum((grid.share for grid in design.joint), Fraction(0))
+    if axes_share <= 0:
         raise CatalogError(
             "declared shares leave nobody for the axes",
             hint="lower row_share or the shares of the joint grids",
         )
     grouping = next(each for each in GROUPINGS if each.name == design.kind)
     groups = grouping.groups(design)
-    asked: list[Asked] = []
-    for members, share in zip(groups, _group_shares(design, groups, left), strict=True):
-        asked += grouping.spread(design, members, share)
+    view_shares: list[Asked] = []
+    for members, share in zip(groups, _group_shares(design, groups, axes_share), strict=True):
+        view_shares += grouping.spread(design, members, share)
     for grid in design.joint:
-        asked += _spread(design, [_joint_view(design, grid)], grid.share)
+        view_shares += _spread(design, [_joint_view(design, grid)], grid.share)
     if rows:
-        asked += _row_counts(design, rows)
-    return [with_oracle(design, own, each) for each in asked]
+        view_shares += _row_counts(design, rows)
+    return [with_oracle(design, own, each) for each in view_shares]
 
 
 def _row_counts(design: Design, share: Fraction) -> list[Asked]:
     """One-bit views of row counts, as the weighting needs them."""
-    parts = weighting_named(design.row_weighting).counted(design.tau, design.rows_floor, design.rows_cap)
-    whole = sum(parts.values())
+    weights = weighting_named(design.row_weighting).counted(design.tau, design.rows_floor, design.rows_cap)
+    total = sum(weights.values())
     return [
-        Asked(View("rows_bit", (), (), rows=rows), share * part / whole)
-        for rows, part in sorted(parts.items())
+        Asked(View("rows_bit", (), (), rows=rows), share * weight / total)
+        for rows, weight in sorted(weights.items())
     ]
 
 
@@ -345,11 +349,11 @@ def _spread(design: Design, members: Sequence[View], share: Fraction) -> list[As
     """
     wave = [view for view in members if view.asks.silent]
     plain = [view for view in members if not view.asks.silent]
-    left = share * (1 - design.wave_share) if wave else share
+    plain_share = share * (1 - design.wave_share) if wave else share
     measures: list[int | None] = [*range(len(design.measures))] or [None]
     depths = [round(1000 * math.sqrt(depth + 1)) for depth in range(len(plain))]
     return [Asked(view, share * design.wave_share) for view in wave] + [
-        Asked(replace(view, measure=measure), left * depth / sum(depths) / len(measures))
+        Asked(replace(view, measure=measure), plain_share * depth / sum(depths) / len(measures))
         for view, depth in zip(plain, depths, strict=True)
         for measure in measures
     ]
@@ -380,7 +384,9 @@ def _level_groups(design: Design) -> list[list[View]]:
         CatalogError: more combinations than anybody could answer.
     """
     sets = [
-        tuple(sorted(s)) for s in design.together if not any(set(s) < set(other) for other in design.together)
+        tuple(sorted(s))
+        for s in design.together
+        if not any(set(s) < set(larger) for larger in design.together)
     ]
     alone = [(a,) for a in range(len(design.axes)) if not any(a in s for s in sets)]
     groups = []
@@ -395,9 +401,9 @@ def _level_groups(design: Design) -> list[list[View]]:
             )
         members = []
         for levels in itertools.product(*trees):
-            held = [(a, edges) for a, edges in zip(axes, levels, strict=True) if edges is not None]
-            if held and math.prod(len(edges) - 1 for _, edges in held) <= MOST_CELLS:
-                members.append(_grid(design, [a for a, _ in held], [edges for _, edges in held]))
+            cut_axes = [(a, edges) for a, edges in zip(axes, levels, strict=True) if edges is not None]
+            if cut_axes and math.prod(len(edges) - 1 for _, edges in cut_axes) <= MOST_CELLS:
+                members.append(_grid(design, [a for a, _ in cut_axes], [edges for _, edges in cut_axes]))
         groups.append(members)
     return groups
 
@@ -440,34 +446,38 @@ GROUPINGS = (
 )
 
 
-def _group_shares(design: Design, groups: Sequence[Sequence[View]], left: Fraction) -> list[Fraction]:
+def _group_shares(design: Design, groups: Sequence[Sequence[View]], axes_share: Fraction) -> list[Fraction]:
     """Who answers which group: evenly, or each view's part spread evenly over its axes and pairs."""
     if not design.asked:
-        return [left / len(groups)] * len(groups)
-    held = [{a for view in members for a in view.axes} for members in groups]
+        return [axes_share / len(groups)] * len(groups)
+    group_axes = [{a for view in members for a in view.axes} for members in groups]
     weights = [Fraction(0)] * len(groups)
     for axes, share in design.asked:
-        own = [i for i, group in enumerate(held) if group <= set(axes)]
-        for i in own:
-            weights[i] += share / len(own)
-    whole = sum(weights, Fraction(0))
-    return [left * weight / whole for weight in weights]
+        inside = [i for i, group in enumerate(group_axes) if group <= set(axes)]
+        for i in inside:
+            weights[i] += share / len(inside)
+    total = sum(weights, Fraction(0))
+    return [axes_share * weight / total for weight in weights]
 
 
 def _joint_view(design: Design, grid: PlannedGrid) -> View:
     """One declared grid: ordered axes as fine as the noise allows, categories leaf by leaf."""
     axes = tuple(sorted(grid.axes))
     ordered = [a for a in axes if design.axes[a].smooth]
-    others = math.prod(design.axes[a].leaves for a in axes if a not in ordered)
-    asked = float(design.people * grid.share) / max(len(design.measures), 1)
-    cells = joint_granularity(asked, float(design.epsilon), len(ordered), others) if ordered else 0.0
+    category_cells = math.prod(design.axes[a].leaves for a in axes if a not in ordered)
+    respondents = float(design.people * grid.share) / max(len(design.measures), 1)
+    cells = (
+        joint_granularity(respondents, float(design.epsilon), len(ordered), category_cells)
+        if ordered
+        else 0.0
+    )
     edges = _edges(design, axes, cells)
     count = math.prod(len(e) - 1 for e in edges)
     if count > MOST_CELLS:
-        most = max(axes, key=lambda a: len(edges[axes.index(a)]))
+        widest = max(axes, key=lambda a: len(edges[axes.index(a)]))
         raise CatalogError(
             f"the joint grid `{grid.name}` has {count} cells; the most is {MOST_CELLS}",
-            hint=f"leave an axis out, or make `{design.axes[most].name}` coarser (cuts, by)",
+            hint=f"leave an axis out, or make `{design.axes[widest].name}` coarser (cuts, by)",
         )
     return _grid(design, axes, edges)
 
@@ -482,10 +492,10 @@ def _edges(design: Design, axes: Sequence[int], cells: float) -> list[IntArray]:
     leaves = math.prod(axis.leaves for axis in chosen) * (2 if design.measures else 1)
     fitted = leaves <= LARGEST and all(axis.smooth >= FITTED for axis in chosen)
     if len(axes) == 2:
-        some = max(cells, FEWEST) if fitted else cells
-        return [_cut(axis, even_edges(axis.leaves, some)) for axis in chosen]
-    most = min(cells, knots_of(len(axes))) if fitted else cells
-    return [_cut(axis, snapped_edges(axis.leaves, design.branching, most)) for axis in chosen]
+        target = max(cells, FEWEST) if fitted else cells
+        return [_cut(axis, even_edges(axis.leaves, target)) for axis in chosen]
+    most_cells = min(cells, knots_of(len(axes))) if fitted else cells
+    return [_cut(axis, snapped_edges(axis.leaves, design.branching, most_cells)) for axis in chosen]
 
 
 def _cut(axis: PlannedAxis, edges: IntArray) -> IntArray:

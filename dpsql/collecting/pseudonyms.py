@@ -134,21 +134,21 @@ def _records(
     sheet: Sheet, reports: Sequence[bytes], tokens: Sequence[str | None], key: bytes, rejected: Counter[str]
 ) -> dict[str, bytearray]:
     """Checked reports as hashed pseudonym and payload, by the file that they go to."""
-    given = np.array([*tokens, None], dtype=object)[:-1]
-    said = np.array([bytes(r) for r in reports] + [b""], dtype=object)[:-1]
-    known = np.array([r[2:10] for r in said.tolist()] + [b""], dtype=object)[:-1]
-    named = np.array([t is not None for t in given], dtype=bool)
+    pseudonyms = np.array([*tokens, None], dtype=object)[:-1]
+    report_bytes = np.array([bytes(r) for r in reports] + [b""], dtype=object)[:-1]
+    plan_hashes = np.array([r[2:10] for r in report_bytes.tolist()] + [b""], dtype=object)[:-1]
+    named = np.array([t is not None for t in pseudonyms], dtype=bool)
     rejected["no pseudonym"] += int((~named).sum())
     rejected["another plan"] += int(named.sum())
-    found: dict[str, bytearray] = defaultdict(bytearray)
+    records: dict[str, bytearray] = defaultdict(bytearray)
     for service, plan in enumerate(sheet.plans.values()):
-        mine = np.nonzero(named & (known == plan.hash))[0]
-        rejected["another plan"] -= mine.size
-        for i in mine[_sound(plan, said[mine].tolist(), rejected)].tolist():
-            person = hashlib.blake2b(given[i].encode(), key=key, digest_size=PERSON).digest()
-            payload = said[i][HEADER:]
-            found[f"{service}.{person[0] % PARTS}.{len(payload)}"] += person + payload
-    return found
+        positions = np.nonzero(named & (plan_hashes == plan.hash))[0]
+        rejected["another plan"] -= positions.size
+        for i in positions[_sound(plan, report_bytes[positions].tolist(), rejected)].tolist():
+            person = hashlib.blake2b(pseudonyms[i].encode(), key=key, digest_size=PERSON).digest()
+            payload = report_bytes[i][HEADER:]
+            records[f"{service}.{person[0] % PARTS}.{len(payload)}"] += person + payload
+    return records
 
 
 def joined_people(sheet: Sheet, spooled: Spooled) -> Iterator[Some]:
@@ -158,30 +158,30 @@ def joined_people(sheet: Sheet, spooled: Spooled) -> Iterator[Some]:
         sheet: the collection.
         spooled: from `spooled_reports`; its `rejected` is complete when the last part is.
     """
-    for part in range(PARTS):
-        held = [_payloads(spooled, service, part) for service in range(len(sheet.plans))]
-        everywhere = sorted(set.intersection(*(set(own) for own in held)))
-        lost = sum(len(own) - len(everywhere) for own in held)
+    for shard in range(PARTS):
+        by_service = [_payloads(spooled, service, shard) for service in range(len(sheet.plans))]
+        everywhere = sorted(set.intersection(*(set(payloads) for payloads in by_service)))
+        lost = sum(len(payloads) - len(everywhere) for payloads in by_service)
         spooled.rejected["pseudonym not at every service"] += lost
         heard = {
-            name: _heard(plan, [own[person] for person in everywhere])
-            for (name, plan), own in zip(sheet.plans.items(), held, strict=True)
+            name: _heard(plan, [payloads[person] for person in everywhere])
+            for (name, plan), payloads in zip(sheet.plans.items(), by_service, strict=True)
         }
         if everywhere:
             yield Some(len(everywhere), heard)
 
 
-def _payloads(spooled: Spooled, service: int, part: int) -> dict[bytes, bytes]:
+def _payloads(spooled: Spooled, service: int, shard: int) -> dict[bytes, bytes]:
     """Payload by hashed pseudonym; the least of several."""
-    found: dict[bytes, bytes] = {}
-    for file in sorted(spooled.folder.glob(f"{service}.{part}.*")):
+    payloads: dict[bytes, bytes] = {}
+    for file in sorted(spooled.folder.glob(f"{service}.{shard}.*")):
         step, content = PERSON + int(file.suffix[1:]), file.read_bytes()
         for at in range(0, len(content), step):
             person, payload = content[at : at + PERSON], content[at + PERSON : at + step]
-            spooled.rejected["repeated pseudonym"] += int(person in found)
-            found[person] = min(payload, found.get(person, payload))
+            spooled.rejected["repeated pseudonym"] += int(person in payloads)
+            payloads[person] = min(payload, payloads.get(person, payload))
         file.unlink()
-    return found
+    return payloads
 
 
 def _portions(
@@ -193,8 +193,8 @@ def _portions(
             # All of it is readable before any of it is kept; no pseudonym gets to a table, which might be spilled.
             connection.execute(f"SELECT max(report), max(token) FROM {portion}").fetchall()
             rows = connection.execute(f"SELECT report, token FROM {portion}")
-            while some := rows.fetchmany(ROWS):
-                yield [report for report, _ in some], [token for _, token in some]
+            while block := rows.fetchmany(ROWS):
+                yield [report for report, _ in block], [token for _, token in block]
     except duckdb.Error as error:
         check_damage(spool, connection, error)
         spool.unreadable["unreadable file"] += 1
@@ -212,10 +212,10 @@ def _sound(plan: Plan, reports: Sequence[bytes], rejected: Counter[str]) -> NDAr
             continue
         table = np.frombuffer(b"".join(reports[i] for i in at.tolist()), np.uint8).reshape(-1, length)
         right = (table[:, :HEADER] == np.frombuffer(head, np.uint8)).all(axis=1)
-        kept, reason = oracle_of(plan, view).check(table[:, HEADER:])
+        valid, reason = oracle_of(plan, view).check(table[:, HEADER:])
         rejected["not version 1, the view or its oracle"] += int((~right).sum())
-        rejected[reason] += int((right & ~kept).sum())
-        sound[at] = right & kept
+        rejected[reason] += int((right & ~valid).sum())
+        sound[at] = right & valid
     return sound
 
 

@@ -53,19 +53,19 @@ def column_of(catalog: Catalog, name: str) -> ReportedColumn:
     for column in reported_columns(catalog):
         if str(column) == name:
             return column
-    known = ", ".join(str(column) for column in reported_columns(catalog)) or "none"
+    names = ", ".join(str(column) for column in reported_columns(catalog)) or "none"
     raise CatalogError(
-        f"{name} is no reported column ({known})", hint="write `reported: {epsilon: ..}` in its column"
+        f"{name} is no reported column ({names})", hint="write `reported: {epsilon: ..}` in its column"
     )
 
 
 def plan_of(catalog: Catalog, column: ReportedColumn) -> bytes:
     """The device's plan: public facts alone."""
-    told = column.told
+    promise = column.told
     channel = channel_of(*column.asked)
     design = Design(
-        collection=told.collection,
-        epsilon=told.epsilon,
+        collection=promise.collection,
+        epsilon=promise.epsilon,
         people=1,
         axes=(planned_axis(catalog, column),),
         rows_floor=1,
@@ -120,8 +120,8 @@ def store_reports(plan: Path, name: str, spools: Sequence[Path], target: Path) -
     **Privacy**: each person spent the plan's epsilon on her own device, towards the curator, who knows whose report it
     is. The file stays with the curator.
     """
-    known = plan_file(plan)
-    body = json.loads(known.raw)
+    checked_plan = plan_file(plan)
+    body = json.loads(checked_plan.raw)
     column = (body.get("catalog") or {}).get(FOR)
     if column != name:
         raise DataError(f"this plan is not about {name}", hint="name the column that it was made for")
@@ -129,22 +129,24 @@ def store_reports(plan: Path, name: str, spools: Sequence[Path], target: Path) -
         raise OperationalError(
             f"{target.name} exists", hint="reports are never overwritten; name another file"
         )
-    starts = _channel(known).starts
+    starts = _channel(checked_plan).starts
     people: dict[str, tuple[int, int]] = {}
     left_out: dict[str, int] = {}
     for spool in spools:
         for token, report in _read(spool):
-            found = _item(known, report, starts) if report is not None else None
+            channel_item = _item(checked_plan, report, starts) if report is not None else None
             reason = "no pseudonym" if not token else "repeated" if token in people else None
-            reason = reason or (None if found is not None else "not a report of this plan")
+            reason = reason or (None if channel_item is not None else "not a report of this plan")
             if reason is not None:
                 left_out[reason] = left_out.get(reason, 0) + 1
-            elif found is not None and report is not None:
-                people[token] = (report.view, found)
+            elif channel_item is not None and report is not None:
+                people[token] = (report.view, channel_item)
     if not people:
         raise DataError("no report counts", hint="check that they belong to this plan and carry pseudonyms")
-    answered = Answered(name, known.hash.hex(), _channel(known).fingerprint)
-    write_items(target, answered, [(unit, view, item) for unit, (view, item) in people.items()])
+    answered = Answered(name, checked_plan.hash.hex(), _channel(checked_plan).fingerprint)
+    write_items(
+        target, answered, [(unit, view, channel_item) for unit, (view, channel_item) in people.items()]
+    )
     return Stored(target, len(people), left_out)
 
 
@@ -158,16 +160,18 @@ class Answered(NamedTuple):
 
 def write_items(target: Path, answered: Answered, rows: Sequence[tuple[str, int, int]]) -> None:
     """Write the file that `publish` joins: (unit, view, item), with what they answer in its metadata."""
-    unit, view, item = zip(*rows, strict=True)
+    units, views, items = zip(*rows, strict=True)
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE kept (unit VARCHAR, view INTEGER, item BIGINT)")
         connection.execute(
             "INSERT INTO kept SELECT unnest(?::VARCHAR[]), unnest(?::INTEGER[]), unnest(?::BIGINT[])",
-            [list(unit), list(view), list(item)],
+            [list(units), list(views), list(items)],
         )
-        told = ", ".join(f"{identifier(key)}: {literal(value)}" for key, value in answered._asdict().items())
+        metadata = ", ".join(
+            f"{identifier(key)}: {literal(value)}" for key, value in answered._asdict().items()
+        )
         connection.execute(
-            f"COPY (FROM kept ORDER BY unit) TO {literal(str(target))} (FORMAT parquet, KV_METADATA {{{told}}})"
+            f"COPY (FROM kept ORDER BY unit) TO {literal(str(target))} (FORMAT parquet, KV_METADATA {{{metadata}}})"
         )
     target.chmod(0o600)
 
@@ -183,8 +187,8 @@ def read_items(path: Path) -> tuple[Answered, list[tuple[str, int, int]]]:
         with duckdb.connect() as connection:
             pairs = connection.execute(f"SELECT key, value FROM parquet_kv_metadata({file})").fetchall()
             rows = connection.execute(f"SELECT unit, view, item FROM read_parquet({file})").fetchall()
-        told = {bytes(key).decode(): bytes(value).decode() for key, value in pairs}
-        return Answered(*(told[name] for name in Answered._fields)), rows
+        metadata = {bytes(key).decode(): bytes(value).decode() for key, value in pairs}
+        return Answered(*(metadata[name] for name in Answered._fields)), rows
     except (duckdb.Error, KeyError, UnicodeDecodeError) as error:
         raise OperationalError(
             f"{path.name} holds no stored reports", hint="name a file of `dpsql collect --for`"

@@ -85,19 +85,19 @@ def first_plan(design: RoundsDesign) -> bytes:
     if not design.axes:
         raise CatalogError("an adaptive collection needs an axis")
     sizes = [axis.leaves for axis in design.axes]
-    own = largest_weight(design.epsilon)
+    truth_weight = largest_weight(design.epsilon)
     body: dict[str, Any] = {
         "dpsql_plan": 1,
         "collection": design.collection,
         "epsilon": str(design.epsilon),
-        "own": own,
+        "own": truth_weight,
         "other": OTHER,
         "tau": 1,
         "rows_floor": 1,
         "rows_cap": 2,
         "round": 0,
         "rounds": round_count(sizes),
-        "threshold": threshold(design.people, own, sizes),
+        "threshold": threshold(design.people, truth_weight, sizes),
         "axes": [axis.body() for axis in design.axes],
         "measures": [],
         "views": [_view(first_boxes(sizes)).body()],
@@ -115,14 +115,16 @@ def is_adaptive(plan: Plan) -> bool:
 
 def earlier_rounds(plan: Plan) -> list[Round]:
     """The rounds before a plan's, from the tallies that it carries."""
-    found = []
-    for held in plan_body(plan)["earlier"]:
-        boxes = np.array(held["boxes"], dtype=np.int64).reshape(len(held["boxes"]), -1, 2)
+    rounds = []
+    for round_body in plan_body(plan)["earlier"]:
+        boxes = np.array(round_body["boxes"], dtype=np.int64).reshape(len(round_body["boxes"]), -1, 2)
         raw = estimate(
-            box_oracle(boxes, plan.own), np.array(held["support"], dtype=np.float64), held["reports"]
+            box_oracle(boxes, plan.own),
+            np.array(round_body["support"], dtype=np.float64),
+            round_body["reports"],
         )
-        found.append(close_round(boxes, raw, float(held["reports"])))
-    return found
+        rounds.append(close_round(boxes, raw, float(round_body["reports"])))
+    return rounds
 
 
 def after_round(plan: Plan, tally: ViewTally) -> bytes:

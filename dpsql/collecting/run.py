@@ -49,6 +49,7 @@ from dpsql.collecting.joined import joined_content, joined_tables
 from dpsql.collecting.plan import RowReports, facts_of
 from dpsql.collecting.rounds import after_round, is_adaptive, rounds_design
 from dpsql.collecting.services import Sheet, make_sheet, predict_services, read_sheet, write_sheet
+from dpsql.collecting.smooth import joint_seconds
 from dpsql.collecting.spools import spool_files
 from dpsql.collecting.survey import Survey, design_of, needs_rows, public_axis_maker, survey_of
 from dpsql.collecting.tables import tally_tables
@@ -188,10 +189,10 @@ class _FirstRound(NamedTuple):
     rows: RowReports
 
 
-def _first_round(after: Reports) -> _FirstRound:
+def _first_round(reports: Reports) -> _FirstRound:
     """Count the first round's reports."""
-    first = plan_file(after.plan)
-    tallies, _ = _tallied(first, after, lambda step: None)
+    first = plan_file(reports.plan)
+    tallies, _ = _tallied(first, reports, lambda step: None)
     return _FirstRound(first, row_reports(first, tallies))
 
 
@@ -230,18 +231,24 @@ class _Plans(NamedTuple):
         plan, predictions = self.plan(people), self.predictions(people)
         views = {name: axes for name, (axes, _) in self.survey.views.items()}
         helped = {
-            told.question: ways_out(plan, people, told, lambda epsilon: self.predictions(people, epsilon))
-            for told in predictions
-            if told.axes and drowned(told)
+            prediction.question: ways_out(
+                plan, people, prediction, lambda epsilon: self.predictions(people, epsilon)
+            )
+            for prediction in predictions
+            if prediction.axes and drowned(prediction)
         }
-        return Forecast(plan, people, predictions, view_costs(plan, views, predictions), {}, helped)
+        seconds = 0.0 if asks_rows_alone(plan) else joint_seconds(plan, list(views.values()))
+        costs = view_costs(plan, views, predictions)
+        return Forecast(plan, people, predictions, costs, {}, helped, seconds)
 
 
 def _service_forecast(survey: Survey, sheet: Sheet, people: int, largest_error: float | None) -> Forecast:
     """What services bring; their plans do not depend on the number of people."""
     if largest_error is not None:
         people = people_needed(
-            lambda n: max(told.error for told in predict_services(survey, sheet, n)), largest_error, people
+            lambda n: max(prediction.error for prediction in predict_services(survey, sheet, n)),
+            largest_error,
+            people,
         )
     services = {name: str(plan.epsilon) for name, plan in sheet.plans.items()}
     return Forecast(None, people, predict_services(survey, sheet, people), [], services, {})
@@ -252,19 +259,19 @@ def _part(plan: Plan) -> float:
     return plan.round_shares[plan.round] / sum(plan.round_shares) if plan.round_shares else 1.0
 
 
-def _round_forecast(survey: Survey, people: int, label: str, after: Reports | None) -> Forecast:
+def _round_forecast(survey: Survey, people: int, label: str, reports: Reports | None) -> Forecast:
     """The plan of the first round, or of the one after another whose reports are counted."""
     design = rounds_design(survey, people, label)
-    if after is None:
+    if reports is None:
         raw = rounds.first_plan(design)
     else:
-        done = plan_file(after.plan)
+        done = plan_file(reports.plan)
         if not is_adaptive(done) or facts_of(done).catalog != design.catalog:
             raise DataError(
                 "the plan is not a round of this catalog's collection",
                 hint="bring its catalog back, or start under another --label",
             )
-        tallies, _ = _tallied(done, after, lambda step: None)
+        tallies, _ = _tallied(done, reports, lambda step: None)
         raw = after_round(done, tallies[0])
     plan = read_plan(raw)
     return Forecast(plan, people, predict_round(plan, people), [], {}, {})
@@ -407,18 +414,18 @@ def _nothing(manifest: Manifest) -> DataError:
     return DataError(f"no report was accepted: {why}", hint="check that the reports belong to this plan")
 
 
-def _survey(held: Any, path: Path | None) -> Survey:
+def _survey(catalog_body: Any, path: Path | None) -> Survey:
     """The questions of the catalog that the plan carries."""
-    catalog = _catalog(held, path)
+    catalog = _catalog(catalog_body, path)
     return survey_of(catalog, public_axis_maker(catalog))
 
 
-def _catalog(held: Any, path: Path | None) -> Catalog:
+def _catalog(catalog_body: Any, path: Path | None) -> Catalog:
     """The plan's catalog; from the file where public rows are needed, which the plan does not hold."""
-    if held is None:
+    if catalog_body is None:
         raise DataError("this plan carries no catalog", hint="make it with `dpsql collection-plan`")
     if path is None:
-        described = catalog_from_json(json.dumps(held))
+        described = catalog_from_json(json.dumps(catalog_body))
         if needs_rows(described):
             raise InterfaceError(
                 "an axis of this plan is a public dimension's rows",
@@ -426,7 +433,7 @@ def _catalog(held: Any, path: Path | None) -> Catalog:
             )
         return described
     described = load_catalog(path)
-    if json.loads(described.to_json()) != held:
+    if json.loads(described.to_json()) != catalog_body:
         raise InterfaceError(
             f"{path.name} is not the catalog that this plan was made from",
             hint="bring that one back, or leave --catalog out",

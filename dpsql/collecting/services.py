@@ -82,11 +82,13 @@ class Sheet:
             held: the view's axes.
             measure: None for counts, else the measure's position.
         """
-        parts = {name: tuple(a for a in own if a in held) for name, own in self.axes.items()}
+        overlaps = {
+            name: tuple(a for a in service_axes if a in held) for name, service_axes in self.axes.items()
+        }
         return {
-            name: part
-            for name, part in parts.items()
-            if part or one_row_each(self.plans[name]) or self.tells(name, measure)
+            name: overlap
+            for name, overlap in overlaps.items()
+            if overlap or one_row_each(self.plans[name]) or self.tells(name, measure)
         }
 
     def tells(self, name: str, measure: int | None) -> bool:
@@ -98,16 +100,16 @@ class Sheet:
         plan = self.plans[name]
         view, layout = plan.views[0], layout_of(plan.views[0])
         added = 1 if layout.bits is None else 2
-        known = 0.0 if self.tells(name, measure) else added * view.cells / view.domain
-        return Score(oracle_of(plan, view).item_noise, added, known)
+        noise_saving = 0.0 if self.tells(name, measure) else added * view.cells / view.domain
+        return Score(oracle_of(plan, view).item_noise, added, noise_saving)
 
     @property
     def leaves(self) -> dict[int, int]:
         """Leaves of every axis."""
         return {
             a: planned.leaves
-            for name, own in self.axes.items()
-            for a, planned in zip(own, self.plans[name].axes, strict=True)
+            for name, service_axes in self.axes.items()
+            for a, planned in zip(service_axes, self.plans[name].axes, strict=True)
         }
 
     def items_per_cell(self, name: str, part: Positions) -> int:
@@ -159,16 +161,18 @@ def make_sheet(survey: Survey, label: str = "", simulated: bool = False) -> Shee
             hint=f"write it in the service that holds the rows, `{holder}`",
         )
     declared = collection.row_bit_cap if isinstance(collection.row_bit_cap, int) else design.rows_cap
-    one = replace(design, tau=1, rows_floor=1, row_weighting="none", row_share=Fraction(0), measures=())
-    several = replace(one, tau=declared, rows_floor=0, row_weighting="bit")
+    one_row = replace(design, tau=1, rows_floor=1, row_weighting="none", row_share=Fraction(0), measures=())
+    several = replace(one_row, tau=declared, rows_floor=0, row_weighting="bit")
     plans = {}
-    for name, own in axes.items():
-        asked = several if name == holder else one
-        told = (design.measures[measures[name]],) if name in measures else ()
+    for name, service_axes in axes.items():
+        service_design = several if name == holder else one_row
+        service_measures = (design.measures[measures[name]],) if name in measures else ()
         epsilon = design.epsilon * shares[name]
-        plans[name] = _service_plan(replace(asked, measures=told, epsilon=epsilon), name, own)
-    for name, (held, _) in survey.views.items():
-        if int(np.prod([survey.axes[a].leaves for a in held])) > MOST_CELLS:
+        plans[name] = _service_plan(
+            replace(service_design, measures=service_measures, epsilon=epsilon), name, service_axes
+        )
+    for name, (view_axes, _) in survey.views.items():
+        if int(np.prod([survey.axes[a].leaves for a in view_axes])) > MOST_CELLS:
             raise CatalogError(
                 f"the view `{name}` has more than {MOST_CELLS} cells to join", hint="make its axes coarser"
             )
@@ -191,7 +195,9 @@ def _holder_of_rows(survey: Survey, axes: Mapping[str, Positions]) -> str | None
     if table.one_row:
         return None
     holders = [
-        name for name, own in axes.items() if not all(table.is_own(survey.resolved[a].path) for a in own)
+        name
+        for name, service_axes in axes.items()
+        if not all(table.is_own(survey.resolved[a].path) for a in service_axes)
     ]
     if len(holders) != 1:
         raise CatalogError(
@@ -205,34 +211,38 @@ def _holder_of_rows(survey: Survey, axes: Mapping[str, Positions]) -> str | None
 
 def _places(survey: Survey) -> dict[str, int]:
     """The survey's position of every axis as the views write it."""
-    found: dict[str, int] = {}
+    places: dict[str, int] = {}
     for _, view in sorted(survey.catalog.star.views.items()):
         for written, axis in view.axes:
             place = survey.resolved.index(axis)
-            if found.setdefault(written.axis, place) != place:
+            if places.setdefault(written.axis, place) != place:
                 raise CatalogError(
                     f"two views cut `{written.axis}` differently", hint="cut it alike everywhere"
                 )
-    return found
+    return places
 
 
 def _service_plan(design: Design, name: str, axes: Positions) -> Plan:
     """One service's plan: the combinations of its axes' leaves, by the oracle of least variance."""
-    own = replace(
+    service_design = replace(
         design,
         collection=f"{design.collection}:{name}",
         axes=tuple(design.axes[a] for a in axes),
         catalog=None,
         service=name,
     )
-    if int(np.prod([a.leaves for a in own.axes])) > MOST_ITEMS:
+    if int(np.prod([a.leaves for a in service_design.axes])) > MOST_ITEMS:
         raise CatalogError(
             f"the service `{name}` has more than {MOST_ITEMS} items", hint="make its axes coarser"
         )
-    edges = tuple(tuple(range(axis.leaves + 1)) for axis in own.axes)
-    asks, measure = weighting_named(own.row_weighting).asks, 0 if own.measures else None
+    edges = tuple(tuple(range(axis.leaves + 1)) for axis in service_design.axes)
+    asks, measure = weighting_named(service_design.row_weighting).asks, 0 if service_design.measures else None
     view = Asked(View(asks, tuple(range(len(axes))), edges, measure=measure), Fraction(1))
-    return read_plan(checked(own, [with_oracle(own, largest_weight(own.epsilon), view)], ONLY))
+    return read_plan(
+        checked(
+            service_design, [with_oracle(service_design, largest_weight(service_design.epsilon), view)], ONLY
+        )
+    )
 
 
 def write_sheet(sheet: Sheet, target: Path) -> list[Path]:
@@ -276,12 +286,12 @@ def read_sheet(path: Path) -> Sheet | None:
         plans = {name: read_plan(text.encode()) for name, text in body["plans"].items()}
         axes = {name: tuple(body["axes"][name]) for name in plans}
         epsilon, measures = Fraction(body["epsilon"]), {name: int(m) for name, m in body["measures"].items()}
-        known = body["collection"], body["catalog"], body["simulated"]
+        facts = body["collection"], body["catalog"], body["simulated"]
     except (ValueError, KeyError, TypeError, AttributeError, DataError) as error:
         raise OperationalError(f"{path.name} is a damaged sheet of services", hint="make it again") from error
     if sum((plan.epsilon for plan in plans.values()), Fraction(0)) > epsilon:
         raise PrivacyError("the services spend more than the person's epsilon", hint="make the sheet again")
-    return Sheet(known[0], epsilon, plans, axes, measures, known[1], known[2])
+    return Sheet(facts[0], epsilon, plans, axes, measures, facts[1], facts[2])
 
 
 def strengths(
@@ -303,26 +313,26 @@ def strengths(
     Returns:
         By positions inside `held`, for the models I - J/m of the axes. A total that is known exactly has none.
     """
-    found: dict[Positions, float] = {}
+    factors: dict[Positions, float] = {}
     for width in range(len(held) + 1):
         for places in itertools.combinations(range(len(held)), width):
-            part = {held[i] for i in places}
-            both, truth = 1.0, 1.0
+            subset = {held[i] for i in places}
+            squared, truth = 1.0, 1.0
             for name, view in sheet.asked(held, measure).items():
-                own, score = tuple(a for a in view if a in part), sheet.score(name, measure)
-                even = 1 / float(np.prod([sheet.leaves[a] for a in own]))
-                cells = sheet.items_per_cell(name, own) * score.items
-                both *= score.noise * cells * (1.0 if own else 1 - score.known) + even
+                service_axes, score = tuple(a for a in view if a in subset), sheet.score(name, measure)
+                even = 1 / float(np.prod([sheet.leaves[a] for a in service_axes]))
+                cells = sheet.items_per_cell(name, service_axes) * score.items
+                squared *= score.noise * cells * (1.0 if service_axes else 1 - score.known) + even
                 truth *= even
-            found[places] = people * max(both - truth, 0.0)
-    return found
+            factors[places] = people * max(squared - truth, 0.0)
+    return factors
 
 
 def half_error(sheet: Sheet, held: Positions, people: int) -> float:
     """Predicted standard error, in rows, of half of every axis of a view."""
     squared, truth = 1.0, 1.0
-    for name, own in sheet.asked(held).items():
-        share = 0.5 ** len(own)
+    for name, service_axes in sheet.asked(held).items():
+        share = 0.5 ** len(service_axes)
         squared *= sheet.score(name, None).squared(sheet.plans[name].views[0].cells, share)
         truth *= share
     return sheet.rows * float(np.sqrt(people * max(squared - truth, 0.0)))
@@ -337,18 +347,20 @@ def penalty(sheet: Sheet, held: Positions) -> float:
 
 def predict_services(survey: Survey, sheet: Sheet, people: int) -> list[Prediction]:
     """Standard errors, in rows a person, of half of every axis and of every view that services answer together."""
-    found = [
+    predictions = [
         Prediction(f"half of {axis.name}", half_error(sheet, (a,), people) / people)
         for a, axis in enumerate(survey.axes)
     ]
-    for held in sorted({held for held, _ in survey.views.values() if len(sheet.asked(held)) > 1}):
-        names = " and ".join(survey.axes[a].name for a in held)
-        times = penalty(sheet, held)
-        found.append(
+    for view_axes in sorted(
+        {view_axes for view_axes, _ in survey.views.values() if len(sheet.asked(view_axes)) > 1}
+    ):
+        names = " and ".join(survey.axes[a].name for a in view_axes)
+        times = penalty(sheet, view_axes)
+        predictions.append(
             Prediction(
-                f"half of each of {names} (WARNING: joined over {len(sheet.asked(held))} services, "
+                f"half of each of {names} (WARNING: joined over {len(sheet.asked(view_axes))} services, "
                 f"{times:,.0f} times the variance of one report joined on the device)",
-                half_error(sheet, held, people) / people,
+                half_error(sheet, view_axes, people) / people,
             )
         )
-    return found
+    return predictions

@@ -106,12 +106,15 @@ def simulated_collection(
         return [Round(first.raw, simulate_reports(first, people, rng, progress))]
     shares = np.array(first.round_shares, dtype=np.float64)
     drawn = rng.choice(shares.size, size=people.count, p=shares / shares.sum())
-    parts = [chosen(people, np.nonzero(drawn == number)[0]) for number in range(2)]
-    counted = simulate_reports(first, parts[0], rng, progress)
+    round_people = [chosen(people, np.nonzero(drawn == number)[0]) for number in range(2)]
+    counted = simulate_reports(first, round_people[0], rng, progress)
     folds = np.zeros(len(counted), dtype=np.uint8)
     rows = row_reports(first, decode_reports(first, counted, folds).tallies)
     second = read_plan(second_plan(design, first, rows))
-    return [Round(first.raw, counted), Round(second.raw, simulate_reports(second, parts[1], rng, progress))]
+    return [
+        Round(first.raw, counted),
+        Round(second.raw, simulate_reports(second, round_people[1], rng, progress)),
+    ]
 
 
 def _adaptive_rounds(survey: Survey, people: People, rng: np.random.Generator, label: str) -> list[Round]:
@@ -156,15 +159,16 @@ def simulate_to_files(
     loaded = load_catalog(catalog)
     if loaded.collection is not None and loaded.collection.services:
         return _services_to_files(loaded, output, plan, rng, label, progress)
-    *before, last = simulated_collection(loaded, rng, progress, label)
-    names = ["rows"] if len(before) == 1 else [f"round{n + 1}" for n in range(len(before))]
-    for held, spool, file in [
-        (each, _beside(output, name), _beside(plan, name)) for name, each in zip(names, before, strict=False)
+    *early_rounds, last = simulated_collection(loaded, rng, progress, label)
+    names = ["rows"] if len(early_rounds) == 1 else [f"round{n + 1}" for n in range(len(early_rounds))]
+    for simulated_round, spool, file in [
+        (early_round, _beside(output, name), _beside(plan, name))
+        for name, early_round in zip(names, early_rounds, strict=False)
     ] + [(last, output, plan)]:
         progress(Stage("writing", spool.name))
-        write_plan_file(file, held.plan)
-        write_spool(spool, held.reports)
-    return sum(len(held.reports) for held in (*before, last))
+        write_plan_file(file, simulated_round.plan)
+        write_spool(spool, simulated_round.reports)
+    return sum(len(simulated_round.reports) for simulated_round in (*early_rounds, last))
 
 
 def _services_to_files(
@@ -281,23 +285,23 @@ def people_of(survey: Survey, raw: RawSide) -> People:
         for m in survey.measures
     ]
     columns = [f"{e} AS l{i}" for i, e in enumerate(leaves)] + [f"{e} AS m{i}" for i, e in enumerate(values)]
-    whole = " AND ".join(f"l{i} IS NOT NULL" for i in range(len(leaves)))
+    complete = " AND ".join(f"l{i} IS NOT NULL" for i in range(len(leaves)))
     rows = (
         f"SELECT {unit} AS owner, {', '.join(columns)} FROM {_table(catalog, raw, survey.of)} AS {_place(())}"
     )
     placed = f"{rows} {' '.join(joins)}"
-    data = raw.connection.execute(
-        f"SELECT * FROM ({placed}) WHERE owner IS NOT NULL AND {whole} ORDER BY owner"
+    arrays = raw.connection.execute(
+        f"SELECT * FROM ({placed}) WHERE owner IS NOT NULL AND {complete} ORDER BY owner"
     ).fetchnumpy()
-    return _people(dict(data), len(leaves), len(values))
+    return _people(dict(arrays), len(leaves), len(values))
 
 
-def _people(data: dict[str, object], axes: int, measures: int) -> People:
-    owner = np.asarray(data["owner"])
+def _people(arrays: dict[str, object], axes: int, measures: int) -> People:
+    owner = np.asarray(arrays["owner"])
     starts = np.nonzero(np.append(True, owner[1:] != owner[:-1]))[0] if owner.size else np.zeros(0, np.int64)
     empty = np.zeros((owner.size, 0), dtype=np.int64)
-    leaves = np.stack([np.asarray(data[f"l{i}"], dtype=np.int64) for i in range(axes)], axis=1)
-    values = [np.asarray(data[f"m{i}"], dtype=np.int64) for i in range(measures)]
+    leaves = np.stack([np.asarray(arrays[f"l{i}"], dtype=np.int64) for i in range(axes)], axis=1)
+    values = [np.asarray(arrays[f"m{i}"], dtype=np.int64) for i in range(measures)]
     return People(np.append(starts, owner.size), leaves, np.stack(values, axis=1) if values else empty)
 
 
@@ -315,12 +319,12 @@ def _table(catalog: Catalog, raw: RawSide, name: str) -> str:
 def _joins(survey: Survey, raw: RawSide) -> list[str]:
     """Every hop of every path, parents before children."""
     catalog = survey.catalog
-    found = []
+    joins = []
     for hop in catalog.star.tables[survey.of].ways([axis.path for axis in survey.axes]):
         path = hop.path
         match = f"{_place(path[:-1])}.{identifier(path[-1])} = {_place(path)}.{identifier(hop.key)}"
-        found.append(f"LEFT JOIN {_table(catalog, raw, hop.table)} AS {_place(path)} ON {match}")
-    return found
+        joins.append(f"LEFT JOIN {_table(catalog, raw, hop.table)} AS {_place(path)} ON {match}")
+    return joins
 
 
 def _store_lookup(raw: RawSide, name: str, rule: KeyRule) -> None:

@@ -71,6 +71,13 @@ MOST_WEIGHTS = 1_100
 32 x 32 of them took 42 seconds, 100 x 100 would take hours."""
 
 
+MOST_LOOSE = 4_000_000
+"""Cells x weights up to which axes are let loose: each try fits up to nine times again."""
+STEPS, RATE = 90, 4e7
+"""Gauss-Newton steps of a joint fit with all its strengths (60 to 120 in ten collections), and cells x weights that one
+second of a core sees to in them: for the forecast."""
+
+
 class Joint(NamedTuple):
     """A fitted table of rows over a set of axes (and bit), its model and weights, and what was chosen."""
 
@@ -141,6 +148,19 @@ def joint_fits(plan: Plan, axes: Sequence[int]) -> bool:
     return fits(sizes, smooth, _held_together(plan, axes, None), _lattices(plan, axes)[0])
 
 
+def joint_seconds(plan: Plan, sets: Sequence[Sequence[int]]) -> float:
+    """About how many seconds of one core the joint fits of some sets of axes will take; each set is fitted once."""
+    total = 0.0
+    for axes in {tuple(sorted(axes)) for axes in sets if len(axes) > 1}:
+        sizes = [plan.axes[a].leaves for a in axes]
+        smooth = [plan.axes[a].smooth for a in axes]
+        weights = weights_of(sizes, smooth, _held_together(plan, axes, None), _lattices(plan, axes)[0])
+        interaction = math.prod(sizes) <= LARGEST and min(smooth) >= SMOOTH
+        if told(plan, axes) and (interaction or joint_fits(plan, axes)):
+            total += STEPS * weights * math.prod(sizes) / RATE
+    return total
+
+
 def fits(sizes: Sequence[int], smooth: Sequence[int], seen: Sequence[Sequence[int]], knots: int) -> bool:
     """Whether a model of these axes takes acceptable memory and time."""
     weights = weights_of(sizes, smooth, seen, knots)
@@ -159,41 +179,43 @@ def _lattices(plan: Plan, axes: Sequence[int]) -> tuple[int, int]:
 
 def _held_together(plan: Plan, axes: Sequence[int], measure: int | None) -> list[tuple[int, ...]]:
     """Sets of three positions or more that one grid tells about, with the measure's bit where it is in."""
-    found = []
+    sets = []
     for view in plan.views:
         inside = tuple(sorted(list(axes).index(a) for a in view.axes if a in axes))
         if view.asks.table and len(inside) > 2:
             with_bit = measure is not None and view.measure == measure
-            found.append((*inside, len(axes)) if with_bit else inside)
-    return found
+            sets.append((*inside, len(axes)) if with_bit else inside)
+    return sets
 
 
 def _choose(
-    model: Model, strengths: Sequence[Strength], kept: Sequence[Marginal], held: Sequence[Marginal]
+    model: Model, strengths: Sequence[Strength], training: Sequence[Marginal], validation: Sequence[Marginal]
 ) -> _Choice:
     """The strength whose fit to some people explains the others best; axes are let loose while that helps."""
-    best = _path(model, strengths, kept, held)
-    for loose in LOOSE:
-        found = _path(model, [s._replace(main=s.main * loose) for s in strengths], kept, held)
-        if found.loss >= best.loss:
+    best = _path(model, strengths, training, validation)
+    for loose in LOOSE if model.features.size <= MOST_LOOSE else ():
+        loosened = _path(model, [s._replace(main=s.main * loose) for s in strengths], training, validation)
+        if loosened.loss >= best.loss:
             break
-        best = found
+        best = loosened
     return best
 
 
 def _path(
-    model: Model, strengths: Sequence[Strength], kept: Sequence[Marginal], held: Sequence[Marginal]
+    model: Model, strengths: Sequence[Strength], training: Sequence[Marginal], validation: Sequence[Marginal]
 ) -> _Choice:
     losses: list[float] = []
     start = None
     for strength in strengths:
-        start = fit(model, kept, strength, start)
+        start = fit(model, training, strength, start)
         fitted = table_of(model, start)
-        losses.append(sum(float(np.sum((marginal_of(fitted, v) - v.shares) ** 2 / v.variance)) for v in held))
+        losses.append(
+            sum(float(np.sum((marginal_of(fitted, v) - v.shares) ** 2 / v.variance)) for v in validation)
+        )
         if len(losses) > PATIENCE and min(losses) < min(losses[-PATIENCE:]):
             break
-    least = max(i for i, loss in enumerate(losses) if loss <= min(losses) + NEAR)
-    return _Choice(min(losses), model, strengths[least])
+    position = max(i for i, loss in enumerate(losses) if loss <= min(losses) + NEAR)
+    return _Choice(min(losses), model, strengths[position])
 
 
 def marginals(
@@ -205,24 +227,24 @@ def marginals(
     folds: Sequence[int] | None = None,
 ) -> list[Marginal]:
     """What every view says about the set: its cells, added up over axes outside the set."""
-    found = []
+    view_marginals = []
     for number, view in enumerate(plan.views):
         inside = [a for a in view.axes if a in axes]
         if not view.asks.table or not inside:
             continue
-        held = view_cells(plan, number, tallies, folds)
-        if held.reports == 0:
+        cells = view_cells(plan, number, tallies, folds)
+        if cells.reports == 0:
             continue
-        parts, fan = held.counts[..., None], float(held.fan)
-        with_bit = measure is not None and view.measure == measure and held.signed is not None
-        if with_bit and held.signed is not None:
-            parts = np.stack([held.counts - held.signed, held.counts + held.signed], axis=-1) / 2
+        cell_shares, fan = cells.counts[..., None], float(cells.fan)
+        with_bit = measure is not None and view.measure == measure and cells.signed is not None
+        if with_bit and cells.signed is not None:
+            cell_shares = np.stack([cells.counts - cells.signed, cells.counts + cells.signed], axis=-1) / 2
             fan = 1.0
-        noise = held.noise(np.clip(parts, 0, 1), fan)
+        noise = cells.noise(np.clip(cell_shares, 0, 1), fan)
         order = [axes.index(a) for a in inside]
         dropped = tuple(i for i, a in enumerate(view.axes) if a not in inside)
         turn = [*np.argsort(order).tolist(), len(inside)]
-        shares = parts.sum(axis=dropped).transpose(turn) / filled
+        shares = cell_shares.sum(axis=dropped).transpose(turn) / filled
         variance = noise.sum(axis=dropped).transpose(turn) / filled**2
         edges = [np.asarray(view.edges[view.axes.index(a)]) for a in sorted(inside, key=list(axes).index)]
         places = sorted(order)
@@ -230,8 +252,8 @@ def marginals(
             places, edges = [*places, len(axes)], [*edges, np.array([0, 1, 2])]
         else:
             shares, variance = shares[..., 0], variance[..., 0]
-        found.append(Marginal(tuple(places), tuple(edges), shares, variance))
-    return found
+        view_marginals.append(Marginal(tuple(places), tuple(edges), shares, variance))
+    return view_marginals
 
 
 SMOOTH = 4
@@ -253,7 +275,11 @@ class Positive(NamedTuple):
 
 
 def positive_shares(
-    plan: Plan, tallies: Tallies, axes: Sequence[int], known: Mapping[int, AxisTable]
+    plan: Plan,
+    tallies: Tallies,
+    axes: Sequence[int],
+    known: Mapping[int, AxisTable],
+    fitted: Mapping[tuple[int, ...], FloatArray] | None = None,
 ) -> Positive | None:
     """Non-negative shares of slots per leaf combination.
 
@@ -262,6 +288,7 @@ def positive_shares(
         tallies: counts per view.
         axes: a view's axes.
         known: every axis's table.
+        fitted: shares of joint fits that were made already.
 
     Returns:
         Shares of the shape of the axes' leaves; None where no fit is made: one unordered axis, a fit too large
@@ -272,18 +299,20 @@ def positive_shares(
         return _stacked(plan, tallies, axes[0], smooth, known) if smooth >= SMOOTH else None
     if not told(plan, axes) or not joint_fits(plan, axes):
         return None
+    if fitted is not None and tuple(axes) in fitted:
+        return Positive(fitted[tuple(axes)])
     filled = float(np.clip(np.mean([known[a].filled for a in axes]), 1e-6, 1.0))
     return Positive(joint_table(plan, tallies, axes, None, filled).shares * filled)
 
 
 def _stacked(
-    plan: Plan, tallies: Tallies, axis: int, smooth: int, known: Mapping[int, AxisTable]
+    plan: Plan, tallies: Tallies, axis: int, smooth: int, axis_tables: Mapping[int, AxisTable]
 ) -> Positive:
     """One axis's stack with its covariance; the draws follow from the plan, so that a release can be made again."""
-    found, unbiased = smooth_axis(plan, tallies, axis), known[axis].counts
+    stack, unbiased = smooth_axis(plan, tallies, axis), axis_tables[axis].counts
     rng = np.random.default_rng(int.from_bytes(plan.hash, "big") + axis)
-    refits = stack_errors(found, unbiased.covariance, smooth, rng)
-    shares = found.shares[: unbiased.shares.size]
+    refits = stack_errors(stack, unbiased.covariance, smooth, rng)
+    shares = stack.shares[: unbiased.shares.size]
     errors = StackVariance(refits.covariance, unbiased.covariance, shares, refits.small, refits.large)
     return Positive(shares, errors, outside(shares, unbiased) <= FLAGGED)
 

@@ -85,10 +85,10 @@ def spool_files(paths: Sequence[Path]) -> list[Path]:
         if not path.is_dir():
             files.append(path)
             continue
-        held = sorted(file for file in path.rglob("*") if file.suffix in ENDINGS and file.is_file())
-        if not held:
+        spools = sorted(file for file in path.rglob("*") if file.suffix in ENDINGS and file.is_file())
+        if not spools:
             raise OperationalError(f"{path} holds no spool", hint=f"spools end in {', '.join(ENDINGS)}")
-        files += held
+        files += spools
     return files
 
 
@@ -204,38 +204,38 @@ def _text(
     start = _counted_part(spool)
     place, skipped = 0, headed and start == 0
     for lines in _blocks(spool.path, start, spool.held.size):
-        kept = read(lines[1:] if skipped else lines)
-        spool.unreadable[reason] += len(lines) - skipped - len(kept)
+        reports = read(lines[1:] if skipped else lines)
+        spool.unreadable[reason] += len(lines) - skipped - len(reports)
         skipped = False
         columns: dict[str, list[Any]] = {
-            "digits": [line.report for line in kept],
-            "token": [line.token for line in kept],
-            "epoch": [line.epoch for line in kept],
+            "digits": [line.report for line in reports],
+            "token": [line.token for line in reports],
+            "epoch": [line.epoch for line in reports],
         }
-        if not kept:
+        if not reports:
             continue
         with registered(connection, "block", columns):
             yield (
                 "(SELECT from_hex(digits) AS report, CAST(token AS VARCHAR) AS token, CAST(epoch AS INTEGER) "
                 f"AS epoch, {place} + row_number() OVER () - 1 AS place FROM block)"
             )
-        place += len(kept)
+        place += len(reports)
 
 
 def _blocks(path: Path, start: int, stop: int) -> Iterator[list[bytes]]:
     """Lines of a file between two bytes, some at a time; a line that is too long comes cut."""
     with path.open("rb") as file:
         file.seek(start)
-        rest = b""
+        tail = b""
         while block := file.read(min(BLOCK, stop - file.tell())):
-            held = rest + block
+            buffer = tail + block
             # A carriage return at the end may belong to a line feed that is still to come.
-            end = max(held.rfind(b"\n"), held.rfind(b"\r", 0, len(held) - 1)) + 1
-            rest = held[end:][:LONGEST_LINE]
+            end = max(buffer.rfind(b"\n"), buffer.rfind(b"\r", 0, len(buffer) - 1)) + 1
+            tail = buffer[end:][:LONGEST_LINE]
             if end:
-                yield held[:end].splitlines()
-        if rest:
-            yield rest.splitlines()
+                yield buffer[:end].splitlines()
+        if tail:
+            yield tail.splitlines()
 
 
 _CANONICAL = re.compile(
@@ -247,18 +247,18 @@ _CANONICAL = re.compile(
 
 def _json_reports(lines: Sequence[bytes]) -> list[_Read]:
     codes = {oracle.name.encode(): oracle.code for oracle in ORACLES}
-    magic, found = MAGIC.hex(), []
+    magic, reports = MAGIC.hex(), []
     for line in lines:
         plain = _CANONICAL.fullmatch(line)
         if plain is not None:
             plan, view, oracle, payload, token, epoch = plain.groups()
             if int(view) < 1 << 16 and oracle in codes:
                 digits = f"{magic}{plan.decode()}{int(view):04x}{codes[oracle]:02x}{payload.decode()}"
-                found.append(_Read(digits, None if token is None else token.decode(), int(epoch or 0)))
+                reports.append(_Read(digits, None if token is None else token.decode(), int(epoch or 0)))
                 continue
         with suppress(ValueError, DataError, RecursionError):
-            found.append(_json_report(line))
-    return found
+            reports.append(_json_report(line))
+    return reports
 
 
 def _json_report(line: bytes) -> _Read:
@@ -287,29 +287,29 @@ def _csv_names(path: Path) -> list[str] | None:
 
 
 def _csv_reports(lines: Sequence[bytes], width: int, places: dict[str, int]) -> list[_Read]:
-    found = []
+    reports = []
     for line in lines:
         with suppress(ValueError, csv.Error, StopIteration):
             text = line.decode()
             cells = next(csv.reader([text], strict=True)) if '"' in text else text.split(",")
             if len(cells) == width:
-                given = {name: cells[place] for name, place in places.items()}
-                digits, said = given["report"], given.get("epoch") or "0"
-                if _HEX.fullmatch(digits) and _EPOCH.fullmatch(said) and abs(int(said)) <= LARGEST_EPOCH:
-                    found.append(_Read(digits, given.get("token") or None, int(said)))
-    return found
+                fields = {name: cells[place] for name, place in places.items()}
+                digits, epoch = fields["report"], fields.get("epoch") or "0"
+                if _HEX.fullmatch(digits) and _EPOCH.fullmatch(epoch) and abs(int(epoch)) <= LARGEST_EPOCH:
+                    reports.append(_Read(digits, fields.get("token") or None, int(epoch)))
+    return reports
 
 
 def _counted_part(spool: Spool) -> int:
     """How many bytes at the head of a file were counted when it was shorter: whole lines only."""
     done, at, running = 0, 0, hashlib.sha256()
     with spool.path.open("rb") as file:
-        for digest, length in sorted(spool.known, key=lambda each: each.size):
+        for digest, length in sorted(spool.known, key=lambda counted: counted.size):
             if at <= length < spool.held.size:
                 while at < length:
-                    part = file.read(min(BLOCK, length - at))
-                    running.update(part)
-                    at += len(part)
+                    block = file.read(min(BLOCK, length - at))
+                    running.update(block)
+                    at += len(block)
                 if running.hexdigest() == digest:
                     done = length
         if not done:
@@ -320,8 +320,8 @@ def _counted_part(spool: Spool) -> int:
         while done:
             start = max(done - BLOCK, 0)
             file.seek(start)
-            part = file.read(done - start)
-            end = max(part.rfind(b"\n"), part.rfind(b"\r"))
+            block = file.read(done - start)
+            end = max(block.rfind(b"\n"), block.rfind(b"\r"))
             if end >= 0:
                 return start + end + 1
             done = start

@@ -86,25 +86,25 @@ def survey_of(catalog: Catalog, make: AxisMaker) -> Survey:
     measures: dict[str, ResolvedMeasure] = {}
     views: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {}
     for name, view in sorted(catalog.star.views.items()):  # a catalog inside a plan has lost its order
-        own = view.meant
-        resolved += [axis for axis in own if axis not in resolved]
-        asked = [m for m in view.measures if not m.is_count]
-        measures |= {m.name: m for m in asked if m.name not in measures}
-        places = tuple(sorted(resolved.index(axis) for axis in own))
-        views[name] = (places, tuple(list(measures).index(m.name) for m in asked))
+        view_axes = view.meant
+        resolved += [axis for axis in view_axes if axis not in resolved]
+        view_measures = [m for m in view.measures if not m.is_count]
+        measures |= {m.name: m for m in view_measures if m.name not in measures}
+        places = tuple(sorted(resolved.index(axis) for axis in view_axes))
+        views[name] = (places, tuple(list(measures).index(m.name) for m in view_measures))
     axes = tuple(make(axis) for axis in resolved)
     for name, (places, _) in views.items():
         _check_cells(name, [axes[i] for i in places], catalog.views[name].cells)
     return Survey(catalog, tables.pop(), axes, tuple(resolved), tuple(measures.values()), views)
 
 
-def _check_cells(view: str, axes: Sequence[Axis], most: int) -> None:
+def _check_cells(view: str, axes: Sequence[Axis], cap: int) -> None:
     """Refuse a view whose joint table nobody could store, at planning and at collecting alike."""
     cells = math.prod(axis.leaves for axis in axes)
-    if cells > most:
+    if cells > cap:
         sizes = " x ".join(f"{axis.leaves} ({axis.name})" for axis in axes)
         raise CatalogError(
-            f"views.{view}: {sizes} = {cells} cells are over the cap of {most}",
+            f"views.{view}: {sizes} = {cells} cells are over the cap of {cap}",
             hint="write several views of fewer axes, or cut the axes wider (`cuts`)",
         )
 
@@ -128,7 +128,7 @@ def design_of(survey: Survey, people: int, label: str = "") -> Design:
         )
     rows = _row_design(collection, table)
     return Design(
-        collection=":".join(part for part in (catalog.name, catalog.privacy.lineage, label) if part),
+        collection=":".join(name for name in (catalog.name, catalog.privacy.lineage, label) if name),
         epsilon=report_epsilon(catalog.privacy, collection),
         people=people,
         axes=tuple(_planned(axis) for axis in survey.axes),
@@ -163,8 +163,8 @@ class _RowDesign(NamedTuple):
 def _row_design(collection: Collection, table: StarTable) -> _RowDesign:
     """Slots or the bit's cap. Without a guess, people are taken to have from one row to the most, all alike."""
     share, source = counted_share(collection, table.one_row), collection.slots.name
-    told = collection.row_guess
-    guess = tuple(float(told.get(r, 0)) for r in range(max(told, default=-1) + 1))
+    row_guess = collection.row_guess
+    guess = tuple(float(row_guess.get(r, 0)) for r in range(max(row_guess, default=-1) + 1))
     weighting = weighting_of(collection, table.one_row)
     if not weighting.slotted and not share:
         raise CatalogError(
@@ -183,12 +183,12 @@ def _row_design(collection: Collection, table: StarTable) -> _RowDesign:
 
 def _joint_grids(survey: Survey, collection: Collection) -> tuple[PlannedGrid, ...]:
     """Declared joint grids by the survey's axes; the catalog has checked that a view holds each."""
-    found = []
+    grids = []
     for name, grid in sorted(collection.joint.items()):
         view = survey.catalog.star.views[str(joint_view(survey.catalog, grid))]
         places = {written.axis: survey.resolved.index(axis) for written, axis in view.axes}
-        found.append(PlannedGrid(name, tuple(sorted(places[axis] for axis in grid.axes)), grid.share))
-    return tuple(found)
+        grids.append(PlannedGrid(name, tuple(sorted(places[axis] for axis in grid.axes)), grid.share))
+    return tuple(grids)
 
 
 def _asked(
@@ -197,14 +197,14 @@ def _asked(
     """Every view's axes and its part of the people; views without a share split what is left."""
     if not collection.shares:
         return ()
-    others = len(survey.views) - len(collection.shares)
-    left = 1 - collection.fixed_share - (counted if collection.row_share is None else 0)
-    if left < 0 or (left == 0 and others):
+    unshared = len(survey.views) - len(collection.shares)
+    remaining = 1 - collection.fixed_share - (counted if collection.row_share is None else 0)
+    if remaining < 0 or (remaining == 0 and unshared):
         raise CatalogError(
             "the shares of `collection:` leave nobody for the other questions", hint="lower them"
         )
-    rest = left / max(others, 1)
-    return tuple((axes, collection.shares.get(name, rest)) for name, (axes, _) in survey.views.items())
+    view_share = remaining / max(unshared, 1)
+    return tuple((axes, collection.shares.get(name, view_share)) for name, (axes, _) in survey.views.items())
 
 
 def _planned(axis: Axis) -> PlannedAxis:
@@ -216,10 +216,10 @@ def _planned(axis: Axis) -> PlannedAxis:
         return PlannedAxis(axis.name, axis.leaves, 0, {**lookup, "values": list(rule.values)})
     if isinstance(rule, OrderedRule):
         starts = [int(s) for s in rule.starts]
-        more = {"starts": starts, "upper": int(rule.upper), "scale": rule.scale, "type": rule.type}
+        bins = {"starts": starts, "upper": int(rule.upper), "scale": rule.scale, "type": rule.type}
         if rule.type == "timestamp":
-            more["grain"] = rule.grain
-        return PlannedAxis(axis.name, axis.leaves, inner, {**lookup, **more})
+            bins["grain"] = rule.grain
+        return PlannedAxis(axis.name, axis.leaves, inner, {**lookup, **bins})
     leaves = {str(key): int(leaf) for key, leaf in zip(rule.keys, rule.leaf, strict=True)}
     return PlannedAxis(axis.name, axis.leaves, 0, {**lookup, "keys": leaves, "key": rule.key})
 
@@ -239,13 +239,13 @@ def needs_rows(catalog: Catalog) -> bool:
 
 def public_axis_maker(catalog: Catalog) -> AxisMaker:
     """A function that builds axes, reading public tables from the catalog's source where an axis needs one."""
-    known: dict[str, PublicTable] = {}
+    public_tables: dict[str, PublicTable] = {}
 
     def make(resolved: ResolvedAxis) -> Axis:
         for table in needed_tables(catalog, resolved):
-            if table not in known:
-                known[table] = _read_public(catalog, table)
-        return build_axis(catalog, resolved, known)
+            if table not in public_tables:
+                public_tables[table] = _read_public(catalog, table)
+        return build_axis(catalog, resolved, public_tables)
 
     return make
 

@@ -39,9 +39,9 @@ from dpsql.collecting.counting import CHECKS, heads_of, longest_report
 from dpsql.collecting.spools import LARGEST_EPOCH
 from dpsql.collecting.tallies import FOLDS, IntArray, ViewTally, empty_tallies, oracle_of
 from dpsql.engines.dialect import Dialect
-from dpsql.engines.kinds import BITS
 from dpsql.engines.placed import common_table, with_tables
-from dpsql.engines.server import Column, Session
+from dpsql.engines.server import Session, every_column
+from dpsql.engines.values import BITS, Column
 from dpsql.errors import SourceError
 from dpsql.mechanisms.oracles.oracle import Bytes, Oracle
 
@@ -88,8 +88,8 @@ def tally_tables(
         EngineLost: the server does not answer.
     """
     tables = [report_table(session, place) for place in dict.fromkeys(places)]
-    found = session.columns(statement(plan, tables, token_prefix(key), session.dialect), COUNTING)
-    return _tallied(plan, found, len(tables))
+    columns = session.columns(statement(plan, tables, token_prefix(key), session.dialect), COUNTING)
+    return _tallied(plan, columns, len(tables))
 
 
 def report_table(session: Session, place: str) -> ReportTable:
@@ -101,7 +101,8 @@ def report_table(session: Session, place: str) -> ReportTable:
     stored = session.table(place)
     if stored is None:
         raise SourceError(f"{session.name} has no table {place} that may be read", hint="check its name")
-    columns = {name.lower(): column for name, column in stored.columns.items()}
+    listed = every_column(session.name, session.dialect, stored, key=True)
+    columns = {name.lower(): column for name, column in listed.items()}
     report = columns.get("report")
     if report is None or report.kind not in BYTES:
         raise SourceError(
@@ -138,21 +139,21 @@ def statement(plan: Plan, tables: Sequence[ReportTable], prefix: bytes, dialect:
     last = f"substr({dialect.sha256(prefix.hex(), 'token')}, 32, 1)"
     fold = dialect.remainder(dialect.position(last, list("0123456789abcdef")), str(FOLDS))
     drawn = f"CAST(floor({dialect.chance} * {FOLDS}) AS INTEGER)"
-    kept = (
+    unique_reports = (
         f"SELECT min(digits) AS digits, {fold} AS fold, count(*) AS n, 1 AS tokens FROM r "
         f"WHERE token IS NOT NULL AND digits IS NOT NULL GROUP BY token, epoch UNION ALL "
         f"SELECT digits, {drawn} AS fold, 1 AS n, 0 AS tokens FROM r WHERE token IS NULL OR digits IS NULL"
     )
     view = dialect.position(f"substr(digits, 1, {2 * HEADER})", [head.hex() for head in heads_of(plan)])
     length = dialect.quotient("CAST(length(digits) AS BIGINT)", "2")
-    said = f"SELECT digits, fold, n, tokens, {view} AS view, {length} - {HEADER} AS width FROM one"
+    with_views = f"SELECT digits, fold, n, tokens, {view} AS view, {length} - {HEADER} AS width FROM one"
     names = ("failed", "view", "fold", "width", "place", "value")
     sums = ", ".join(f"CAST(sum({name}) AS BIGINT) AS {name}" for name in ("n", "tokens"))
     counts = f"SELECT {', '.join(names)}, count(*) AS people, {sums} FROM part GROUP BY {', '.join(names)}"
     steps = [
         f"r AS ({reports})",
-        common_table("one", kept, dialect),
-        f"said AS ({said})",
+        common_table("one", unique_reports, dialect),
+        f"said AS ({with_views})",
         f"part AS ({_parts(plan, dialect)})",
     ]
     return with_tables(steps, counts)
@@ -175,7 +176,7 @@ def _parts(plan: Plan, dialect: Dialect) -> str:
 def _ends(plan: Plan, apart: Sequence[int], dialect: Dialect) -> str:
     """SELECT of reports with the bytes that are counted: all that count apart, the last if its padding is damaged."""
     spare = [8 * size - view.domain if size else 0 for size, view in zip(apart, plan.views, strict=True)]
-    told = (
+    with_checks = (
         f"SELECT said.*, {_failed(plan)} AS failed, {_of_view(apart, 0)} AS apart, "
         f"{_of_view([1 << bits for bits in spare], 1)} AS spare FROM said"
     )
@@ -184,7 +185,7 @@ def _ends(plan: Plan, apart: Sequence[int], dialect: Dialect) -> str:
     return (
         f"SELECT t.*, CASE WHEN failed < 0 AND width = apart AND {damaged} THEN apart - 1 ELSE 0 END AS lowest, "
         "CASE WHEN failed < 0 AND width = apart THEN apart - 1 ELSE 0 END AS highest "
-        f"FROM ({told}) AS t"
+        f"FROM ({with_checks}) AS t"
     )
 
 
@@ -221,25 +222,25 @@ def _failed(plan: Plan) -> str:
     return f"CASE WHEN digits IS NULL THEN {len(checks)} {whens} ELSE -1 END"
 
 
-def _tallied(plan: Plan, found: Mapping[str, IntArray], tables: int) -> tuple[list[ViewTally], Manifest]:
+def _tallied(plan: Plan, columns: Mapping[str, IntArray], tables: int) -> tuple[list[ViewTally], Manifest]:
     """Tallies and the manifest from the statement's columns."""
     tallies, rejected = empty_tallies(plan), Counter[str]()
-    told = found["failed"] < 0
-    once = ~told  # lines that stand for a report, so that one of several parts is counted once
-    for number in np.unique(found["failed"][~told]).tolist():
-        rejected[REASONS[number]] += int(found["people"][found["failed"] == number].sum())
-    keys = np.stack([found[name] for name in ("view", "fold", "width")], axis=1)
-    for view, fold, width in np.unique(keys[told], axis=0).tolist():
-        here = told & (keys == (view, fold, width)).all(axis=1)
-        lines = {name: column[here] for name, column in found.items()}
+    passed = columns["failed"] < 0
+    once = ~passed  # lines that stand for a report, so that one of several parts is counted once
+    for number in np.unique(columns["failed"][~passed]).tolist():
+        rejected[REASONS[number]] += int(columns["people"][columns["failed"] == number].sum())
+    keys = np.stack([columns[name] for name in ("view", "fold", "width")], axis=1)
+    for view, fold, width in np.unique(keys[passed], axis=0).tolist():
+        in_group = passed & (keys == (view, fold, width)).all(axis=1)
+        lines = {name: column[in_group] for name, column in columns.items()}
         oracle, people = oracle_of(plan, plan.views[view]), lines["people"]
         payloads = _payloads(oracle, lines["place"], lines["value"], width)
-        kept, reason = oracle.check(payloads)
-        rejected[reason] += int(people[~kept].sum())
-        tallies[view].support[fold] += _times(oracle, payloads[kept], people[kept])
-        tallies[view].reports[fold] += int(people[kept & (lines["place"] == 0)].sum())
-        once[here] = ~kept | (lines["place"] == 0)
-    people, rows, tokens = (int(found[name][once].sum()) for name in ("people", "n", "tokens"))
+        sound, reason = oracle.check(payloads)
+        rejected[reason] += int(people[~sound].sum())
+        tallies[view].support[fold] += _times(oracle, payloads[sound], people[sound])
+        tallies[view].reports[fold] += int(people[sound & (lines["place"] == 0)].sum())
+        once[in_group] = ~sound | (lines["place"] == 0)
+    people, rows, tokens = (int(columns[name][once].sum()) for name in ("people", "n", "tokens"))
     accepted = people - rejected.total()
     rejected["repeated token"] += rows - people
     return tallies, Manifest(tables, rows, accepted, dict(sorted((+rejected).items())), tokens)

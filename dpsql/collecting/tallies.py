@@ -74,11 +74,11 @@ def added(first: Tallies, second: Tallies) -> list[ViewTally]:
 
 def shares(plan: Plan, number: int, tally: ViewTally, folds: Sequence[int] | None = None) -> FloatArray:
     """Unbiased shares of a view's items from some folds (all if None)."""
-    kept = list(range(FOLDS)) if folds is None else list(folds)
+    chosen_folds = list(range(FOLDS)) if folds is None else list(folds)
     return estimate(
         oracle_of(plan, plan.views[number]),
-        tally.support[kept].sum(axis=0).astype(np.float64),
-        float(max(tally.reports[kept].sum(), 1)),
+        tally.support[chosen_folds].sum(axis=0).astype(np.float64),
+        float(max(tally.reports[chosen_folds].sum(), 1)),
     )
 
 
@@ -279,11 +279,11 @@ def _filled_bits(plan: Plan, number: int, tally: ViewTally) -> Measured | None:
     view = plan.views[number]
     if not tally.total:
         return None
-    found, lean = shares(plan, number, tally), np.ones(view.domain)
+    item_shares, lean = shares(plan, number, tally), np.ones(view.domain)
     lean[_weighted_layout(view).silent] = 0.0
-    parts = oracle_of(plan, view).structure(np.clip(found, 0, 1))
-    noise = float(lean**2 @ parts.diagonal - (lean @ parts.tilt) ** 2) / tally.total
-    return Measured(float(lean @ found), float(np.sqrt(noise)))
+    structure = oracle_of(plan, view).structure(np.clip(item_shares, 0, 1))
+    noise = float(lean**2 @ structure.diagonal - (lean @ structure.tilt) ** 2) / tally.total
+    return Measured(float(lean @ item_shares), float(np.sqrt(noise)))
 
 
 def _by_share(filled: Measured) -> Measured:
@@ -294,9 +294,9 @@ def _by_share(filled: Measured) -> Measured:
 def _slot_layout(view: View) -> Layout:
     """Cells, cells again with the measure's bit, "no row" last."""
     cells = np.arange(view.cells)
-    told = view.cells * (1 if view.measure is None else 2)
+    silent_start = view.cells * (1 if view.measure is None else 2)
     bits = None if view.measure is None else cells + view.cells
-    return Layout(cells, bits, np.arange(told, view.domain))
+    return Layout(cells, bits, np.arange(silent_start, view.domain))
 
 
 def _weighted_layout(view: View) -> Layout:
@@ -331,9 +331,9 @@ def _margin_along(plan: Plan, view: View, axis: int, measure: int | None) -> Alo
     if measure is not None or not _empty(plan):
         return Along(design, items)
     silence = np.isin(np.arange(view.domain), layout.silent).astype(np.float64)
-    whole = np.pad(design, ((0, 1), (0, 1)))
-    whole[-1, -1] = 1.0
-    return Along(whole, np.vstack([items, silence]))
+    padded = np.pad(design, ((0, 1), (0, 1)))
+    padded[-1, -1] = 1.0
+    return Along(padded, np.vstack([items, silence]))
 
 
 def _blur_along(plan: Plan, view: View, axis: int, measure: int | None) -> Along | None:

@@ -67,13 +67,13 @@ class Prediction(NamedTuple):
 def expected_tallies(plan: Plan, people: int) -> list[ViewTally]:
     """The tallies that evenly spread people with a row in each slot would bring in on average, rounded."""
     total = sum(v.share for v in plan.views)
-    found = []
+    tallies = []
     for view in plan.views:
         reports = people * view.share / total / FOLDS
         support = oracle_of(plan, view).even_support() * reports
         rows = np.rint(np.tile(support, (FOLDS, 1))).astype(np.int64)
-        found.append(ViewTally(rows, np.full(FOLDS, round(reports), dtype=np.int64)))
-    return found
+        tallies.append(ViewTally(rows, np.full(FOLDS, round(reports), dtype=np.int64)))
+    return tallies
 
 
 def predict(plan: Plan, people: int) -> list[Prediction]:
@@ -89,23 +89,23 @@ def predict(plan: Plan, people: int) -> list[Prediction]:
     """
     if asks_rows_alone(plan):
         return [Prediction("the rows of a person", _rows_error(plan, people))]
-    found = []
+    predictions = []
     for axis, variance in enumerate(range_variances(plan, people)):
         described = plan.axes[axis]
         error, size = plan.tau * float(np.sqrt(variance)), (described.leaves + 2) / (3 * described.leaves)
-        found.append(Prediction(f"a range of {described.name}", error, (axis,), size))
+        predictions.append(Prediction(f"a range of {described.name}", error, (axis,), size))
     grids: dict[tuple[int, ...], View] = {}
     for view in plan.views:
         if view.asks.table and len(view.axes) > 1:
             grids.setdefault(view.axes, view)
     total = sum(v.share for v in plan.views)
-    for axes, view in sorted(grids.items(), key=lambda held: (len(held[0]), held[0])):
+    for axes, view in sorted(grids.items(), key=lambda grid: (len(grid[0]), grid[0])):
         fan = 1.0 if view.measure is None else 2.0
         noise = oracle_of(plan, view).structure(np.full(1, 1 / view.domain), fan).diagonal[0]
         names = " and ".join(plan.axes[a].name for a in axes)
         error = plan.tau * float(np.sqrt(noise * total / (people * view.share)))
-        found.append(Prediction(f"a grid cell of {names}", error, axes, 1 / view.cells))
-    return found
+        predictions.append(Prediction(f"a grid cell of {names}", error, axes, 1 / view.cells))
+    return predictions
 
 
 def range_variances(plan: Plan, people: int) -> list[float]:
@@ -117,14 +117,14 @@ def range_variances(plan: Plan, people: int) -> list[float]:
     """
     many = max(people, MANY)
     tallies = expected_tallies(plan, many)
-    found = []
+    variances = []
     for axis, described in enumerate(plan.axes):
         leaves = described.leaves
         # In slots: what weighting makes of their noise is tau for tau slots, too.
-        groups = [told.group for told in told_of(plan, tallies, axis, filled=EVERY)]
+        groups = [view_estimate.group for view_estimate in told_of(plan, tallies, axis, filled=EVERY)]
         covariance = blue(groups).covariance[:leaves, :leaves]
-        found.append(max(float((covariance * range_workload(leaves)).sum()), 0.0) * many / people)
-    return found
+        variances.append(max(float((covariance * range_workload(leaves)).sum()), 0.0) * many / people)
+    return variances
 
 
 def _rows_error(plan: Plan, people: int) -> float:
@@ -175,8 +175,8 @@ def _by_guess(design: Design) -> bytes:
 
 
 def _row_counts(design: Design) -> bytes:
-    own = largest_weight(design.epsilon)
-    return checked(design, [with_oracle(design, own, ROW_COUNTS)], _planned_round(design, 0))
+    truth_weight = largest_weight(design.epsilon)
+    return checked(design, [with_oracle(design, truth_weight, ROW_COUNTS)], _planned_round(design, 0))
 
 
 SOURCES = (
@@ -233,15 +233,15 @@ def second_plan(design: Design, first: Plan, rows: RowReports) -> bytes:
             "the catalog is not the one of the first round",
             hint="bring it back, or start under another --label",
         )
-    asked = replace(
+    second_design = replace(
         design,
         collection=first.collection,
         row_share=weighting_named(design.row_weighting).counted_again(design.row_share),
         simulated=design.simulated or facts.simulated,
     )
     people = max(round(design.people * (1 - design.row_share)), 1)
-    tau = best_tau(asked, rows.shares)
-    return build_plan(replace(asked, tau=tau, people=people), _planned_round(design, 1, rows))
+    tau = best_tau(second_design, rows.shares)
+    return build_plan(replace(second_design, tau=tau, people=people), _planned_round(design, 1, rows))
 
 
 def best_tau(design: Design, row_shares: FloatArray) -> int:
@@ -254,8 +254,8 @@ def best_tau(design: Design, row_shares: FloatArray) -> int:
     Returns:
         tau, at most the largest number of rows in `row_shares`.
     """
-    asked = typical_question(replace(design, tau=1))
-    return weighting_named(design.row_weighting).best(row_shares, asked.noise, asked.answer)
+    question = typical_question(replace(design, tau=1))
+    return weighting_named(design.row_weighting).best(row_shares, question.noise, question.answer)
 
 
 def typical_question(design: Design) -> Question:

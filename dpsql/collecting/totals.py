@@ -92,35 +92,38 @@ def total_of(
         signed = _leans(plan, tallies, axis, measure)
         leans[axis] = {n: half * signed.get(n, np.zeros(1)) + shift * lean for n, lean in count.items()}
     covariance = _covariance(plan, tallies, list(leans.values()))
-    found = [t.counts if measure is None else t.signed[measure] for t in known.values()]
+    estimates = [t.counts if measure is None else t.signed[measure] for t in known.values()]
     weights = weights_of(np.diag(covariance))
-    value = float(weights @ np.array([e.shares.sum() for e in found]))
+    value = float(weights @ np.array([e.shares.sum() for e in estimates]))
     drifting = 0.0 if measure is None else (value - shift) * drift_of(plan, tallies)
     return Total(value, max(float(weights @ covariance @ weights), 0.0) + drifting**2)
 
 
 def _covariance(plan: Plan, tallies: Tallies, leans: list[Leans]) -> FloatArray:
     """Covariance of the axes' totals."""
-    result = np.zeros((len(leans), len(leans)))
-    for number in sorted({n for each in leans for n in each}):
+    covariance = np.zeros((len(leans), len(leans)))
+    for number in sorted({n for axis_leans in leans for n in axis_leans}):
         noise = _noise(plan, number, tallies)
-        both = np.array([each.get(number, np.zeros(noise.diagonal.size)) for each in leans])
-        along = both @ noise.tilt
-        result += ((both * noise.diagonal) @ both.T - np.outer(along, along)) / tallies[number].total
-    return result
+        matrix = np.array([axis_leans.get(number, np.zeros(noise.diagonal.size)) for axis_leans in leans])
+        along = matrix @ noise.tilt
+        covariance += ((matrix * noise.diagonal) @ matrix.T - np.outer(along, along)) / tallies[number].total
+    return covariance
 
 
 def _noise(plan: Plan, number: int, tallies: Tallies) -> Structure:
     """Covariance of a view's items, times its reports."""
-    held = np.clip(shares(plan, number, tallies[number]), 0, 1)
-    return oracle_of(plan, plan.views[number]).structure(held)
+    item_shares = np.clip(shares(plan, number, tallies[number]), 0, 1)
+    return oracle_of(plan, plan.views[number]).structure(item_shares)
 
 
 def _leans(plan: Plan, tallies: Tallies, axis: int, measure: int | None = None) -> Leans:
-    told, leaves = told_of(plan, tallies, axis, measure), plan.axes[axis].leaves
-    weights = (gains if measure is None else signed_gains)([each.group for each in told])
+    view_estimates, leaves = told_of(plan, tallies, axis, measure), plan.axes[axis].leaves
+    weights = (gains if measure is None else signed_gains)(
+        [view_estimate.group for view_estimate in view_estimates]
+    )
     return {
-        each.number: gain[:leaves].sum(axis=0) @ each.items for each, gain in zip(told, weights, strict=True)
+        view_estimate.number: gain[:leaves].sum(axis=0) @ view_estimate.items
+        for view_estimate, gain in zip(view_estimates, weights, strict=True)
     }
 
 
@@ -151,15 +154,15 @@ def centre_of(plan: Plan, tallies: Tallies, known: Mapping[int, AxisTable], meas
         known: every axis's table.
         measure: the measure's position.
     """
-    together = {a: _crossed(plan, tallies, a, held, measure) for a, held in known.items()}
-    both = sum(float((k * range_workload(len(k))).sum()) for k in together.values())
-    own = sum(
+    together = {a: _crossed(plan, tallies, a, table, measure) for a, table in known.items()}
+    covariance = sum(float((k * range_workload(len(k))).sum()) for k in together.values())
+    variance = sum(
         float((t.counts.covariance * range_workload(t.counts.shares.size)).sum()) for t in known.values()
     )
     bounds = plan.measures[measure]
     lower, upper = bounds.lower, bounds.upper
     middle, half = (lower + upper) / 2, (upper - lower) / 2
-    best = middle + half * float(np.clip(both / own if own > 0 else 0.0, -1.0, 1.0))
+    best = middle + half * float(np.clip(covariance / variance if variance > 0 else 0.0, -1.0, 1.0))
     mid = min(max(round(best), lower), upper)
     return Centre(mid, half, middle - mid, best - mid, together)
 
@@ -192,30 +195,30 @@ def centred_on(
     return tables, moved
 
 
-def _moved(centre: Centre, axis: int, held: AxisTable, measure: int) -> tuple[Estimate, ...]:
+def _moved(centre: Centre, axis: int, table: AxisTable, measure: int) -> tuple[Estimate, ...]:
     """The signed estimates of an axis with the measure's in measure units around the centre."""
-    signed, together = held.signed[measure], centre.crossed[axis]
-    shares = centre.half * signed.shares + centre.shift * held.counts.shares
+    signed, together = table.signed[measure], centre.crossed[axis]
+    shares = centre.half * signed.shares + centre.shift * table.counts.shares
     covariance = (
         centre.half**2 * signed.covariance
         + centre.half * centre.shift * (together + together.T)
-        + centre.shift**2 * held.counts.covariance
+        + centre.shift**2 * table.counts.covariance
     )
-    return (*held.signed[:measure], Estimate(shares, covariance), *held.signed[measure + 1 :])
+    return (*table.signed[:measure], Estimate(shares, covariance), *table.signed[measure + 1 :])
 
 
-def _crossed(plan: Plan, tallies: Tallies, axis: int, held: AxisTable, measure: int) -> FloatArray:
-    leaves, told = held.counts.shares.size, told_of(plan, tallies, axis)
+def _crossed(plan: Plan, tallies: Tallies, axis: int, table: AxisTable, measure: int) -> FloatArray:
+    leaves, view_estimates = table.counts.shares.size, told_of(plan, tallies, axis)
     groups, twins = (
-        [t.group for t in told],
+        [t.group for t in view_estimates],
         {t.number: t.group for t in told_of(plan, tallies, axis, measure)},
     )
-    shares = np.clip(held.counts.shares, 0, None)
-    silent = np.full(groups[0].design.shape[1] - leaves, max(1 - float(held.counts.shares.sum()), 0.0))
-    whole = np.append(shares, silent)
-    whole /= whole.sum()
-    values = np.clip(held.signed[measure].shares, -whole[:leaves], whole[:leaves])
-    return crossed(groups, [twins.get(t.number) for t in told], whole, values)[:leaves]
+    shares = np.clip(table.counts.shares, 0, None)
+    silent = np.full(groups[0].design.shape[1] - leaves, max(1 - float(table.counts.shares.sum()), 0.0))
+    distribution = np.append(shares, silent)
+    distribution /= distribution.sum()
+    values = np.clip(table.signed[measure].shares, -distribution[:leaves], distribution[:leaves])
+    return crossed(groups, [twins.get(t.number) for t in view_estimates], distribution, values)[:leaves]
 
 
 @dataclass(frozen=True)
@@ -259,36 +262,36 @@ def row_scale(plan: Plan, tallies: Tallies, known: Mapping[int, AxisTable]) -> S
     people = sum(t.total for t in tallies) + (0 if first is None else first.reports)
     if one_row_each(plan):
         return _weighted_scale(plan, tallies, float(people), filled_share(plan, tallies))
-    kept = _kept(plan, tallies, known)
+    rows_within = _kept(plan, tallies, known)
     counted = rows_between(plan, tallies, plan.rows_floor, plan.rows_cap)
     if counted is not None:
         mean = Measured(plan.rows_floor + counted.value, counted.error)
         # The mean counts kept rows too, so what is lost errs against them.
-        lost = Measured(mean.value - kept.value, float(np.hypot(mean.error, kept.error)))
-        clipped = clipped_share(lost, kept, together=-(kept.error**2))
-        weight = weighting_named(facts.row_weighting).weight(mean, kept)
+        lost = Measured(mean.value - rows_within.value, float(np.hypot(mean.error, rows_within.error)))
+        clipped = clipped_share(lost, rows_within, together=-(rows_within.error**2))
+        weight = weighting_named(facts.row_weighting).weight(mean, rows_within)
         return Scale(float(people) * plan.tau, weight.value, weight.error, clipped)
     if first is None:
         return Scale(float(people) * plan.tau, 1.0, 0.0)
     support = np.array(first.support, dtype=np.float64)
     lost = lost_by_histogram(first.oracle, support, float(first.reports), plan.tau)
-    return Scale(float(people) * plan.tau, 1.0, 0.0, clipped_share(lost, kept))
+    return Scale(float(people) * plan.tau, 1.0, 0.0, clipped_share(lost, rows_within))
 
 
-def _kept(plan: Plan, tallies: Tallies, known: Mapping[int, AxisTable]) -> Measured:
+def _kept(plan: Plan, tallies: Tallies, axis_tables: Mapping[int, AxisTable]) -> Measured:
     """Rows a person within tau."""
-    total = total_of(plan, tallies, known)
+    total = total_of(plan, tallies, axis_tables)
     return Measured(max(total.value, 1e-9) * plan.tau, float(np.sqrt(total.variance)) * plan.tau)
 
 
 def _weighted_scale(plan: Plan, tallies: Tallies, people: float, filled: Measured) -> Scale:
     """Weighted views give shares of all rows; rows a person come from reports within tau and beyond it."""
-    kept = Measured(filled.value * plan.tau, filled.error * plan.tau)
+    rows_within = Measured(filled.value * plan.tau, filled.error * plan.tau)
     beyond = rows_between(plan, tallies, plan.tau, plan.rows_cap) or Measured(0.0, 0.0)
-    mean = kept.value + max(beyond.value, 0.0)
-    relative = float(np.hypot(kept.error, beyond.error)) / mean
-    weight = mean / kept.value
-    return Scale(people * kept.value, weight, relative * weight, clipped_share(beyond, kept))
+    mean = rows_within.value + max(beyond.value, 0.0)
+    relative = float(np.hypot(rows_within.error, beyond.error)) / mean
+    weight = mean / rows_within.value
+    return Scale(people * rows_within.value, weight, relative * weight, clipped_share(beyond, rows_within))
 
 
 def rows_moved(plan: Plan, tallies: Tallies, slots: float) -> float:

@@ -50,19 +50,19 @@ def two_laws(plan: Plan, tallies: Tallies, axis: int, counts: Estimate) -> TwoLa
     """
     none = _without_rows(plan, tallies)
     first = told_of(plan, tallies, axis)
-    second = [_one_row_each(plan, tallies, told, none.value) for told in first]
-    person = blue([told.group for told in second])
+    second = [_one_row_each(plan, tallies, view_estimate, none.value) for view_estimate in first]
+    person = blue([view_estimate.group for view_estimate in second])
     size = counts.shares.size
     cross, plain = np.zeros((size, size)), np.zeros((size, size))
-    own = gains([told.group for told in first])
-    others = gains([told.group for told in second])
-    for one, two, a, b in zip(first, second, own, others, strict=True):
-        view = plan.views[one.number]
-        held = np.clip(shares(plan, one.number, tallies[one.number]), 0, 1)
-        parts = oracle_of(plan, view).structure(held)
-        left, right = a @ one.items, b @ two.items
-        cross += _product(left, right, parts.diagonal, parts.tilt) / one.group.reports
-        plain += _product(right, right, parts.diagonal, parts.tilt) / one.group.reports
+    row_gains = gains([view_estimate.group for view_estimate in first])
+    person_gains = gains([view_estimate.group for view_estimate in second])
+    for of_rows, of_person, a, b in zip(first, second, row_gains, person_gains, strict=True):
+        view = plan.views[of_rows.number]
+        item_shares = np.clip(shares(plan, of_rows.number, tallies[of_rows.number]), 0, 1)
+        structure = oracle_of(plan, view).structure(item_shares)
+        left, right = a @ of_rows.items, b @ of_person.items
+        cross += _product(left, right, structure.diagonal, structure.tilt) / of_rows.group.reports
+        plain += _product(right, right, structure.diagonal, structure.tilt) / of_rows.group.reports
     even = person.shares - 1 / size
     plain += (none.error / (1 - none.value)) ** 2 * np.outer(even, even)
     return TwoLaws(counts.shares, person.shares, counts.covariance, plain, cross)
@@ -74,25 +74,35 @@ def _product(left: FloatArray, right: FloatArray, diagonal: FloatArray, tilt: Fl
 
 def _without_rows(plan: Plan, tallies: Tallies) -> Measured:
     """Share of people without a row; 0 where everybody has one by construction."""
-    some = rows_between(plan, tallies, 0, 1)
-    if some is None:
+    with_rows = rows_between(plan, tallies, 0, 1)
+    if with_rows is None:
         return Measured(0.0, 0.0)
-    return Measured(float(np.clip(1 - some.value, 0.0, MOST_WITHOUT)), some.error)
+    return Measured(float(np.clip(1 - with_rows.value, 0.0, MOST_WITHOUT)), with_rows.error)
 
 
-def _one_row_each(plan: Plan, tallies: Tallies, told: Told, none: float) -> Told:
+def _one_row_each(plan: Plan, tallies: Tallies, view_estimate: Told, none: float) -> Told:
     """What a view's reports say of one uniform row a person: every state of a cell alike."""
-    view, layout = plan.views[told.number], layout_of(plan.views[told.number])
-    inside = (told.items[:, layout.rows] != 0).astype(np.float64)
-    items = np.zeros_like(told.items)
-    for part in (layout.rows, layout.silent, *([] if layout.bits is None else [layout.bits])):
-        items[:, part] = inside
+    view, layout = plan.views[view_estimate.number], layout_of(plan.views[view_estimate.number])
+    inside = (view_estimate.items[:, layout.rows] != 0).astype(np.float64)
+    items = np.zeros_like(view_estimate.items)
+    for columns in (layout.rows, layout.silent, *([] if layout.bits is None else [layout.bits])):
+        items[:, columns] = inside
     stretch = 1 / (1 - none)
     of_cells = inside.sum(axis=1)
-    seen = (items @ shares(plan, told.number, tallies[told.number]) - none * of_cells / view.cells) * stretch
+    seen = (
+        items @ shares(plan, view_estimate.number, tallies[view_estimate.number])
+        - none * of_cells / view.cells
+    ) * stretch
     fan = items.sum(axis=1)
-    group = Group(told.group.design, seen, told.group.reports, told.group.oracle, fan, stretch)
-    return Told(told.number, items * stretch, group, told.drift)
+    group = Group(
+        view_estimate.group.design,
+        seen,
+        view_estimate.group.reports,
+        view_estimate.group.oracle,
+        fan,
+        stretch,
+    )
+    return Told(view_estimate.number, items * stretch, group, view_estimate.drift)
 
 
 class AtRandom(NamedTuple):
@@ -120,8 +130,8 @@ class Weighted(NamedTuple):
     def barred(self, parts: Parts) -> Parts:
         """Interactions with the bar of the axis that it widens most."""
         return {
-            key: part._replace(strength=part.strength * max(self.factors[a] for a in key))
-            for key, part in parts.items()
+            key: effect._replace(strength=effect.strength * max(self.factors[a] for a in key))
+            for key, effect in parts.items()
         }
 
 
@@ -141,25 +151,27 @@ def weighted_tables(
     """
     if not one_row_each(plan):
         return None
-    found, cut = Weighted({}, {}, {}, {}), min(max(cut, 0.0), MOST_WITHOUT)
-    for axis, held in known.items():
-        laws = two_laws(plan, tallies, axis, held.counts)
-        factor = clip_factor(laws, held.counts.covariance, cut, BEYOND)
-        found.factors[axis], found.known[axis] = factor, _with_bar(held, factor)
+    weighted, cut = Weighted({}, {}, {}, {}), min(max(cut, 0.0), MOST_WITHOUT)
+    for axis, table in known.items():
+        laws = two_laws(plan, tallies, axis, table.counts)
+        factor = clip_factor(laws, table.counts.covariance, cut, BEYOND)
+        weighted.factors[axis], weighted.known[axis] = factor, _with_bar(table, factor)
         mixed = shrink(laws, plan.axes[axis].smooth) if laws.rows.size <= LARGEST else None
-        found.at_random[axis] = AtRandom(missing_at_random(laws), None if mixed is None else mixed.at_random)
-        found.positive[axis] = None
+        weighted.at_random[axis] = AtRandom(
+            missing_at_random(laws), None if mixed is None else mixed.at_random
+        )
+        weighted.positive[axis] = None
         if mixed is not None:
             bar = clip_factor(laws, mixed.covariance, cut, BEYOND_MIXED)
             spread = mixed.covariance * bar
-            found.positive[axis] = Positive(
+            weighted.positive[axis] = Positive(
                 mixed.shares, StackVariance(spread, spread, mixed.shares, 0.0, 0.0)
             )
-    return found
+    return weighted
 
 
-def _with_bar(held: AxisTable, factor: float) -> AxisTable:
-    counts = Estimate(held.counts.shares, held.counts.covariance * factor)
+def _with_bar(table: AxisTable, factor: float) -> AxisTable:
+    counts = Estimate(table.counts.shares, table.counts.covariance * factor)
     return replace(
-        held, counts=counts, signed=tuple(Estimate(s.shares, s.covariance * factor) for s in held.signed)
+        table, counts=counts, signed=tuple(Estimate(s.shares, s.covariance * factor) for s in table.signed)
     )

@@ -29,12 +29,12 @@ from dpsql.answer.plan import make_plan, no_view, place
 from dpsql.answer.sql.parse import parse
 from dpsql.answer.sql.rewrite import take_apart
 from dpsql.axis.model import OrderedRule
-from dpsql.curate.forecast import Priced, dry_answerer, priced_plan
+from dpsql.curate.dry import Priced, dry_answerer, priced_plan
 from dpsql.errors import CatalogError, InterfaceError, NotSupportedError
 from dpsql.mechanisms.family.asked import held_cells
 from dpsql.mechanisms.family.asked_rows import best_rows, classes_of
 from dpsql.publishing.axes import axis_maker, open_public
-from dpsql.star import Catalog, load_catalog
+from dpsql.star import Catalog, load_catalog, made_view
 from dpsql.star.base import as_fraction, from_units
 from dpsql.star.graph import PEOPLE
 from dpsql.star.model import MOST, AxisSpec, View
@@ -74,19 +74,22 @@ class _Narrow(NamedTuple):
 
 
 def read_purchase(
-    catalog: str | PathLike[str], statements: str | Sequence[str], epsilon: Fraction | str
+    catalog: str | PathLike[str],
+    statements: str | Sequence[str],
+    epsilon: Fraction | str,
+    ledger: str | PathLike[str] | None = None,
 ) -> Catalog:
-    """`purchase` as somebody types it: a file, one statement or several, an amount as text.
+    """`purchase` as somebody types it: a file, one statement or several, an amount as text, another ledger.
 
     Raises:
         InterfaceError: the amount is no number; else as of `purchase`.
     """
-    asked = (statements,) if isinstance(statements, str) else tuple(statements)
+    workload = (statements,) if isinstance(statements, str) else tuple(statements)
     try:
         amount = as_fraction(epsilon)
     except ValueError as error:
         raise InterfaceError(f"epsilon: {error}") from error
-    return purchase(load_catalog(Path(catalog)), asked, amount)
+    return purchase(load_catalog(Path(catalog), ledger), workload, amount)
 
 
 def purchase(catalog: Catalog, statements: Sequence[str], epsilon: Fraction) -> Catalog:
@@ -129,13 +132,15 @@ def _scaffold(catalog: Catalog) -> Catalog:
     """Every axis of every table in a view of its own, measured in the cheapest way: it is never published."""
     views = {}
     for of in catalog.star.tables:
-        own = catalog.star.views_of(of)
-        measures = list(dict.fromkeys(m for view in own for m in view.spec.measures))
-        axes = {(axis.written.axis, axis.written.by): axis.written for view in own for axis in view.axes}
+        table_views = catalog.star.views_of(of)
+        measures = list(dict.fromkeys(m for view in table_views for m in view.spec.measures))
+        axes = {
+            (axis.written.axis, axis.written.by): axis.written for view in table_views for axis in view.axes
+        }
         for number, spec in enumerate(axes.values()):
             plain = spec.model_copy(update={"asked": (), "cuts": None})  # as fine as the column is
             described = {"of": of, "axes": [plain], "measures": measures, "mechanism": "identity"}
-            views[f"{of} {number}"] = View.model_validate(described)
+            views[f"{of} {number}"] = made_view(f"{of} {number}", described)
     if not views:
         raise CatalogError(
             "views: there are none", hint="declare the axes that statements may be about in a view"
@@ -145,29 +150,29 @@ def _scaffold(catalog: Catalog) -> Catalog:
 
 def _needed(priced: Priced, statements: Sequence[str]) -> list[Needed]:
     """What the statements ask, table by table."""
-    found: dict[str, list[Needed]] = {}
+    needs: dict[str, list[Needed]] = {}
     with dry_answerer(priced) as answerer:
         for text in statements:
             for block in take_apart(parse(text, ""), answerer.schema, text).blocks:
                 terms = list(dict.fromkeys(term for value in block.values for term in terms_of(value)))
                 if terms:
-                    found.setdefault(block.root.lower(), []).append(_asked(block, terms, answerer))
-    return [_together(each) for each in found.values()]
+                    needs.setdefault(block.root.lower(), []).append(_asked(block, terms, answerer))
+    return [_together(table_needs) for table_needs in needs.values()]
 
 
 def _asked(block: Block, terms: Sequence[Term], answerer: Answerer) -> Needed:
     """What one block asks, on all axes of its table; of two axes over one column the finer one is asked."""
     release = answerer.release
-    own = [i for i, axis in enumerate(release.axes) if axis.of.lower() == block.root.lower()]
-    axes = tuple(sorted(own, key=lambda i: -release.axes[i].leaves))
+    table_axes = [i for i, axis in enumerate(release.axes) if axis.of.lower() == block.root.lower()]
+    axes = tuple(sorted(table_axes, key=lambda i: -release.axes[i].leaves))
     if any(term.measure == PEOPLE for term in terms):
         raise NotSupportedError("people cannot be bought", hint="count rows, or publish a view with `people`")
     if not axes:
-        raise no_view(block, [f"the catalog has no view of {block.root}"])
+        raise no_view(block, [f"the catalog has no view of {block.root}"], answerer.schema)
     view = AskedView("", release.axes[axes[0]].of, axes, {}, 0)
     placed = place(block, terms, view, release, answerer.schema)
     if isinstance(placed, str):
-        raise no_view(block, [f"the catalog's views have no axis for {placed}"])
+        raise no_view(block, [f"the catalog's views have no axis for {placed}"], answerer.schema)
     plan = make_plan(block, terms, view, placed, release)
     cut = [release.axes[i].name for i, cells in zip(axes, plan.cells, strict=True) if cells.cut]
     if cut:
@@ -179,41 +184,41 @@ def _asked(block: Block, terms: Sequence[Term], answerer: Answerer) -> Needed:
     for term in terms:
         boxes = [plan.box_masks(box) for box in plan.boxes_of(term.condition)]
         for at in product(*(range(n) for n in plan.shape)):
-            one = [tuple(mask[i] for mask, i in zip(box, at, strict=True)) for box in boxes]
-            questions.append(tuple(box for box in one if all(mask.any() for mask in box)))
+            group_boxes = [tuple(mask[i] for mask, i in zip(box, at, strict=True)) for box in boxes]
+            questions.append(tuple(box for box in group_boxes if all(mask.any() for mask in box)))
     measures = tuple(dict.fromkeys(["count", *(term.measure for term in terms)]))
-    return Needed(view.of, axes, measures, tuple(each for each in questions if each))
+    return Needed(view.of, axes, measures, tuple(question for question in questions if question))
 
 
-def _together(parts: Sequence[Needed]) -> Needed:
+def _together(needs: Sequence[Needed]) -> Needed:
     """What several blocks ask of one table."""
-    questions = tuple(question for part in parts for question in part.questions)
+    questions = tuple(question for need in needs for question in need.questions)
     if len(questions) > MOST_QUESTIONS:
         raise InterfaceError(
-            f"the statements ask {len(questions)} numbers of {parts[0].of}, the limit is {MOST_QUESTIONS}",
+            f"the statements ask {len(questions)} numbers of {needs[0].of}, the limit is {MOST_QUESTIONS}",
             hint="publish a view for them, or ask for fewer groups",
         )
     if not questions:
         raise InterfaceError("the statements ask for what cannot occur", hint="ask for values of the catalog")
-    measures = tuple(dict.fromkeys(measure for part in parts for measure in part.measures))
-    return Needed(parts[0].of, parts[0].axes, measures, questions)
+    measures = tuple(dict.fromkeys(measure for need in needs for measure in need.measures))
+    return Needed(needs[0].of, needs[0].axes, measures, questions)
 
 
 def _views(priced: Priced, needed: Sequence[Needed], norm: int) -> dict[str, View]:
     """One view a table; tables share the budget so that the sum of all variances is least."""
-    made = [_view(priced, each) for each in needed]
-    errors = [_error(view, leaves, norm) ** (norm / (norm + 2)) for view, leaves in made]
+    views = [_view(priced, need) for need in needed]
+    errors = [_error(view, leaves, norm) ** (norm / (norm + 2)) for view, leaves in views]
     shares = [Fraction(round(1000 * error / sum(errors)), 1000) for error in errors]
     shares[-1] = 1 - sum(shares[:-1], Fraction(0))
     return {
         f"bought_{view.of}": view.model_copy(update={"share": share})
-        for (view, _), share in zip(made, shares, strict=True)
+        for (view, _), share in zip(views, shares, strict=True)
     }
 
 
 def _error(view: View, leaves: Sequence[int], norm: int) -> float:
-    asked = classes_of(held_cells(view.questions, leaves))
-    return best_rows(asked.questions, norm).error * len(view.measures)
+    classes = classes_of(held_cells(view.questions, leaves))
+    return best_rows(classes.questions, norm).error * len(view.measures)
 
 
 def _view(priced: Priced, needed: Needed) -> tuple[View, list[int]]:
@@ -224,7 +229,8 @@ def _view(priced: Priced, needed: Needed) -> tuple[View, list[int]]:
         for question in needed.questions
     )
     _check_axes(needed.of, len(axes))
-    view = View.model_validate(
+    view = made_view(
+        f"bought_{needed.of}",
         {
             "of": needed.of, "axes": [axis.spec for axis in axes], "measures": list(needed.measures),
             "mechanism": "asked", "questions": questions, "nonnegative": False, "on_partial_bin": "refuse",
@@ -247,19 +253,19 @@ def _narrowed(priced: Priced, needed: Needed) -> list[_Narrow]:
     written = {
         axis.meant: axis.written for view in priced.plan.catalog.star.views.values() for axis in view.axes
     }
-    found = []
+    narrowed = []
     for place_, number in enumerate(needed.axes):
         masks = np.unique(np.array([box[place_] for box in boxes]), axis=0)
         if not masks.all():
             planned = entries[number]
-            found.append(_narrow(place_, written[planned.resolved], planned.axis.rule, masks))
-    if not found:  # totals alone: any axis will do
+            narrowed.append(_narrow(place_, written[planned.resolved], planned.axis.rule, masks))
+    if not narrowed:  # totals alone: any axis will do
         number = needed.axes[-1]
         masks = np.ones((1, entries[number].axis.leaves))
-        found = [
+        narrowed = [
             _narrow(len(needed.axes) - 1, written[entries[number].resolved], entries[number].axis.rule, masks)
         ]
-    return found
+    return narrowed
 
 
 def _narrow(place_: int, spec: AxisSpec, rule: object, masks: FloatArray) -> _Narrow:
@@ -283,8 +289,8 @@ def _narrow(place_: int, spec: AxisSpec, rule: object, masks: FloatArray) -> _Na
 
 def _intervals(mask: FloatArray, leaf: np.typing.NDArray[np.int64]) -> Iterator[tuple[int, int]]:
     """The new leaves under a mask of old ones, as half-open intervals."""
-    held = np.zeros(int(leaf.max()) + 3, np.int64)
-    held[leaf[mask > 0] + 1] = 1
-    change = np.diff(held)
+    marked = np.zeros(int(leaf.max()) + 3, np.int64)
+    marked[leaf[mask > 0] + 1] = 1
+    change = np.diff(marked)
     for low, high in zip(np.flatnonzero(change > 0), np.flatnonzero(change < 0), strict=True):
         yield int(low), int(high)

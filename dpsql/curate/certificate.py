@@ -10,7 +10,7 @@ of the exact loss is measured when the certificate is made (`dpsql.curate.prove`
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -20,8 +20,9 @@ from typing import Any, NamedTuple
 
 from dpsql.curate.audit import AuditReport
 from dpsql.curate.prove.run import Proof
+from dpsql.engines.postgresql_places import is_by_address
 from dpsql.errors import InterfaceError, ReleaseError
-from dpsql.ledger import LineageReport, budget_report
+from dpsql.ledger import EntryReport, LineageReport, budget_report
 from dpsql.ledger.files import file_hash
 from dpsql.publishing.central import PROMISE
 from dpsql.release import Release
@@ -64,6 +65,7 @@ class Protected(NamedTuple):
         rows_per_unit: table -> rows of one unit that count.
         epsilon, delta, mu2, rho: fractions as text; mu2 and rho under a delta alone.
         sentence: what is promised, in words.
+        values: table -> how its source's values were compared and rounded.
     """
 
     unit: str
@@ -74,6 +76,7 @@ class Protected(NamedTuple):
     mu2: str | None
     rho: str | None
     sentence: str
+    values: dict[str, str]
 
 
 class Measured(NamedTuple):
@@ -94,6 +97,7 @@ class LedgerLine(NamedTuple):
         charged_on: UTC.
         charged: for this release.
         spent, cap: of the lineage, all releases together.
+        by_address: tables that the ledger knows by their server's address, whose identifier could not be read.
     """
 
     ledger: str
@@ -103,6 +107,7 @@ class LedgerLine(NamedTuple):
     charged: float
     spent: float
     cap: float
+    by_address: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -139,18 +144,18 @@ class Certificate:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
-        held, open_, failed = self.checked
+        passed, open_, failed = self.checked
         return {
             "format": FORMAT,
             "made_on": self.made_on,
             "dpsql": self.version,
             "release": self.about._asdict(),
             "protected": self.protected._asdict(),
-            "mechanisms": [each._asdict() for each in self.measured],
-            "spends": [{"what": what, "amount": amount} for what, amount in self.spends],
+            "mechanisms": [measurement._asdict() for measurement in self.measured],
+            "spends": [{"what": purpose, "amount": amount} for purpose, amount in self.spends],
             "ledger": None if self.ledger is None else self.ledger._asdict(),
             "exact_loss": None if self.proof is None else self.proof.to_json(),
-            "audit": {"held": held, "not_checked": open_, "failed": failed},
+            "audit": {"held": passed, "not_checked": open_, "failed": failed},
             "not_promised": list(self.not_promised),
         }  # fmt: skip
 
@@ -178,6 +183,7 @@ def certify(
         )
     checks = [check.held for check in audit.checks]
     counts = checks.count(True), checks.count(None), checks.count(False)
+    line = None if catalog is None else _line(catalog, meta.release_id)
     return Certificate(
         _about(release, audit.release),
         datetime.now(UTC).date().isoformat(),
@@ -185,10 +191,10 @@ def certify(
         _protected(release),
         tuple(Measured(s.view, s.measure, s.mechanism, s.budget, s.currency) for s in release.statistics),
         tuple((spend.purpose, spend.amount) for spend in meta.spends),
-        None if catalog is None else _line(catalog, meta.release_id),
+        line,
         proof,
         counts,
-        tuple(_not_promised(release)),
+        tuple(_not_promised(release, () if line is None else line.by_address)),
     )
 
 
@@ -214,27 +220,28 @@ def _protected(release: Release) -> Protected:
     rho = None if promise.mu2 is None else str(Fraction(promise.mu2) / 2)
     return Protected(
         promise.unit, promise.neighbours, dict(promise.rows_per_unit or {}), promise.epsilon, promise.delta,
-        promise.mu2, rho, promise_words(promise)[0],
+        promise.mu2, rho, promise_words(promise)[0], dict(promise.values or {}),
     )  # fmt: skip
 
 
 def _line(catalog: Catalog, release_id: str) -> LedgerLine | None:
     path = ledger_path(catalog)
     for lineage in budget_report(path).lineages:
-        for entry in lineage.entries:
-            if entry.release_id == release_id:
-                return _told(path, lineage, entry.label, entry.published_at, entry.epsilon)
+        for ledger_entry in lineage.entries:
+            if ledger_entry.release_id == release_id:
+                return _ledger_line(path, lineage, ledger_entry)
     return None
 
 
-def _told(path: Path, lineage: LineageReport, label: str, when: str, charged: Fraction) -> LedgerLine:
+def _ledger_line(path: Path, lineage: LineageReport, ledger_entry: EntryReport) -> LedgerLine:
+    by_address = tuple(table.name for table in ledger_entry.tables if any(map(is_by_address, table.places)))
     return LedgerLine(
-        path.name, lineage.lineage.name, label, when, float(charged), float(lineage.spent_epsilon),
-        float(lineage.lineage.cap),
+        path.name, lineage.lineage.name, ledger_entry.label, ledger_entry.published_at, float(ledger_entry.epsilon),
+        float(lineage.spent_epsilon), float(lineage.lineage.cap), by_address,
     )  # fmt: skip
 
 
-def _not_promised(release: Release) -> Iterator[str]:
+def _not_promised(release: Release, by_address: Sequence[str]) -> Iterator[str]:
     """What a reader may take for promised and is not, for this release."""
     meta, catalog = release.meta, release.catalog
     promise = meta.privacy
@@ -243,8 +250,8 @@ def _not_promised(release: Release) -> Iterator[str]:
     yield from promise_words(promise)[1:]
     if promise.unit == ROW.name:
         joined = [n for n, t in catalog.tables.items() if not t.is_public and n not in catalog.star.tables]
-        beside = f" Rows of {', '.join(joined)} are joined and not protected." if joined else ""
-        yield f"People: one row of {', '.join(catalog.star.tables)} is protected, not all that a person owns.{beside}"
+        note = f" Rows of {', '.join(joined)} are joined and not protected." if joined else ""
+        yield f"People: one row of {', '.join(catalog.star.tables)} is protected, not all that a person owns.{note}"
     else:
         yield (
             f"Others who are named in a person's rows: a row is its {promise.unit}'s own; whoever else it names is not "
@@ -263,4 +270,9 @@ def _not_promised(release: Release) -> Iterator[str]:
     listed = f", all rows of {', '.join(public)}" if public else ""
     yield f"What is public: the catalog with its bounds and categories{listed}, that and when this was published."
     yield "Releases about the same people that another ledger was charged for: what they cost adds up."
+    if by_address:
+        yield (
+            f"One cap under another address: {', '.join(by_address)} is known by host, port and database, since the "
+            "identifier of their database cluster could not be read."
+        )
     yield "Secrecy of raw rows where they are kept, while publishing too. Erasing a person there changes no release."

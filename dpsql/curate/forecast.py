@@ -11,51 +11,35 @@ by mistake.
 from __future__ import annotations
 
 import math
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from math import prod, sqrt
-from pathlib import Path
 from typing import NamedTuple
-
-import numpy as np
 
 from dpsql.answer.answerer import Answerer
 from dpsql.answer.explain import PredictedColumn, predict
 from dpsql.budget import currency_at
+from dpsql.curate.bounds import BoundForecast, bound_forecasts
+from dpsql.curate.classes import ClassForecast, Hopeless, hopeless
+from dpsql.curate.dry import Priced, dry_answerer, priced_plan
+from dpsql.curate.foresight import Blind, Foresight, Prediction, Stage, Weight, foresee
 from dpsql.curate.refreshes import Refreshes, refreshes
-from dpsql.curate.reported import foreseen, typical_errors
+from dpsql.curate.reported import typical_errors
 from dpsql.engines.engine import Engine
 from dpsql.errors import CatalogError, Error, PrivacyError
 from dpsql.mechanisms.axis.registry import AUTO
 from dpsql.mechanisms.family.measurement import AskedAxis
 from dpsql.mechanisms.offers import Refusal
 from dpsql.publishing.axes import AxisMaker, axis_maker, open_public
-from dpsql.publishing.content import Components, planned_release, statistic_metas
 from dpsql.publishing.hybrid import counted_catalog
-from dpsql.publishing.plan import charged, plan_release
+from dpsql.publishing.plan import charged
 from dpsql.publishing.planned import PlannedStatistic, ReleasePlan
-from dpsql.publishing.squares import with_squares
 from dpsql.publishing.userlevel.guess import Guess, crowds
-from dpsql.publishing.userlevel.predict import (
-    Blind,
-    ClassForecast,
-    Hopeless,
-    blind_tables,
-    hopeless,
-    predict_classes,
-)
-from dpsql.release import open_release
-from dpsql.release.write import LOOKUP_ARITY, StatisticContent, StatisticPart
+from dpsql.release.write import LOOKUP_ARITY
 from dpsql.star import Catalog
 from dpsql.star.model import Privacy
 from dpsql.star.reported import reported_axes, reported_columns
-from dpsql.streams.plan import whole_stream
 from dpsql.tree import kary_tree
-from dpsql.variance import AxisVariance
-from dpsql.variance.kronecker import AxisSplit
-from dpsql.variance.reading import Together
 
 # Measured on two cores over views of 256 to 262,144 cells; `dpsql plan` says "about".
 _FILE_BYTES, _CELL_BYTES, _AXIS_BYTES = 1 << 20, 6.0, 5.5
@@ -177,47 +161,16 @@ def not_taken(plan: ReleasePlan) -> tuple[NotTaken, ...]:
     return (*families, *axes.values())
 
 
-@dataclass(frozen=True)
-class Priced:
-    """A plan with what decides its errors.
-
-    Args:
-        plan: the plan.
-        models: the variance model of each axis.
-        units: row variance of each statistic at full axis budgets.
-    """
-
-    plan: ReleasePlan
-    models: list[AxisVariance]
-    units: list[float]
-
-
-def priced_plan(catalog: Catalog, make_axis: AxisMaker) -> Priced:
-    """Plan a catalog; a stream is planned as it will be at its horizon.
-
-    Args:
-        catalog: a checked catalog.
-        make_axis: builds an axis from public facts.
-    """
-    if catalog.stream is not None:
-        return Priced(*whole_stream(catalog, make_axis))
-    plan = with_squares(plan_release(catalog, make_axis), catalog)
-    models = [planned.strategy.variance() for planned in plan.axes]
-    return Priced(
-        plan, models, [_one_row(statistic).unit_variance(plan.axes) for statistic in plan.statistics]
-    )
-
-
 def forecast(priced: Priced) -> tuple[StatisticForecast, ...]:
     """What each statistic of a plan will cost and how noisy it will be."""
     plan = priced.plan
     pairs = zip(priced.models, plan.axes, strict=True)
-    asked = {i: AskedAxis(model, planned.workload) for i, (model, planned) in enumerate(pairs)}
+    axis_workloads = {i: AskedAxis(model, planned.workload) for i, (model, planned) in enumerate(pairs)}
     typical: dict[int, float] = {}
     for members in plan.families:
         family = [(plan.statistics[i].axes, priced.units[i]) for i in members]
         for i, (axes, unit) in zip(members, family, strict=True):
-            typical[i] = plan.statistics[i].measurement.mean_variance(axes, unit, family, asked)
+            typical[i] = plan.statistics[i].measurement.mean_variance(axes, unit, family, axis_workloads)
     return tuple(_forecast(plan, statistic, typical[i]) for i, statistic in enumerate(plan.statistics))
 
 
@@ -227,16 +180,16 @@ def _forecast(plan: ReleasePlan, statistic: PlannedStatistic, variance: float) -
     rows, compared = measurement.row_count(plan.strategies(statistic)), plan.compared(statistic.view)
     nodes = prod(kary_tree(planned.axis.leaves, LOOKUP_ARITY).size for planned in axes)
     scale = statistic.bounds.scale if statistic.bounds else 0
-    own = tuple(
+    axis_forecasts = tuple(
         AxisForecast(each.axis.name, each.choice.name, each.choice.expected_error, each.choice.runners_up)
         for each in axes
     )
     return StatisticForecast(
         view=statistic.view, of=statistic.of, measure=statistic.measure.name,
-        axes=tuple(each.axis for each in own),
-        strategies=tuple(measurement.words(()) if measurement.listed else each.strategy for each in own),
+        axes=tuple(each.axis for each in axis_forecasts),
+        strategies=tuple(measurement.words(()) if measurement.listed else each.strategy for each in axis_forecasts),
         both=() if compared is None else ((compared.name, compared.expected_error), *compared.runners_up),
-        axis_forecasts=own if measurement.joint_variance() is None else (),
+        axis_forecasts=axis_forecasts if measurement.joint_variance() is None else (),
         noise=statistic.law.name, charge=str(statistic.charge),
         currency=plan.currency.name, tau=statistic.tau,
         cells=prod(plan.shape(statistic)), nodes=nodes,
@@ -244,52 +197,6 @@ def _forecast(plan: ReleasePlan, statistic: PlannedStatistic, variance: float) -
         seconds=_STATISTIC_SECONDS + statistic.law.seconds * rows + _NODE_SECONDS * nodes,
         typical=sqrt(variance) * 10.0**-scale, scale=scale,
     )  # fmt: skip
-
-
-def write_dry_release(
-    priced: Priced, path: Path, catalog: Catalog | None = None, guess: Guess | None = None
-) -> None:
-    """Write the planned release without estimates: axes and variance models alone.
-
-    Args:
-        priced: what would be measured.
-        path: where; must not exist.
-        catalog: as it was written, where that is not the plan's: with the values of reported columns.
-        guess: of the people who report; nobody without one.
-
-    **Privacy**: nothing private was read to make it, and it is marked so that `connect` refuses it.
-    """
-    plan = priced.plan
-    known = replace(plan, statistics=tuple(_one_row(s) for s in plan.statistics))
-    models: list[AxisVariance | Together] = list(priced.models)
-    models += plan.joint.values()
-    empty = [np.zeros((0,) * len(s.axes), np.int64) for s in plan.statistics]
-    statistics = [
-        StatisticPart(
-            meta, StatisticContent(e, e, e, e if meta.nonnegative else None, e if meta.difference else None)
-        )
-        for meta, e in zip(statistic_metas(known, _components(priced)), empty, strict=True)
-    ]
-    builder = planned_release(known, "dry", models, statistics, insecure=True)
-    foreseen(builder, catalog or plan.catalog, plan, guess).write(path)
-
-
-def _components(priced: Priced) -> list[Components]:
-    """The variance factors that the parts of every statistic will have once views are reconciled."""
-    totals = {i: AxisSplit(model).total for i, model in enumerate(priced.models)}
-    statistics = priced.plan.statistics
-    components: dict[int, Components] = {}
-    for members in priced.plan.families:
-        family = [(statistics[i].axes, priced.units[i]) for i in members]
-        sigma2 = statistics[members[0]].measurement.components(family, totals)
-        for i, (axes, _) in zip(members, family, strict=True):
-            components[i] = {part: value for part, value in sigma2.items() if set(part) <= set(axes)}
-    return [components[i] for i in range(len(statistics))]
-
-
-def _one_row(statistic: PlannedStatistic) -> PlannedStatistic:
-    """The statistic as it stands; where publishing chooses tau, that of units with one row."""
-    return statistic.bounded_to(statistic.tau or 1)
 
 
 ALTERNATIVES = {
@@ -331,11 +238,14 @@ class PlanReport:
         break_even: over all COUNT columns of the workload (or all counts of views) together.
         classes: relative errors of typical questions on tables with `max_ids: auto`; empty without a guess.
         hopeless: views of such tables that say nothing.
-        blind: such tables with too few units for the guess to hold.
+        blind: such tables with too few people for the noise.
+        weights: how much each guess matters, most first.
+        stands_for: how many units each made-up unit stood for; 1 where none was sampled.
         not_taken: why other mechanisms were not taken.
         beaten: views that name a mechanism which `auto` beats.
         unforeseen: reported columns whose channel adds an error that nothing is known of without a guess.
         refreshes: how many releases the cap still holds, where they share it (`privacy: {releases: N}`).
+        bounds: what will be known of the rows beyond declared bounds.
     """
 
     statistics: tuple[StatisticForecast, ...]
@@ -346,10 +256,13 @@ class PlanReport:
     classes: tuple[ClassForecast, ...] = ()
     hopeless: tuple[Hopeless, ...] = ()
     blind: tuple[Blind, ...] = ()
+    weights: tuple[Weight, ...] = ()
+    stands_for: int = 1
     not_taken: tuple[NotTaken, ...] = ()
     beaten: tuple[Beaten, ...] = ()
     unforeseen: tuple[str, ...] = ()
     refreshes: Refreshes | None = None
+    bounds: tuple[BoundForecast, ...] = ()
 
     @property
     def wants_guess(self) -> bool:
@@ -362,12 +275,12 @@ class _Dry:
     """One planned release: its statistics and its predictions for the workload."""
 
     statistics: tuple[StatisticForecast, ...]
-    predictions: tuple[tuple[PredictedColumn, ...] | str, ...]
-    classes: tuple[ClassForecast, ...] = ()
+    predictions: tuple[Prediction, ...]
+    foresight: Foresight
     hopeless: tuple[Hopeless, ...] = ()
-    blind: tuple[Blind, ...] = ()
     not_taken: tuple[NotTaken, ...] = ()
     looks: frozenset[str] = frozenset()
+    bounds: tuple[BoundForecast, ...] = ()
 
 
 def plan_catalog(
@@ -398,28 +311,32 @@ def plan_catalog(
     try:
         make = axis_maker(inside, public)
         planned = _dry(catalog, public, make, workload, guess)
-        others = {"auto": planned} if compare else {}
+        alternatives = {"auto": planned} if compare else {}
         for name, word in ALTERNATIVES.items() if compare else ():
             try:
-                others[name] = _dry(_with_mechanism(catalog, word), public, make, workload)
+                alternatives[name] = _dry(_with_mechanism(catalog, word), public, make, workload)
             except (CatalogError, PrivacyError):
-                others[name] = _Dry((), tuple("does not fit" for _ in workload))
+                alternatives[name] = _Dry((), tuple("does not fit" for _ in workload), Foresight())
         beaten = _beaten(catalog, make, planned)
     finally:
         public.close()
     taus = {s.of: max(s.tau, 1) for s in planned.statistics}
     views = {s.view: taus[s.of] for s in planned.statistics}
-    queries = tuple(_query(catalog.privacy, sql, found, views)
-                    for sql, found in zip(workload, planned.predictions, strict=True))  # fmt: skip
+    shown, seen = _shown(planned, {s.view for s in planned.statistics if not s.tau}), planned.foresight
+    queries = tuple(
+        _query(catalog.privacy, sql, dry, prediction, views)
+        for sql, dry, prediction in zip(workload, planned.predictions, shown, strict=True)
+    )
     rows = _rows(catalog, planned, workload)
     comparison = {
-        name: tuple(_rows(catalog, dry, workload).get(row) for row in rows) for name, dry in others.items()
+        name: tuple(_rows(catalog, dry, workload).get(row) for row in rows)
+        for name, dry in alternatives.items()
     }
     return PlanReport(
-        planned.statistics, queries, comparison, tuple(rows), _overall(catalog, planned, queries, views),
-        planned.classes, planned.hopeless, planned.blind, planned.not_taken, beaten,
+        planned.statistics, queries, comparison, tuple(rows), _overall(catalog, planned, views),
+        seen.classes, planned.hopeless, seen.blind, seen.weights, seen.stands_for, planned.not_taken, beaten,
         tuple(str(column) for column in reported_columns(catalog)) if guess is None else (),
-        refreshes(catalog),
+        refreshes(catalog), planned.bounds,
     )  # fmt: skip
 
 
@@ -427,38 +344,33 @@ def _dry(
     catalog: Catalog, public: Engine, make: AxisMaker, workload: Sequence[str], guess: Guess | None = None
 ) -> _Dry:
     priced = priced_plan(counted_catalog(catalog), make)
-    classes = predict_classes(priced.plan, guess, crowds(catalog, public, priced.plan)) if guess else ()
+    foresight = Foresight()
+    if guess is not None:
+        foresight = foresee(Stage(priced, catalog, crowds(catalog, public, priced.plan), workload), guess)
     with dry_answerer(priced, catalog, guess) as answerer:
-        predicted = tuple(_predicted(answerer, sql) for sql in workload)
-        blind = blind_tables(priced.plan, guess) if guess else ()
         return _Dry(
             _with_channel(forecast(priced), typical_errors(answerer.release, priced.plan, catalog)),
-            predicted,
-            classes,
-            hopeless(priced.plan, classes),
-            blind,
+            tuple(_predicted(answerer, sql) for sql in workload),
+            foresight,
+            hopeless(priced.plan, foresight.classes),
             not_taken(priced.plan),
             frozenset(s.view for s in priced.plan.statistics if s.measurement.biased),
+            bound_forecasts(priced.plan),
         )
 
 
-@contextmanager
-def dry_answerer(
-    priced: Priced, catalog: Catalog | None = None, guess: Guess | None = None
-) -> Iterator[Answerer]:
-    """An answerer of the planned release, which knows standard errors and no estimate; gone after the block.
-
-    Args:
-        priced, catalog, guess: as for `write_dry_release`.
-    """
-    with tempfile.TemporaryDirectory(prefix="dpsql-plan-") as folder:
-        path = Path(folder) / "dry.dpsql"
-        write_dry_release(priced, path, catalog, guess)
-        release = open_release(path, insecure=True)
-        try:
-            yield Answerer(release)
-        finally:
-            release.close()
+def _shown(planned: _Dry, chosen: Set[str]) -> tuple[Prediction, ...]:
+    """Predictions with those of rehearsals in the place of figures for units of one row."""
+    if not planned.foresight.predictions:
+        return planned.predictions
+    return tuple(
+        found
+        if isinstance(found, str) or isinstance(rehearsed, str)
+        else tuple(
+            other if other.view in chosen else own for own, other in zip(found, rehearsed, strict=True)
+        )
+        for found, rehearsed in zip(planned.predictions, planned.foresight.predictions, strict=True)
+    )
 
 
 def _beaten(catalog: Catalog, make: AxisMaker, planned: _Dry) -> tuple[Beaten, ...]:
@@ -476,7 +388,7 @@ def _beaten(catalog: Catalog, make: AxisMaker, planned: _Dry) -> tuple[Beaten, .
     }
     left_open = forecast(priced_plan(counted_catalog(catalog.model_copy(update={"views": views})), make))
     auto = {(s.view, s.measure): s.typical for s in left_open}
-    found = [
+    comparisons = [
         Beaten(
             s.view,
             s.measure,
@@ -487,20 +399,20 @@ def _beaten(catalog: Catalog, make: AxisMaker, planned: _Dry) -> tuple[Beaten, .
         for s in planned.statistics
         if s.view in named and (s.view, s.measure) in auto
     ]
-    return tuple(each for each in found if each.times > WORTH_A_WARNING)
+    return tuple(comparison for comparison in comparisons if comparison.times > WORTH_A_WARNING)
 
 
 def _with_channel(
     statistics: Sequence[StatisticForecast], errors: Mapping[int, float]
 ) -> tuple[StatisticForecast, ...]:
     """Forecasts with what channels of reported columns add, errors in stored units."""
-    found = list(statistics)
+    forecasts = list(statistics)
     for i, error in errors.items():
-        found[i] = replace(found[i], typical=error * 10.0 ** -found[i].scale)
-    return tuple(found)
+        forecasts[i] = replace(forecasts[i], typical=error * 10.0 ** -forecasts[i].scale)
+    return tuple(forecasts)
 
 
-def _predicted(answerer: Answerer, sql: str) -> tuple[PredictedColumn, ...] | str:
+def _predicted(answerer: Answerer, sql: str) -> Prediction:
     """A statement's noisy columns, or why it is refused."""
     try:
         return predict(answerer, sql)
@@ -514,24 +426,26 @@ def _with_mechanism(catalog: Catalog, word: str) -> Catalog:
 
 
 def _query(
-    privacy: Privacy, sql: str, found: tuple[PredictedColumn, ...] | str, taus: dict[str, int]
+    privacy: Privacy, sql: str, dry: Prediction, prediction: Prediction, taus: dict[str, int]
 ) -> QueryForecast:
-    if isinstance(found, str):
-        return QueryForecast(sql, (), found, None)
+    if isinstance(prediction, str) or isinstance(dry, str):
+        return QueryForecast(sql, (), str(prediction), None)
     counts = [
-        column.median / taus[column.view] for column in found if column.counts and column.median is not None
+        column.median / taus[column.view] for column in dry if column.counts and column.median is not None
     ]
-    return QueryForecast(sql, found, None, break_even(counts[0], privacy) if counts else None)
+    return QueryForecast(sql, prediction, None, break_even(counts[0], privacy) if counts else None)
 
 
-def _overall(
-    catalog: Catalog, planned: _Dry, queries: Sequence[QueryForecast], taus: dict[str, int]
-) -> int | None:
+def _overall(catalog: Catalog, planned: _Dry, taus: dict[str, int]) -> int | None:
     """Break-even of the mean error over all COUNT columns, or over the views' counts without a workload."""
     errors = [
-        c.median / taus[c.view] for q in queries for c in q.columns if c.counts and c.median is not None
+        c.median / taus[c.view]
+        for found in planned.predictions
+        if not isinstance(found, str)
+        for c in found
+        if c.counts and c.median is not None
     ]
-    if not queries:
+    if not planned.predictions:
         counts = [s for s in planned.statistics if s.measure == "count" and s.view in catalog.views]
         errors = [s.typical / max(s.tau, 1) for s in counts]
     return break_even(sum(errors) / len(errors), catalog.privacy) if errors else None
@@ -544,9 +458,9 @@ def _rows(catalog: Catalog, dry: _Dry, workload: Sequence[str]) -> dict[str, flo
         return {f"{s.view}: {s.measure}, a random range of each axis": s.typical for s in named}
     return {
         f"{number}. {column.name}": column.median
-        for number, found in enumerate(dry.predictions, 1)
-        if not isinstance(found, str)
-        for column in found
+        for number, prediction in enumerate(dry.predictions, 1)
+        if not isinstance(prediction, str)
+        for column in prediction
     }
 
 

@@ -49,9 +49,10 @@ def forget_people(held: Path, people: Sequence[str], catalog: Path | None) -> Fo
     if held.is_dir():
         if catalog is None:
             raise InterfaceError("a stream's private state lies beside its ledger", hint="name its --catalog")
-        known = stream.forget_people(load_catalog(catalog), held, people)
+        people_erased = stream.forget_people(load_catalog(catalog), held, people)
         return Forgotten(
-            known, f"erased how many batches {known} of {number} were in; none that comes admits them"
+            people_erased,
+            f"erased how many batches {people_erased} of {number} were in; none that comes admits them",
         )
     if is_stored(held):
         erased = forget_stored(held, people)

@@ -56,13 +56,13 @@ def draft_from_source(
         raise InterfaceError(f"{output} exists", hint="choose another output, or remove it")
     reader = open_reader(source)
     try:
-        made = draft(name or called(source), reader, ask)
+        first_draft = draft(name or called(source), reader, ask)
     finally:
         reader.close()
-    parse_catalog(made.text, str(output))
+    parse_catalog(first_draft.text, str(output))
     if workload is not None:
-        designed = design_catalog(made.text, output, workload.statements, workload.guess)
-        made = replace(made, text=designed.text, design=designed)
+        designed = design_catalog(first_draft.text, output, workload.statements, workload.guess)
+        first_draft = replace(first_draft, text=designed.text, design=designed)
     output.parent.mkdir(parents=True, exist_ok=True)
-    output.write_text(made.text, encoding="utf-8")
-    return made
+    output.write_text(first_draft.text, encoding="utf-8")
+    return first_draft

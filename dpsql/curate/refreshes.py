@@ -51,10 +51,10 @@ def refreshes(catalog: Catalog) -> Refreshes | None:
     privacy = catalog.privacy
     if privacy.releases is None:
         return None
-    currency, each = currency_at(privacy.delta), charged(privacy)
+    currency, charge = currency_at(privacy.delta), charged(privacy)
     lineages = {report.lineage.name: report for report in budget_report(ledger_path(catalog)).lineages}
     spent = lineages[privacy.lineage].spent if privacy.lineage in lineages else Fraction(0)
-    left = max(0, (currency.counted(privacy.cap) - spent) // each)
+    remaining = max(0, (currency.counted(privacy.cap) - spent) // charge)
     used = currency.epsilon(spent) if spent else spent
-    own, cap = str(currency.epsilon(each)), str(privacy.cap)
-    return Refreshes(privacy.releases, left, own, cap, str(used), currency.at_delta)
+    epsilon, cap = str(currency.epsilon(charge)), str(privacy.cap)
+    return Refreshes(privacy.releases, remaining, epsilon, cap, str(used), currency.at_delta)

@@ -73,24 +73,24 @@ def foreseen(
     """
     statistics = list(builder.statistics)
     for i, number in hybrid_statistics(plan, catalog).items():
-        part = statistics[i]
-        leaves = [plan.axes[axis].axis.leaves for axis in part.meta.axes]
-        rows = guess.rows if guess is not None and part.meta.measure == COUNT else 0
+        statistic = statistics[i]
+        leaves = [plan.axes[axis].axis.leaves for axis in statistic.meta.axes]
+        rows = guess.rows if guess is not None and statistic.meta.measure == COUNT else 0
         column = reported_at(catalog, plan.axes[number].resolved)
         if column is None:
             continue
         items = channel_of(*column.asked).law.mean(axis=1)
-        place = part.meta.axes.index(number)
+        place = statistic.meta.axes.index(number)
         shape = [1] * len(leaves)
         shape[place] = leaves[place]
         along = np.concatenate([items, np.zeros(leaves[place] - len(items))]).reshape(shape)
         even = np.broadcast_to(rows * leaves[place] / prod(leaves) * along, leaves)
-        trees = [builder.axes[axis].content.tree for axis in part.meta.axes]
+        trees = [builder.axes[axis].content.tree for axis in statistic.meta.axes]
         nodes = node_sums(np.rint(even * UNIT).astype(np.int64), trees)
-        empty = part.content.value
-        statistics[i] = StatisticPart(part.meta, StatisticContent(empty, empty, nodes))
-    told = Undone(catalog, plan, GuessedSquares(plan, guess), ())
-    return undo(replace(builder, statistics=statistics), told)
+        empty = statistic.content.value
+        statistics[i] = StatisticPart(statistic.meta, StatisticContent(empty, empty, nodes))
+    channel_inputs = Undone(catalog, plan, GuessedSquares(plan, guess), ())
+    return undo(replace(builder, statistics=statistics), channel_inputs)
 
 
 def typical_errors(release: Release, plan: ReleasePlan, catalog: Catalog) -> Mapping[int, float]:
@@ -100,7 +100,7 @@ def typical_errors(release: Release, plan: ReleasePlan, catalog: Catalog) -> Map
         release: what `foreseen` wrote, opened.
         plan, catalog: as there.
     """
-    rng, found = np.random.default_rng(0), {}
+    rng, errors = np.random.default_rng(0), {}
     for i in hybrid_statistics(plan, catalog):
         masks = []
         for axis in release.statistics[i].axes:
@@ -109,5 +109,5 @@ def typical_errors(release: Release, plan: ReleasePlan, catalog: Catalog) -> Map
             ends[ends[:, 0] == ends[:, 1]] = 0, n
             at = np.arange(n)
             masks.append(((at >= ends[:, :1]) & (at < ends[:, 1:])).astype(np.float64))
-        found[i] = sqrt(float(np.mean(release.reading(i).covariance(masks).noise)))
-    return found
+        errors[i] = sqrt(float(np.mean(release.reading(i).covariance(masks).noise)))
+    return errors

@@ -64,7 +64,7 @@ def certificate_page(certificate: Certificate) -> str:
 <style>{STYLE}</style>
 </head>
 <body>
-{chr(10).join(part for part in body if part)}
+{chr(10).join(section for section in body if section)}
 </body>
 </html>
 """
@@ -81,14 +81,18 @@ def _promise(certificate: Certificate) -> list[tuple[str, str]]:
     if protected.mu2 is not None and protected.rho is not None:
         rows += [("mu^2, rho", f"{_number(protected.mu2)}, {_number(protected.rho)}")]
     counted = ", ".join(f"{table} {number}" for table, number in protected.rows_per_unit.items())
-    return [*rows, ("rows of a unit that count", counted)] if counted else rows
+    rows += [("rows of a unit that count", counted)] if counted else []
+    return [*rows, *((f"values of {table}", words) for table, words in protected.values.items())]
 
 
 def _mechanisms(certificate: Certificate) -> list[tuple[str, str]]:
     shown = certificate.measured[:MOST_LINES]
-    rows = [(f"{each.view}: {each.measure}", each.mechanism.rstrip(": ")) for each in shown]
-    left = len(certificate.measured) - len(shown)
-    return [*rows, ("and", f"{left} more, in the JSON")] if left else rows
+    rows = [
+        (f"{measurement.view}: {measurement.measure}", measurement.mechanism.rstrip(": "))
+        for measurement in shown
+    ]
+    remaining = len(certificate.measured) - len(shown)
+    return [*rows, ("and", f"{remaining} more, in the JSON")] if remaining else rows
 
 
 def _cost(certificate: Certificate) -> list[tuple[str, str]]:
@@ -103,13 +107,16 @@ def _cost(certificate: Certificate) -> list[tuple[str, str]]:
 
 
 def _checked(certificate: Certificate) -> list[tuple[str, str]]:
-    held, open_, failed = certificate.checked
-    audit = f"{held} checks held, {failed} failed, {open_} could not be made"
+    passed, open_, failed = certificate.checked
+    audit = f"{passed} checks held, {failed} failed, {open_} could not be made"
     proof = certificate.proof
     if proof is None:
         return [("offline audit", audit), ("exact loss", "not measured (write --prove)")]
-    made = f"dpsql {proof.version}, {proof.measured_on}, {len(proof.pairs)} pairs of made-up neighbours"
-    return [("offline audit", audit), ("exact loss over claim", f"{proof.worst.share:.6g} at most: {made}")]
+    provenance = f"dpsql {proof.version}, {proof.measured_on}, {len(proof.pairs)} pairs of made-up neighbours"
+    return [
+        ("offline audit", audit),
+        ("exact loss over claim", f"{proof.worst.share:.6g} at most: {provenance}"),
+    ]
 
 
 def _number(amount: str) -> str:

@@ -63,15 +63,15 @@ class Offer(NamedTuple):
 
 def words_of(tables: Iterable[TableInfo]) -> Words:
     """Collect the words of tables."""
-    found = Words({}, {}, {}, {})
+    words = Words({}, {}, {}, {})
     for table in tables:
-        found.tables[table.name] = table.comment
-        found.owned[table.name.lower()] = tuple(c.name for c in table.columns)
+        words.tables[table.name] = table.comment
+        words.owned[table.name.lower()] = tuple(c.name for c in table.columns)
         for column in table.columns:
-            found.columns.setdefault(column.name, f"{column.type}, {column.comment}")
+            words.columns.setdefault(column.name, f"{column.type}, {column.comment}")
             if column.values:
-                found.values.setdefault(column.name.lower(), column.values)
-    return found
+                words.values.setdefault(column.name.lower(), column.values)
+    return words
 
 
 def complete(words: Words, before: str) -> Iterator[Offer]:
@@ -95,10 +95,10 @@ def complete(words: Words, before: str) -> Iterator[Offer]:
         return
     match = WORD.search(before)
     word = match.group() if match else ""
-    owner, dot, part = word.rpartition(".")
+    owner, dot, prefix = word.rpartition(".")
     if dot:
         names = words.owned.get(owner.lower().split(".")[-1], ())
-        yield from offered(part, {name: words.columns.get(name, "") for name in names})
+        yield from offered(prefix, {name: words.columns.get(name, "") for name in names})
     elif AFTER_TABLE_WORD.search(before):
         yield from offered(word, words.tables)
     elif word:
@@ -108,10 +108,10 @@ def complete(words: Words, before: str) -> Iterator[Offer]:
         )
 
 
-def _values(words: Words, before: str, part: str) -> Iterator[Offer]:
-    compared = COMPARED.search(before)
+def _values(words: Words, text: str, prefix: str) -> Iterator[Offer]:
+    compared = COMPARED.search(text)
     column = compared.group(1).replace('"', "").split(".")[-1].lower() if compared else ""
-    yield from offered(part, dict.fromkeys(words.values.get(column, ()), column))
+    yield from offered(prefix, dict.fromkeys(words.values.get(column, ()), column))
 
 
 def offered(part: str, words: Mapping[str, str]) -> Iterator[Offer]:

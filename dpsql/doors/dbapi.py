@@ -29,6 +29,7 @@ from dpsql.errors import (
     ProgrammingError,
     Warning,
 )
+from dpsql.release.request import requested
 
 if TYPE_CHECKING:
     from dpsql.answer import Result
@@ -230,7 +231,7 @@ def type_of(kind: str) -> TypeObject:
     (NUMBER, DATETIME)
     """
     base = kind.upper().split("(")[0].split(" ")[0].removesuffix("_NS").removesuffix("_MS")
-    return next((each for each in (NUMBER, DATETIME, BINARY) if each == base), STRING)
+    return next((type_object for type_object in (NUMBER, DATETIME, BINARY) if type_object == base), STRING)
 
 
 Column = tuple[str, TypeObject, None, None, None, None, None]
@@ -287,16 +288,19 @@ class Cursor:
     @property
     def stderr(self) -> tuple[tuple[float | None, ...], ...]:
         """Standard errors, one row for each row of the answer; None where a value has none."""
-        return self.result.stderr_rows
+        with requested():
+            return self.result.stderr_rows
 
     def interval(self, level: float = 0.95) -> tuple[Grid, Grid]:
         """Low and high ends of every value's interval, each in the shape of the rows; None where not defined."""
-        return self.result.interval_rows(level)
+        with requested():
+            return self.result.interval_rows(level)
 
     @property
     def model_bound(self) -> Grid:
         """The most that cutting a bin may add to every value, in the shape of the rows; 0 where none is cut."""
-        return self.result.model_bound
+        with requested():
+            return self.result.model_bound
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -322,7 +326,8 @@ class Cursor:
         self._result, self._next = None, 0
         sql, connection = bind(operation, parameters), self.connection
         if connection.settings.take(sql) is None:
-            self._result = connection.settings.query(connection.session, sql)
+            with requested():
+                self._result = connection.settings.query(connection.session, sql)
         return self
 
     def executemany(self, operation: str, seq_of_parameters: Sequence[Parameters]) -> Cursor:

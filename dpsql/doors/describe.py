@@ -94,17 +94,17 @@ def asked_name(axis: AxisMeta, wanted: ColumnMeta, tables: Sequence[TableInfo]) 
     return wanted.column
 
 
-def _table(release: Release, schema: Schema, table: Table, entry: star.Table) -> TableInfo:
-    columns = tuple(_column(release, schema, table, name, entry) for name in table.columns.values())
+def _table(release: Release, schema: Schema, table: Table, star_table: star.Table) -> TableInfo:
+    columns = tuple(_column(release, schema, table, name, star_table) for name in table.columns.values())
     references = {
-        column: (target, str(found.key))
+        column: (target, str(target_table.key))
         for column, target in table.foreign_keys.items()
-        if (found := schema.table(target)) is not None and found.key
+        if (target_table := schema.table(target)) is not None and target_table.key
     }
     counting = {s.view for s in release.statistics if s.of.lower() == table.name.lower()}
     views = sorted(view for view in counting if release.declares(view))
     counted = f"rows are counted by {', '.join(views)}" if views else "joined to other tables"
-    comment = "; ".join(filter(None, [entry.description, counted]))
+    comment = "; ".join(filter(None, [star_table.description, counted]))
     kind = "fact" if table.fact else "dimension"
     return TableInfo(table.name, table.name, kind, columns, table.key, references, comment)
 
@@ -118,17 +118,17 @@ def _wide(schema: Schema, name: str, fact: str, by_name: Mapping[str, TableInfo]
     columns = []
     for low, spelled in source.names.items():
         instance, column = rows.of(source.columns[low])  # type: ignore[arg-type]  # of a wide table all are columns
-        found = next(
+        base_column = next(
             c for c in by_name[instance.table.name.lower()].columns if c.name.lower() == column.lower()
         )
-        nullable = found.nullable or instance.left
-        columns.append(replace(found, name=spelled, nullable=nullable))
+        nullable = base_column.nullable or instance.left
+        columns.append(replace(base_column, name=spelled, nullable=nullable))
     comment = f"{fact} with the columns of every dimension it refers to"
     return TableInfo(name, fact, "wide", tuple(columns), None, {}, comment)
 
 
-def _column(release: Release, schema: Schema, table: Table, name: str, entry: star.Table) -> ColumnInfo:
-    declared = entry.columns.get(name)
+def _column(release: Release, schema: Schema, table: Table, name: str, star_table: star.Table) -> ColumnInfo:
+    declared = star_table.columns.get(name)
     axes = [
         (axis, column)
         for axis in release.axes
@@ -167,19 +167,19 @@ def _domain(declared: star.Column | None) -> str:
         return ""
     if declared.lower is not None:
         return f"{declared.lower} to {declared.upper}"
-    more = f" and {len(declared.categories) - 8} more" if len(declared.categories) > 8 else ""
-    return ", ".join(declared.categories[:8]) + more
+    remainder = f" and {len(declared.categories) - 8} more" if len(declared.categories) > 8 else ""
+    return ", ".join(declared.categories[:8]) + remainder
 
 
-def _listed(release: Release, axes: list[Any], most: int = 200) -> tuple[str, ...]:
+def _listed(release: Release, axes: list[Any], limit: int = 200) -> tuple[str, ...]:
     """Text values of a public dimension's column, straight from its axis table."""
     for axis, column in axes:
         if column.type == "VARCHAR":
             quoted = column.name.replace('"', '""')
             number = release.axes.index(axis)
-            text = f'SELECT DISTINCT "{quoted}" FROM axis_{number} WHERE kind = 0 LIMIT {most + 1}'
+            text = f'SELECT DISTINCT "{quoted}" FROM axis_{number} WHERE kind = 0 LIMIT {limit + 1}'
             rows = run(release, text).rows
             return (
-                tuple(sorted(str(row[0]) for row in rows if row[0] is not None)) if len(rows) <= most else ()
+                tuple(sorted(str(row[0]) for row in rows if row[0] is not None)) if len(rows) <= limit else ()
             )
     return ()

@@ -14,9 +14,11 @@ cuts a bin, or that no view answers, is left out.
 
 from __future__ import annotations
 
+import logging
 import math
 import re
 import statistics
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import combinations
@@ -28,7 +30,7 @@ from dpsql.answer.session import OpenReleases
 from dpsql.doors.describe import TableInfo, asked_name, describe, widest
 from dpsql.errors import Error
 from dpsql.release import ColumnMeta, Release
-from dpsql.release.watch import question as limited
+from dpsql.release.request import check, requested
 from dpsql.star.sql import identifier
 
 WELL = 0.1
@@ -37,6 +39,9 @@ MOST_GROUPS, MOST_PAIRS = 40, 60
 MOST_TRIED, MOST_OF_A_GROUPING = 48, 2
 SECONDS = 10.0
 """For all candidates together."""
+LOG = logging.getLogger(__name__)
+FAULTS = (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+"""What a mistake of ours raises: one example is left out, and the page or report has all others."""
 PLAIN = re.compile(r"[a-z_][a-z0-9_]*")
 PARTS_OF_TIME = {"month": 31, "quarter": 92, "year": 366}
 STEPS = (1, 2, 5)
@@ -77,7 +82,7 @@ class Counted(NamedTuple):
 
 def totals(releases: OpenReleases) -> list[Rated]:
     """The headline numbers: rows of every counted table, and sum and average of its measures, as far as answered."""
-    return list(_rated(releases, [q for r in releases.releases for q in _totals(r, releases)]))
+    return list(_rated(releases, headlines(releases)))
 
 
 def well_answered(releases: OpenReleases, most: int) -> list[Rated]:
@@ -87,8 +92,7 @@ def well_answered(releases: OpenReleases, most: int) -> list[Rated]:
         releases: who is asked.
         most: how many are wanted.
     """
-    candidates = [q for r in releases.releases for q in _grouped(r, releases)]
-    best = sorted(_rated(releases, candidates[:MOST_TRIED]), key=lambda rated: rated.error)
+    best = sorted(_rated(releases, groupings(releases)[:MOST_TRIED]), key=lambda rated: rated.error)
     chosen, topics = [], Counter[str]()
     for rated in best:
         topics[rated.question.topic] += 1
@@ -97,14 +101,30 @@ def well_answered(releases: OpenReleases, most: int) -> list[Rated]:
     return chosen[:most]
 
 
+def headlines(releases: OpenReleases) -> list[Question]:
+    """Totals and averages of every counted table."""
+    return [question for release in releases.releases for question in _totals(release, releases)]
+
+
+def groupings(releases: OpenReleases) -> list[Question]:
+    """The same by one column, or by two of one view."""
+    return [question for release in releases.releases for question in _grouped(release, releases)]
+
+
 def _rated(releases: OpenReleases, questions: Iterable[Question]) -> Iterator[Rated]:
-    with limited(SECONDS):
+    with requested() as request:
+        until = time.monotonic() + SECONDS
         for question in dict.fromkeys(questions):
             try:
-                answer = releases.query(question.sql)
-                error = _relative_error(answer)
+                with request.within(until - time.monotonic()):
+                    answer = releases.query(question.sql)
+                    error = _relative_error(answer)
             except Error:
+                check()  # whoever waits may have left
                 continue  # a candidate that these releases do not answer, or not in time, is no example
+            except FAULTS as fault:
+                LOG.warning("an example was left out (%s): %s", type(fault).__name__, question.sql)
+                continue
             if error is not None:
                 yield Rated(question, answer, error)
 
@@ -116,12 +136,12 @@ def _relative_error(answer: Result) -> float | None:
     c = answer.noisy[-1]
     if any(row[c] != 0 for row in answer.model_bound):
         return None
-    told = [
-        error[c] / abs(float(row[c]))
-        for row, error in zip(answer.rows, answer.stderr_rows, strict=True)
-        if row[c] and error[c] is not None
+    relative_errors = [
+        math.inf if error[c] is None else error[c] / abs(float(row[c]))
+        for row, noise, error in zip(answer.rows, answer.noise_rows, answer.stderr_rows, strict=True)
+        if row[c] and noise[c] is not None
     ]
-    return statistics.median(told) if told else None
+    return statistics.median(relative_errors) if relative_errors else None
 
 
 def _totals(release: Release, releases: OpenReleases) -> Iterator[Question]:
@@ -141,7 +161,9 @@ def _grouped(release: Release, releases: OpenReleases) -> Iterator[Question]:
     for of in dict.fromkeys(s.of for s in release.statistics):
         counted = _counted(release, of, releases, tables)
         for axes in dict.fromkeys(s.axes for s in release.statistics if s.of == of):
-            groupings = [found for axis in axes if (found := _grouping(release, axis, tables)) is not None]
+            groupings = [
+                grouping for axis in axes if (grouping := _grouping(release, axis, tables)) is not None
+            ]
             pairs += [(counted, pair) for pair in combinations(groupings, 2)]
             for by in groupings:
                 if (of, by.sql) not in seen:
@@ -167,7 +189,7 @@ def _by(counted: Counted, groupings: tuple[Grouping, ...]) -> Iterator[Question]
 
 
 def _counted(release: Release, of: str, releases: OpenReleases, tables: tuple[TableInfo, ...]) -> Counted:
-    alike = len({each.catalog.population for each in releases.releases}) == 1
+    alike = len({opened.catalog.population for opened in releases.releases}) == 1
     prefix = "" if len(releases.releases) == 1 or alike else f"{_spelled(release.name)}."
     measures = {s.measure.rpartition(".")[2] for s in release.statistics if s.of == of and _sums(s.measure)}
     return Counted(prefix + _spelled(widest(tables, of).name), of, tuple(sorted(measures)))
@@ -188,9 +210,9 @@ def _grouping(release: Release, number: int, tables: tuple[TableInfo, ...]) -> G
         row = run(release, f"SELECT {picked} FROM axis_{number} WHERE kind = 0").rows[0]
         if row[1] is None or row[0] < 2:
             continue
-        found = _few(_spelled(asked_name(axis, column, tables)), column, *row)
-        if found is not None:
-            return found
+        grouping = _few(_spelled(asked_name(axis, column, tables)), column, *row)
+        if grouping is not None:
+            return grouping
     return None
 
 
@@ -203,10 +225,10 @@ def _few(name: str, column: ColumnMeta, values: int, low: object, high: object) 
     """
     if column.type == "DATE" or column.type.startswith("TIMESTAMP"):
         days = (high - low).days + 1  # type: ignore[operator]  # both are dates, or both timestamps
-        for part, length in PARTS_OF_TIME.items():
+        for period, length in PARTS_OF_TIME.items():
             if days <= MOST_GROUPS * length:
                 return Grouping(
-                    f"DATE_TRUNC('{part}', {name})", part, -(-days // length), f"{part} of {name}"
+                    f"DATE_TRUNC('{period}', {name})", period, -(-days // length), f"{period} of {name}"
                 )
         return None
     if values <= MOST_GROUPS:

@@ -118,31 +118,31 @@ def bind(sql: str, parameters: Parameters | None) -> str:
             "parameters are neither a sequence nor a mapping", hint="pass a tuple or a dict"
         )
     waiting = list(parameters)
-    parts = []
+    pieces = []
     for token in TOKEN.finditer(sql):
         if token.lastgroup != "mark":
-            parts.append(token.group())
+            pieces.append(token.group())
         elif waiting:
-            parts.append(literal(waiting.pop(0)))
+            pieces.append(literal(waiting.pop(0)))
         else:
             raise ProgrammingError(f"there are more ? marks than values ({len(parameters)})")
     if waiting:
         marks = len(parameters) - len(waiting)
         raise ProgrammingError(f"there are {marks} ? marks and {len(parameters)} values")
-    return "".join(parts)
+    return "".join(pieces)
 
 
 def _bind_named(sql: str, parameters: Mapping[str, Any]) -> str:
-    parts = []
+    pieces = []
     for token in TOKEN.finditer(sql):
         if token.lastgroup != "named":
-            parts.append(token.group())
+            pieces.append(token.group())
             continue
         name = token.group()[1:]
         if name not in parameters:
             raise ProgrammingError(f"there is no value for :{name}", hint="add it to the mapping")
-        parts.append(literal(parameters[name]))
-    return "".join(parts)
+        pieces.append(literal(parameters[name]))
+    return "".join(pieces)
 
 
 def bind_numbered(sql: str, values: Sequence[Any]) -> str:
@@ -154,15 +154,15 @@ def bind_numbered(sql: str, values: Sequence[Any]) -> str:
     >>> bind_numbered("SELECT $1, '$1', $2", ["it's", 2])
     "SELECT 'it''s', '$1', 2"
     """
-    parts = []
+    pieces = []
     for token in TOKEN.finditer(sql):
         text = token.group()
         if token.lastgroup == "number":
             if not 1 <= int(text[1:]) <= len(values):
                 raise ProgrammingError(f"there is no value for {text}")
             text = literal(values[int(text[1:]) - 1])
-        parts.append(text)
-    return "".join(parts)
+        pieces.append(text)
+    return "".join(pieces)
 
 
 def placeholders(sql: str) -> int:
@@ -203,7 +203,7 @@ def literal(value: Any) -> str:
     if isinstance(value, datetime.timedelta):
         return f"INTERVAL '{value // datetime.timedelta(microseconds=1)}' MICROSECOND"
     if isinstance(value, list | tuple | set | frozenset) and value:
-        return "(" + ", ".join(literal(item) for item in value) + ")"
+        return "(" + ", ".join(literal(element) for element in value) + ")"
     raise DataError(f"a parameter of type {type(value).__name__} has no SQL literal", hint="convert it first")
 
 

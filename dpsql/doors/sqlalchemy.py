@@ -45,9 +45,9 @@ class DpsqlCompiler(compiler.SQLCompiler):
 
     def limit_clause(self, select: Any, **kw: Any) -> str:
         """LIMIT and OFFSET, each without the other if the other is absent."""
-        parts = [("LIMIT", select._limit_clause), ("OFFSET", select._offset_clause)]
+        clauses = [("LIMIT", select._limit_clause), ("OFFSET", select._offset_clause)]
         return "".join(
-            f"\n {word} {self.process(clause, **kw)}" for word, clause in parts if clause is not None
+            f"\n {word} {self.process(clause, **kw)}" for word, clause in clauses if clause is not None
         )
 
     def visit_mod_binary(self, binary: Any, operator: Any, **kw: Any) -> str:
@@ -110,7 +110,7 @@ class DpsqlDialect(DefaultDialect):
     def _get_server_version_info(self, connection: Connection) -> tuple[int, ...]:
         import dpsql
 
-        return tuple(int(part) for part in dpsql.__version__.split("."))
+        return tuple(int(number) for number in dpsql.__version__.split("."))
 
     def _get_default_schema_name(self, connection: Connection) -> str:
         return SCHEMA
@@ -215,8 +215,8 @@ class DpsqlDialect(DefaultDialect):
 def _releases(connection: Connection) -> tuple[Any, ...]:
     """Open releases behind a SQLAlchemy connection."""
     raw: Any = connection.connection
-    found: tuple[Any, ...] = raw.session.releases
-    return found
+    releases: tuple[Any, ...] = raw.session.releases
+    return releases
 
 
 def _tables(connection: Connection, schema: str | None) -> dict[str, TableInfo]:
@@ -231,7 +231,7 @@ def _tables(connection: Connection, schema: str | None) -> dict[str, TableInfo]:
 
 
 def _table(connection: Connection, name: str, schema: str | None) -> TableInfo:
-    for found, table in _tables(connection, schema).items():
-        if found.lower() == name.lower():
+    for table_name, table in _tables(connection, schema).items():
+        if table_name.lower() == name.lower():
             return table
     raise exc.NoSuchTableError(name)

@@ -15,16 +15,27 @@ from pathlib import Path
 from typing import ClassVar, NamedTuple, Protocol, TypeAlias
 
 import duckdb
-import numpy as np
 
-from dpsql.engines.casts import exact_cast, roots
-from dpsql.engines.connection import UNTRUSTED, SpillFolder, private_connection
+from dpsql.engines.connection import SpillFolder, private_connection
 from dpsql.engines.csv import load_csv
 from dpsql.engines.dialect import DUCK, Dialect
 from dpsql.engines.engine import NOTHING_HAPPENED, IntArray, KeyCheck, engine_lost
 from dpsql.engines.files import files_of
-from dpsql.engines.kinds import INTEGERS
+from dpsql.engines.keygroups import roots
 from dpsql.engines.placed import ROW
+from dpsql.engines.relations import Relations, StoredRelations
+from dpsql.engines.united import (
+    Member,
+    TableUse,
+    folder_values,
+    parquet_members,
+    place_words,
+    schema_of,
+    source_words,
+    table_use,
+    united,
+)
+from dpsql.engines.values import DATABASE, FILES, INTEGERS, exact_cast, family, type_word
 from dpsql.errors import CatalogError, SourceError
 from dpsql.star import Catalog
 from dpsql.star.derived import derived_sql
@@ -59,6 +70,7 @@ class RawSide:
         from_csv: tables read from CSV files, whose columns are text because nobody said what else.
         stored: table -> its view and columns as the source has them, where `retyped` has replaced them.
         key_types: table -> DuckDB type of its key and of all foreign keys that name it (`engines.keys`).
+        members: table -> the rows that are read by one schema each.
     """
 
     name: ClassVar[str] = "DuckDB"
@@ -71,11 +83,12 @@ class RawSide:
     from_csv: set[str] = field(default_factory=set)
     stored: dict[str, Stored] = field(default_factory=dict)
     key_types: dict[str, str] = field(default_factory=dict)
+    members: dict[str, tuple[Member, ...]] = field(default_factory=dict)
 
     def kind_of(self, table: str, column: str) -> str | None:
         """DuckDB type of a column of the source; None for a derived one."""
-        known = self.columns[table].items()
-        return next((kind for name, kind in known if name.lower() == column.lower()), None)
+        columns = self.columns[table].items()
+        return next((kind for name, kind in columns if name.lower() == column.lower()), None)
 
     def rows(self, catalog: Catalog, table: str) -> str:
         """See `Engine`: what an expression cannot make of a row is NULL there."""
@@ -103,7 +116,7 @@ class RawSide:
             value = exact_cast(expression, kind, target)
             if value is None:
                 raise SourceError(
-                    f"tables.{table}.derive.{name}: {kind} is never equal to the key it names",
+                    f"tables.{table}.derive.{name}: {type_word(kind)} is never equal to the key it names",
                     hint="cast it in the expression",
                 )
             derived[name] = value
@@ -136,9 +149,7 @@ class RawSide:
 
     def fetch(self, statement: str) -> Mapping[str, IntArray]:
         """See `Engine`."""
-        with self.step("counting"):
-            found = self.connection.execute(statement).fetchnumpy()
-        return {name: np.asarray(column, dtype=np.int64) for name, column in found.items()}
+        return self.relations("counting").fetch(statement)
 
     def fingerprint(self, table: str, columns: Sequence[str]) -> str | None:
         """See `Engine`: the sum of 64-bit hashes of the rows as the source has them; hashing is most of its cost."""
@@ -149,6 +160,18 @@ class RawSide:
         with self.step(f"taking the fingerprint of {table}"):
             rows, total = self.connection.execute(statement).fetchall()[0]
         return f"{self.name} {rows} {total}" if rows else None
+
+    def places(self, table: str) -> tuple[str, ...]:
+        """See `Engine`: paths say where files are."""
+        return ()
+
+    def value_words(self, catalog: Catalog) -> dict[str, str]:
+        """See `Engine`."""
+        uses = {table: table_use(catalog, table) for table in self.members}
+        return {
+            table: source_words(place_words(members, uses[table]), self.columns[table], uses[table])
+            for table, members in self.members.items()
+        }
 
     @contextmanager
     def step(self, step: str, hint: str = NOTHING_HAPPENED) -> Iterator[None]:
@@ -165,6 +188,10 @@ class RawSide:
             yield
         except duckdb.Error as error:
             raise engine_lost(self.name, step, type(error).__name__, hint) from None
+
+    def relations(self, step: str) -> Relations:
+        """See `Engine`: temporary tables of the connection."""
+        return StoredRelations(self, step)
 
     def as_duckdb(self, what: str) -> RawSide:
         """See `Engine`."""
@@ -196,14 +223,21 @@ def open_tables(
     Raises:
         CatalogError, SourceError: a file is missing or cannot be read, a SELECT does not fit its files.
     """
-    source, own = catalog.raw_source(), own_files or {}
+    source, stand_ins = catalog.raw_source(), own_files or {}
     if source.kind not in PLACES:
         raise CatalogError(f"source.kind: this needs rows in files or DuckDB, not in {source.kind.name}")
     opened = [name for name in (source.tables if names is None else names) if name in catalog.tables]
     places = {name: query_of(catalog, name) or expand(source.tables[name]) for name in opened}
     public = [name for name in opened if catalog.tables[name].is_public]
+    uses = {name: table_use(catalog, name) for name in opened}
     raw = open_sources(
-        source.kind, source.folder(catalog.file), places, csv=source.csv, public=public, own_files=own
+        source.kind,
+        source.folder(catalog.file),
+        places,
+        csv=source.csv,
+        public=public,
+        own_files=stand_ins,
+        uses=uses,
     )
     if source.kind.has_views and not source.trusted:
         try:
@@ -241,6 +275,7 @@ def open_sources(
     csv: Csv | None = None,
     public: Collection[str] = (),
     own_files: Mapping[str, Path] | None = None,
+    uses: Mapping[str, TableUse] | None = None,
 ) -> RawSide:
     """Open every table of a source.
 
@@ -251,6 +286,7 @@ def open_sources(
         csv: how CSV files are written; RFC 4180 unless given.
         public: tables in which a line that is no row is an error.
         own_files: table -> Parquet or CSV file that stands in for its place.
+        uses: table -> what its catalog makes of its columns; where there is none, types are as stored.
 
     Returns:
         The raw side with one view `raw.<table>` each.
@@ -258,27 +294,24 @@ def open_sources(
     Raises:
         SourceError: a file is missing or cannot be read.
     """
-    raw, own, dialect = no_sources(), own_files or {}, csv or Csv()
+    raw, stand_ins, dialect = no_sources(), own_files or {}, csv or Csv()
     try:
         # A timestamp with a zone must fall into the same leaf wherever the curator's machine stands.
         raw.connection.execute("SET TimeZone = 'UTC'")
-        # Taking common parts out of two expressions would take them out of their TRY: a row could then stop a publish.
-        raw.connection.execute(f"SET disabled_optimizers = '{UNTRUSTED}, common_subexpressions'")
         raw.connection.execute("CREATE SCHEMA raw")
         raw.connection.execute("CREATE SCHEMA read")
         raw.connection.execute("CREATE SCHEMA csv")
         place_of = PLACES[kind]
         _attach(raw.connection, place_of, root)
-        opening = _Opening(raw, place_of, root, dialect, frozenset(public))
+        opening = _Opening(raw, place_of, root, dialect, frozenset(public), uses or {})
         for table in sorted(tables, key=lambda name: _joins(tables[name])):
-            place = own.get(table, tables[table])
-            relation = (
-                _query(opening, table, place)
-                if isinstance(place, Query)
-                else place_of.relation(opening, table, place)
-            )
-            trusted = isinstance(place, Query) and place.trusted
-            raw.columns[table] = _view(opening, table, f"raw.{identifier(table)}", relation, trusted=trusted)
+            place = stand_ins.get(table, tables[table])
+            if isinstance(place, Query):
+                members = [_query(opening, table, place)]
+            else:
+                members = place_of.members(opening, table, place)
+            raw.members[table] = tuple(members)
+            raw.columns[table] = _view(opening, table, members, _read_by(opening, table, place))
             if isinstance(place, Query) and place.joins:
                 _check_joins(raw.connection, table, place)
     except BaseException:
@@ -287,8 +320,8 @@ def open_sources(
     return raw
 
 
-Reader: TypeAlias = "Callable[[_Opening, str, Sequence[Path]], str]"
-"""The relation of some files: (source, table, files)."""
+Reader: TypeAlias = "Callable[[_Opening, str, Sequence[Path]], list[Member]]"
+"""The rows of some files, by schema: (source, table, files)."""
 
 
 class Places(Protocol):
@@ -305,8 +338,14 @@ class Places(Protocol):
             SourceError: there is no such root.
         """
 
-    def relation(self, opening: _Opening, table: str, place: str | Path, *, parts: bool = False) -> str:
-        """The relation of a place that the catalog names, or of a file that stands in for it.
+    @property
+    def stored_in(self) -> str:
+        """The source of `dpsql.engines.values` whose types they have."""
+
+    def members(
+        self, opening: _Opening, table: str, place: str | Path, *, parts: bool = False
+    ) -> list[Member]:
+        """The rows of a place that the catalog names, or of a file that stands in for it, by schema.
 
         Args:
             opening: the source.
@@ -325,6 +364,7 @@ class Files:
 
     read: Reader
     home: ClassVar[str] = "memory"
+    stored_in: ClassVar[str] = FILES
 
     def attach(self, connection: duckdb.DuckDBPyConnection, root: Path) -> None:
         """Make file names in SELECT statements relative to the root."""
@@ -332,12 +372,14 @@ class Files:
             raise SourceError(f"source.root {root} is not a folder")
         connection.execute(f"SET file_search_path = {literal(str(root))}")
 
-    def relation(self, opening: _Opening, table: str, place: str | Path, *, parts: bool = False) -> str:
+    def members(
+        self, opening: _Opening, table: str, place: str | Path, *, parts: bool = False
+    ) -> list[Member]:
         """The rows of a file. A batch's own file, or one that a SELECT names, may end otherwise than the source."""
         if isinstance(place, Path):
             return _own_file(opening, table, place)
-        own = [ending for ending, reader in READERS.items() if reader is self.read]
-        files = files_of(opening.root, place, own)
+        endings = [ending for ending, reader in READERS.items() if reader is self.read]
+        files = files_of(opening.root, place, endings)
         if not files:
             raise _nothing_there(opening, table, place)
         reader = READERS.get(files[0].suffix.lower(), self.read) if parts else self.read
@@ -349,6 +391,7 @@ class Database:
     """Tables of one DuckDB file."""
 
     home: ClassVar[str] = "source"
+    stored_in: ClassVar[str] = DATABASE
 
     def attach(self, connection: duckdb.DuckDBPyConnection, root: Path) -> None:
         """Attach the file, read-only."""
@@ -356,11 +399,14 @@ class Database:
             raise SourceError(f"source.root {root} is not a DuckDB file")
         connection.execute(f"ATTACH {literal(str(root))} AS {self.home} (READ_ONLY)")
 
-    def relation(self, opening: _Opening, table: str, place: str | Path, *, parts: bool = False) -> str:
+    def members(
+        self, opening: _Opening, table: str, place: str | Path, *, parts: bool = False
+    ) -> list[Member]:
         """The rows of a table."""
         if isinstance(place, Path):
             return _own_file(opening, table, place)
-        return f"{self.home}." + (".".join(map(identifier, place.split("."))) if parts else identifier(place))
+        name = ".".join(map(identifier, place.split("."))) if parts else identifier(place)
+        return [_member(opening, table, f"{self.home}.{name}")]
 
 
 def _attach(connection: duckdb.DuckDBPyConnection, places: Places, root: Path) -> None:
@@ -378,6 +424,11 @@ class _Opening(NamedTuple):
     root: Path
     dialect: Csv
     public: frozenset[str]
+    uses: Mapping[str, TableUse]
+
+    def folders(self, table: str) -> tuple[str, ...]:
+        """The columns of a table that folders name."""
+        return self.uses.get(table, TableUse()).folders
 
 
 def _joins(place: str | Query) -> bool:
@@ -385,17 +436,27 @@ def _joins(place: str | Query) -> bool:
     return isinstance(place, Query) and bool(place.joins)
 
 
-def _query(opening: _Opening, table: str, query: Query) -> str:
-    """The relation of a SELECT, each of its files opened as `read."<place>"`."""
+def _query(opening: _Opening, table: str, query: Query) -> Member:
+    """The rows of a SELECT, each of its files opened as `read."<place>"`."""
     if query.trusted:
-        return f"({expand(query.sql)})"
+        return _member(opening, table, f"({expand(query.sql)})", trusted=True)
     for place in query.reads:
-        relation = opening.places.relation(opening, table, expand(place), parts=True)
-        _view(opening, table, f"read.{identifier(place)}", relation)
-    return f"({query.sql})"
+        members = opening.places.members(opening, table, expand(place), parts=True)
+        select, _ = united(table, members, TableUse(), opening.places.stored_in)
+        opening.raw.connection.execute(f"CREATE OR REPLACE VIEW memory.read.{identifier(place)} AS {select}")
+    return _member(opening, table, f"({query.sql})")
 
 
-def _own_file(opening: _Opening, table: str, file: Path) -> str:
+def _read_by(opening: _Opening, table: str, place: str | Path | Query) -> str:
+    """The source whose types a table's rows have: what a SELECT makes of texts may have a collation."""
+    if isinstance(place, Path):
+        return FILES
+    if isinstance(place, Query) and (place.trusted or table in opening.public):
+        return DATABASE
+    return opening.places.stored_in
+
+
+def _own_file(opening: _Opening, table: str, file: Path) -> list[Member]:
     """A batch's own file: Parquet unless its ending says otherwise."""
     if not file.exists():
         raise _nothing_there(opening, table, file)
@@ -406,18 +467,23 @@ def _nothing_there(opening: _Opening, table: str, place: str | Path) -> SourceEr
     return SourceError(f"source.tables.{table}: there is no file {place} in {opening.root}")
 
 
-def _parquet(opening: _Opening, table: str, files: Sequence[Path]) -> str:
-    """Partitions are text: a type that is guessed from folder names is guessed from rows."""
-    listed = ", ".join(literal(str(file.absolute())) for file in files)
-    return f"read_parquet([{listed}], hive_types_autocast = false)"
+def _parquet(opening: _Opening, table: str, files: Sequence[Path]) -> list[Member]:
+    """Parquet files, each read by its own schema."""
+    try:
+        return parquet_members(opening.raw.connection, files, opening.root, opening.folders(table))
+    except duckdb.Error as error:
+        raise _unreadable(table, error) from None  # the engine's words list columns and quote values
 
 
-def _load(opening: _Opening, table: str, files: Sequence[Path]) -> str:
+def _load(opening: _Opening, table: str, files: Sequence[Path]) -> list[Member]:
     """Read CSV files into tables."""
-    relations = [_load_file(opening, table, file) for file in files]
-    if len(relations) == 1:
-        return relations[0]
-    return f"({' UNION ALL BY NAME '.join(f'SELECT * FROM {relation}' for relation in relations)})"
+    folders = opening.folders(table)
+    return [
+        _member(opening, table, _load_file(opening, table, file))._replace(
+            folders=folder_values(file, opening.root, folders), files=1
+        )
+        for file in files
+    ]
 
 
 def _load_file(opening: _Opening, table: str, file: Path) -> str:
@@ -442,23 +508,34 @@ READERS: dict[str, Reader] = {".parquet": _parquet, **dict.fromkeys((".csv", ".t
 PLACES: dict[SourceKind, Places] = {PARQUET: Files(_parquet), CSV: Files(_load), DUCKDB: Database()}
 
 
-def _view(
-    opening: _Opening, table: str, name: str, relation: str, *, trusted: bool = False
-) -> dict[str, str]:
-    """Make a view; its columns and their types. A trusted statement names tables of the database as it likes."""
+def _member(opening: _Opening, table: str, relation: str, *, trusted: bool = False) -> Member:
+    """Rows of one schema. A trusted statement names tables of the database as it likes."""
     connection = opening.raw.connection
     try:
-        if trusted:
-            connection.execute(f"USE {opening.places.home}")
-        connection.execute(f"CREATE OR REPLACE VIEW memory.{name} AS SELECT * FROM {relation}")
-        connection.execute("USE memory")
-        described = connection.execute(f"DESCRIBE {name}").fetchall()
+        if trusted and opening.places.home != "memory":
+            # a view's names are bound each time that it is read, so the path stays; the engine's own functions come
+            # before macros of the database, which could stand in for `floor` in the counting statement
+            connection.execute(f"SET search_path = 'memory.main,system.main,{opening.places.home}.main'")
+        return Member(relation, schema_of(connection, relation))
     except duckdb.Error as error:
-        raise SourceError(
-            f"source.tables.{table} cannot be read ({type(error).__name__})",
-            hint="check the file and its format, and that it has the columns that its SELECT names",
-        ) from error
-    return {str(row[0]): str(row[1]) for row in described}
+        raise _unreadable(table, error) from None  # the engine's words list columns and quote values
+
+
+def _unreadable(table: str, error: duckdb.Error) -> SourceError:
+    return SourceError(
+        f"source.tables.{table} cannot be read ({type(error).__name__})",
+        hint="check the file and its format, and that it has the columns that its SELECT names",
+    )
+
+
+def _view(opening: _Opening, table: str, members: Sequence[Member], source: str) -> dict[str, str]:
+    """Make the view of a table, `raw.<table>`; its columns and their types."""
+    select, types = united(table, members, opening.uses.get(table, TableUse()), source)
+    try:
+        opening.raw.connection.execute(f"CREATE OR REPLACE VIEW memory.raw.{identifier(table)} AS {select}")
+    except duckdb.Error as error:
+        raise _unreadable(table, error) from None  # the engine's words list columns and quote values
+    return types
 
 
 def _check_joins(connection: duckdb.DuckDBPyConnection, table: str, query: Query) -> None:
@@ -469,10 +546,13 @@ def _check_joins(connection: duckdb.DuckDBPyConnection, table: str, query: Query
     """
     sides = [str(row[1]) for row in connection.execute(f"DESCRIBE {query.probe}").fetchall()]
     for joined, left, right in zip(query.joins, sides[::2], sides[1::2], strict=True):
-        if left != right and not {left, right} <= INTEGERS:
+        # an ENUM beside a text, and a FLOAT beside a DOUBLE, are carried without loss
+        alike = family(left) == family(right) and family(left) in ("text", "float")
+        if left != right and not alike and not {left, right} <= INTEGERS:
+            probe, key = type_word(left), type_word(right)
             raise SourceError(
-                f"source.tables.{table}: {joined} is joined by a {left}, and its key is a {right}",
-                hint=f"write CAST(.. AS {right}) in the ON of the SELECT",
+                f"source.tables.{table}: {joined} is joined by a {probe}, and its key is a {key}",
+                hint=f"write CAST(.. AS {key}) in the ON of the SELECT",
             )
     for arm, key in query.keys:
         counts = connection.execute(

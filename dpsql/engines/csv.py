@@ -95,12 +95,12 @@ def blocks_of_lines(stream: IO[bytes], block: int = BLOCK) -> Iterator[list[byte
     """
     begun = b""
     while read := stream.read(block):
-        whole, newline, rest = read.rpartition(b"\n")
+        complete, newline, tail = read.rpartition(b"\n")
         if newline:
-            yield (begun + whole).split(b"\n")
-            begun = rest
+            yield (begun + complete).split(b"\n")
+            begun = tail
         else:
-            begun = (begun + rest)[: LONGEST + 1]
+            begun = (begun + tail)[: LONGEST + 1]
     if begun:
         yield [begun]
 

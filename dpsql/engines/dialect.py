@@ -8,6 +8,7 @@ is none, integer division in NUMERIC, 128-bit integers that do not exist.
 |---|---|
 | `is_nan` | NaN equals NaN in most engines, so `x <> x` finds nothing; some have no function for it |
 | `quotient` | a cast of a float quotient rounds: 2^20 * 2 / 3 becomes one too many, and a bound breaks |
+| `wide_quotient` | quotients of wide numbers are decimals with places, or a BIGINT that overflows |
 | `nearest` | `round(2.5)` is 2 in one engine and 3 in another; the floor of x + 0.5 is 3 in all |
 | `date`, `instant` | literals without a zone mean the session's zone |
 | `text` | a collation may take two texts for one |
@@ -80,7 +81,7 @@ def searched(text: Callable[[str], str], quoted: Callable[[str], str]) -> Callab
     """
 
     def position(value: str, texts: Sequence[str]) -> str:
-        whens = " ".join(f"WHEN {quoted(each)} THEN {i}" for i, each in enumerate(texts))
+        whens = " ".join(f"WHEN {quoted(candidate)} THEN {i}" for i, candidate in enumerate(texts))
         return f"CASE {text(value)} {whens} END"
 
     return position
@@ -99,6 +100,8 @@ class Dialect:
             computed again.
         is_nan: whether a float is NaN.
         quotient: the floor of a quotient of BIGINTs, the first at least 0, the second above.
+        wide_quotient: the floor of a quotient of the wide type, the first from 0 to 2^126, the second from 1 to 2^86,
+            the quotient below 2^100.
         instant: the literal of a TIMESTAMP, or of a TIMESTAMP WITH TIME ZONE, after 1970-01-01 00:00 UTC.
         days: a DATE as days since 1970-01-01, a BIGINT.
         microseconds: a TIMESTAMP, or one with a zone, as microseconds since 1970-01-01 00:00 UTC, a BIGINT.
@@ -124,6 +127,7 @@ class Dialect:
     materialised: str | None
     is_nan: Callable[[str], str]
     quotient: Callable[[str, str], str]
+    wide_quotient: Callable[[str, str], str]
     instant: Callable[[int, str], str]
     days: Callable[[str], str]
     microseconds: Callable[[str], str]
@@ -159,6 +163,7 @@ DUCK = Dialect(
     materialised="MATERIALIZED",
     is_nan=lambda value: f"isnan({value})",
     quotient=lambda dividend, divisor: f"({dividend}) // ({divisor})",
+    wide_quotient=lambda dividend, divisor: f"({dividend}) // ({divisor})",
     instant=lambda microseconds, kind: (
         f"CAST('{moment(microseconds)}{'+00' if kind == 'TIMESTAMP WITH TIME ZONE' else ''}' AS {kind})"
     ),

@@ -22,7 +22,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.engines.dialect import Dialect
-from dpsql.errors import EngineLost
+from dpsql.engines.relations import Relations
+from dpsql.errors import EngineLost, SourceError
 from dpsql.star import Catalog
 
 if TYPE_CHECKING:
@@ -44,6 +45,19 @@ NOTHING_HAPPENED = "nothing was charged and nothing was left behind"
 def engine_lost(engine: str, step: str, why: str, hint: str = NOTHING_HAPPENED) -> EngineLost:
     """The one line about a statement that failed; why is a code or our own words, never the engine's text."""
     return EngineLost(f"{engine}: {step} failed ({why})", hint=hint)
+
+
+def missing_column(table: str, column: str, present: int) -> SourceError:
+    """A source without a column that the catalog names. Names that a source has are not shown: they may be a row.
+
+    Args:
+        table, column: as the catalog writes them.
+        present: how many columns the source has.
+    """
+    return SourceError(
+        f"tables.{table}: the source has no column `{column}`",
+        hint=f"it has {present} columns; if it is a CSV file, has the file a header?",
+    )
 
 
 class Engine(Protocol):
@@ -102,14 +116,21 @@ class Engine(Protocol):
         **Privacy**: raw cells.
         """
 
+    def relations(self, step: str) -> Relations:
+        """Queries over the rows that later ones read by name, for bounds that are chosen.
+
+        Args:
+            step: what they are for, for messages.
+        """
+
     def as_duckdb(self, what: str) -> RawSide:
-        """The engine as DuckDB, where rows that count may be stored and asked again: bounds that are chosen, streams.
+        """The engine as DuckDB, where rows that count may be stored and changed: streams, reported columns.
 
         Args:
             what: the catalog's words that need it.
 
         Raises:
-            CatalogError: it is another engine; `bounding: weight` is what to write.
+            CatalogError: it is another engine.
         """
 
     def fingerprint(self, table: str, columns: Sequence[str]) -> str | None:
@@ -124,6 +145,16 @@ class Engine(Protocol):
 
         **Privacy**: of raw rows; the ledger keeps a keyed hash of it.
         """
+
+    def places(self, table: str) -> tuple[str, ...]:
+        """Canonical places of a private table on a server, as it resolves the name, and of tables that a view reads.
+
+        Returns:
+            Places, without those of public tables; none of files and DuckDB, whose paths say it (`engines.identity`).
+        """
+
+    def value_words(self, catalog: Catalog) -> dict[str, str]:
+        """Table -> how its source's values were compared and rounded, from schemas and the catalog alone."""
 
     def close(self) -> None:
         """Forget the rows, and whatever was stored on the way."""

@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 from dpsql.axis import Axis, CategoryRule, KeyRule, OrderedRule, leaf_sql
 from dpsql.engines.dialect import Dialect, day
-from dpsql.engines.kinds import BITS, FLOATS, decimal_digits
+from dpsql.engines.values import BITS, FLOATS, decimal_digits, type_word
 from dpsql.errors import InternalError, SourceError
 from dpsql.star.base import GRAIN_MICROSECONDS
 
@@ -81,11 +81,11 @@ def leaf(axis: Axis, value: str, kind: str | None, dialect: Dialect) -> str:
     if isinstance(rule, KeyRule):
         raise InternalError(f"axis {axis.name}: leaves are found by key", hint="join its KeyRule")
     if isinstance(rule, CategoryRule):
-        found, declared = _category(axis, rule, value, kind, dialect), "text"
+        expression, declared = _category(axis, rule, value, kind, dialect), "text"
     else:
-        found, declared = _ordered(axis, rule, value, kind, dialect), rule.type
-    if found is not None:
-        return found
+        expression, declared = _ordered(axis, rule, value, kind, dialect), rule.type
+    if expression is not None:
+        return expression
     if dialect.reads_any:
         return leaf_sql(axis, value)
     raise SourceError(
@@ -95,7 +95,7 @@ def leaf(axis: Axis, value: str, kind: str | None, dialect: Dialect) -> str:
 
 
 def _told(kind: str | None) -> str:
-    return "a derived column" if kind is None else f"a column of type {kind}"
+    return "a derived column" if kind is None else f"a column of type {type_word(kind)}"
 
 
 def measure(value: str, bounds: Ends, kind: str | None, dialect: Dialect) -> str:
@@ -115,12 +115,12 @@ def measure(value: str, bounds: Ends, kind: str | None, dialect: Dialect) -> str
     """
     low, high, nan = bounds.lower, bounds.upper, ""
     if kind in FLOATS:
-        least, most = (_float(end / 10**bounds.scale, dialect) for end in (low, high))
+        lowest, highest = (_float(end / 10**bounds.scale, dialect) for end in (low, high))
         nan, units = f" OR {dialect.is_nan(value)}", _float_units(value, bounds.scale, dialect)
         if max(abs(low), abs(high)) >= LARGEST_FLOAT:
             units = f"least(greatest({units}, {low}), {high})"
     else:
-        least, most = (f"{Decimal(end).scaleb(-bounds.scale):f}" for end in (low, high))
+        lowest, highest = (f"{Decimal(end).scaleb(-bounds.scale):f}" for end in (low, high))
         units = _exact_units(value, kind, bounds.scale, dialect) or ""
     if BITS.get(kind or "") and units:
         clamped = f"least(greatest({value if bounds.scale == 0 else units}, {low}), {high})"
@@ -133,8 +133,8 @@ def measure(value: str, bounds: Ends, kind: str | None, dialect: Dialect) -> str
             hint="give the column its type in a view of the database, and name the view",
         )
     return (
-        f"CASE WHEN {value} IS NULL{nan} THEN NULL WHEN {value} <= {least} THEN {low} "
-        f"WHEN {value} >= {most} THEN {high} ELSE {units} END"
+        f"CASE WHEN {value} IS NULL{nan} THEN NULL WHEN {value} <= {lowest} THEN {low} "
+        f"WHEN {value} >= {highest} THEN {high} ELSE {units} END"
     )
 
 
@@ -177,15 +177,19 @@ def _exact_units(value: str, kind: str | None, scale: int, dialect: Dialect) -> 
 
 def _category(axis: Axis, rule: CategoryRule, value: str, kind: str | None, dialect: Dialect) -> str | None:
     """The leaf of a text or a boolean."""
-    absent, other = _or_null(absent_leaf(axis)), _or_null(axis.other_leaf)
+    absent, other_leaf = _or_null(absent_leaf(axis)), _or_null(axis.other_leaf)
     if rule.boolean and kind == "BOOLEAN":
         return f"CASE WHEN {value} IS NULL THEN {absent} WHEN {value} THEN 1 ELSE 0 END"
     if rule.boolean or not (kind == "VARCHAR" or dialect.reads_any):
         return None
-    found = dialect.position(value, rule.values)
+    expression = dialect.position(value, rule.values)
     if axis.other_leaf is not None:
-        found = f"coalesce({found}, {other})"
-    return found if absent == other else f"CASE WHEN {value} IS NULL THEN {absent} ELSE {found} END"
+        expression = f"coalesce({expression}, {other_leaf})"
+    return (
+        expression
+        if absent == other_leaf
+        else f"CASE WHEN {value} IS NULL THEN {absent} ELSE {expression} END"
+    )
 
 
 def _ordered(axis: Axis, rule: OrderedRule, value: str, kind: str | None, dialect: Dialect) -> str | None:
@@ -196,21 +200,21 @@ def _ordered(axis: Axis, rule: OrderedRule, value: str, kind: str | None, dialec
     starts, end = [int(start) for start in rule.starts], int(rule.upper) + 1
     months = _months(rule, [*starts, end - 1]) if kind in ("DATE", "TIMESTAMP") else None
     if months is not None:
-        found = _equal(dialect.months(value), months[:-1], months[-1] + 1, dialect)
+        expression = _equal(dialect.months(value), months[:-1], months[-1] + 1, dialect)
     elif _width(starts, end) is None or (raw.slow and len(starts) <= SEARCHED):
-        found = _search(value, [raw.least(start) for start in starts], 0, len(starts))
+        expression = search(value, [raw.least(start) for start in starts], 0, len(starts))
     else:
-        found = _equal(raw.units(value), starts, end, dialect)
-    other = _or_null(axis.other_leaf)
+        expression = _equal(raw.units(value), starts, end, dialect)
+    other_leaf = _or_null(axis.other_leaf)
     return (
         f"CASE WHEN {value} IS NULL THEN {_or_null(absent_leaf(axis))} "
-        f"WHEN {value} < {raw.least(starts[0])} OR {value} >= {raw.least(end)} THEN {other} ELSE {found} END"
+        f"WHEN {value} < {raw.least(starts[0])} OR {value} >= {raw.least(end)} THEN {other_leaf} ELSE {expression} END"
     )
 
 
 def _width(starts: Sequence[int], end: int) -> int | None:
     """The width of all leaves but the last, if it is one."""
-    widths = {after - before for before, after in pairwise(starts)} or {end - starts[0]}
+    widths = {next_start - start for start, next_start in pairwise(starts)} or {end - starts[0]}
     return widths.pop() if len(widths) == 1 else None
 
 
@@ -226,9 +230,11 @@ def _months(rule: OrderedRule, units: Sequence[int]) -> list[int] | None:
     """Months since year 0 of the leaves' beginnings and of the last value, if leaves are equally many months."""
     grain = _DAY if rule.type == "date" else GRAIN_MICROSECONDS[rule.grain]
     days = [day(unit * grain // _DAY) for unit in units]
-    whole = all(unit * grain % _DAY == 0 for unit in units[:-1]) and all(each.day == 1 for each in days[:-1])
-    months = [each.year * 12 + each.month - 1 for each in days]
-    return months if whole and len(units) > FEW and _width(months[:-1], months[-1] + 1) else None
+    whole_months = all(unit * grain % _DAY == 0 for unit in units[:-1]) and all(
+        date.day == 1 for date in days[:-1]
+    )
+    months = [date.year * 12 + date.month - 1 for date in days]
+    return months if whole_months and len(units) > FEW and _width(months[:-1], months[-1] + 1) else None
 
 
 class RawScale(NamedTuple):
@@ -328,12 +334,12 @@ def _or_null(number: int | None) -> str:
     return "NULL" if number is None else str(number)
 
 
-def _search(value: str, starts: Sequence[str], low: int, high: int) -> str:
+def search(value: str, starts: Sequence[str], low: int, high: int) -> str:
     """Nested CASE that finds the last start at or below a value, in log2(leaves) comparisons."""
     if high - low == 1:
         return str(low)
     middle = (low + high) // 2
     return (
-        f"CASE WHEN {value} < {starts[middle]} THEN {_search(value, starts, low, middle)} "
-        f"ELSE {_search(value, starts, middle, high)} END"
+        f"CASE WHEN {value} < {starts[middle]} THEN {search(value, starts, low, middle)} "
+        f"ELSE {search(value, starts, middle, high)} END"
     )

@@ -33,15 +33,15 @@ def files_of(root: Path, place: str, endings: Collection[str]) -> tuple[Path, ..
     """
     file = root / place
     if file.is_dir():
-        return tuple(sorted(each for each in file.rglob("*") if _is_data(each, file, endings)))
+        return tuple(sorted(path for path in file.rglob("*") if _is_data(path, file, endings)))
     if file.exists() or not any(mark in place for mark in PATTERN):
         return (file,) if file.exists() else ()
     pattern = Path(place)
     base = Path(pattern.anchor) if pattern.is_absolute() else root
-    parts = pattern.relative_to(pattern.anchor) if pattern.is_absolute() else pattern
-    return tuple(sorted(each for each in base.glob(str(parts)) if each.is_file()))
+    relative_pattern = pattern.relative_to(pattern.anchor) if pattern.is_absolute() else pattern
+    return tuple(sorted(path for path in base.glob(str(relative_pattern)) if path.is_file()))
 
 
 def _is_data(file: Path, folder: Path, endings: Collection[str]) -> bool:
-    parts = file.relative_to(folder).parts
-    return file.suffix.lower() in endings and file.is_file() and not any(part[0] in "._" for part in parts)
+    names = file.relative_to(folder).parts
+    return file.suffix.lower() in endings and file.is_file() and not any(name[0] in "._" for name in names)

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dpsql.engines import RawSide, open_tables, retyped
-from dpsql.engines.casts import exact_cast, key_of, roots
-from dpsql.engines.kinds import family, widest
+from dpsql.engines.keygroups import key_of, roots
+from dpsql.engines.values import EMPTY, exact_cast, family, type_word, widest
 from dpsql.errors import SourceError
 from dpsql.star import Catalog
 from dpsql.star.source import query_of
@@ -86,8 +86,8 @@ def type_keys(catalog: Catalog, raw: RawSide, first: Mapping[str, str]) -> None:
             value = exact_cast(identifier(member.column), member.kind, target)
             if value is None:
                 raise SourceError(
-                    f"{member.place}: {member.kind} is never equal to {root}.{catalog.tables[root].key}, which holds "
-                    f"{family(target)} values",
+                    f"{member.place}: {type_word(member.kind)} is never equal to {root}.{catalog.tables[root].key}, "
+                    f"which holds {type_word(family(target))} values",
                     hint="write both in one type, or declare the key's column `type: int` if its text holds numbers",
                 )
             if value != identifier(member.column):
@@ -100,11 +100,12 @@ def type_keys(catalog: Catalog, raw: RawSide, first: Mapping[str, str]) -> None:
 
 def group_type(catalog: Catalog, root: str, members: list[KeyColumn], first: str | None) -> str:
     """The type of a group's keys: its own where all agree, else one that holds every value of its family."""
+    members = [m for m in members if m.kind != EMPTY] or members
     key = next(
         (m.kind for m in members if (m.table, m.column.lower()) == (root, key_of(catalog, root))),
         members[0].kind,
     )
-    base = first or key
+    base = first or (key if key != EMPTY else "VARCHAR")
     declared = catalog.tables[root].columns.get(str(catalog.tables[root].key))
     if declared is not None and declared.type == "int" and family(base) == "text":
         base = "HUGEINT"

@@ -147,7 +147,7 @@ def row_numbers(rows: Rows) -> list[Packed]:
     """All digits of a row, the first the slowest, in as few numbers as 62 bits allow; they sort as the digits do."""
     words: list[list[Digit]] = [[]]
     for digit in (*rows.axes, *rows.measures):
-        if prod(each.codes for each in (*words[-1], digit)) >= 1 << BITS and words[-1]:
+        if prod(member.codes for member in (*words[-1], digit)) >= 1 << BITS and words[-1]:
             words.append([])
         words[-1].append(digit)
     return [Packed(f"p{i}", mixed_radix(word)) for i, word in enumerate(words)]
@@ -172,14 +172,17 @@ def side_tables(
     rows: Rows, numbers: Sequence[Packed], dialect: Dialect, measures: Sequence[Digit] | None = None
 ) -> list[str]:
     """The common tables s0, s1 ..: what each table on the way adds to the numbers."""
-    kept = rows.measures if measures is None else measures
+    carried_measures = rows.measures if measures is None else measures
     tables = []
     for i, side in enumerate(rows.sides):
         leaves = [digit for digit in rows.axes if digit.path == side.path]
-        own = [*(d for n in numbers for d, _ in n.digits if d.path == side.path), *(kept if i == 0 else ())]
-        digits = {digit.name: digit for digit in (*leaves, *own)}
-        columns = [f"{part} AS {n.name}" for n in numbers if (part := _part(n, side.path))]
-        columns += [m.name for m in kept] if i == 0 else []
+        side_digits = [
+            *(d for n in numbers for d, _ in n.digits if d.path == side.path),
+            *(carried_measures if i == 0 else ()),
+        ]
+        digits = {digit.name: digit for digit in (*leaves, *side_digits)}
+        columns = [f"{addend} AS {n.name}" for n in numbers if (addend := _part(n, side.path))]
+        columns += [m.name for m in carried_measures] if i == 0 else []
         condition = " AND ".join(f"{leaf.name} IS NOT NULL" for leaf in leaves if not leaf.total)
         if condition and may_miss(rows, side):
             columns, condition = [*columns, f"CASE WHEN {condition} THEN 1 ELSE 0 END AS ok"], ""
@@ -193,8 +196,8 @@ def side_tables(
 
 def _keys(side: Side) -> list[tuple[str, str]]:
     """The columns of a table that are kept as they are, and their names here."""
-    own = [(side.key, "k")] if side.key else []
-    return own + [(column, f"j{i}") for i, column in enumerate(side.carried)]
+    keys = [(side.key, "k")] if side.key else []
+    return keys + [(column, f"j{i}") for i, column in enumerate(side.carried)]
 
 
 def _rows(side: Side, digits: Mapping[str, Digit], dialect: Dialect) -> str:
@@ -214,12 +217,17 @@ def _rows(side: Side, digits: Mapping[str, Digit], dialect: Dialect) -> str:
 
 def _part(number: Packed, path: Path) -> str:
     """What one table adds to a number."""
-    mine = [(digit, place) for digit, place in number.digits if digit.path == path]
-    return " + ".join(_step(digit.code, place, number.type) for digit, place in mine)
+    terms = [(digit, place) for digit, place in number.digits if digit.path == path]
+    return " + ".join(_step(digit.code, place, number.type) for digit, place in terms)
 
 
 def _step(code: str, place: int, kind: str) -> str:
     return f"CAST({code} AS {kind})" if place == 1 else f"CAST({code} AS {kind}) * CAST({place} AS {kind})"
+
+
+def packed_value(number: Packed) -> str:
+    """SQL of a number from columns of its digits' values."""
+    return " + ".join(_step(digit.code, place, number.type) for digit, place in number.digits) or "0"
 
 
 def placed_rows(rows: Rows, numbers: Sequence[Packed], measures: Sequence[Digit] | None = None) -> str:
@@ -253,14 +261,14 @@ def may_miss(rows: Rows, side: Side) -> bool:
 def _term(rows: Rows, number: Packed, i: int) -> str:
     """What a joined row has of a number from one table; of a row that is not there, its MISSING leaves."""
     side = rows.sides[i]
-    here = f"{rows.letter}{i}"
+    alias = f"{rows.letter}{i}"
     if not may_miss(rows, side):
-        return f"{here}.{number.name}"
-    mine = [(digit, place) for digit, place in number.digits if digit.path == side.path]
-    absent = sum(place * (digit.missing or 0) for digit, place in mine)
-    if all(digit.total for digit, _ in mine):
-        return f"coalesce({here}.{number.name}, {absent})"
-    return f"CASE WHEN {here}.k IS NULL THEN {absent} ELSE {here}.{number.name} END"
+        return f"{alias}.{number.name}"
+    terms = [(digit, place) for digit, place in number.digits if digit.path == side.path]
+    absent = sum(place * (digit.missing or 0) for digit, place in terms)
+    if all(digit.total for digit, _ in terms):
+        return f"coalesce({alias}.{number.name}, {absent})"
+    return f"CASE WHEN {alias}.k IS NULL THEN {absent} ELSE {alias}.{number.name} END"
 
 
 def _run(digits: Sequence[Digit], words: Sequence[Packed], dialect: Dialect) -> str:
@@ -275,9 +283,9 @@ def _run(digits: Sequence[Digit], words: Sequence[Packed], dialect: Dialect) -> 
 
 def _follows(last: tuple[Digit, int], step: tuple[Digit, int], words: Sequence[Packed]) -> bool:
     """Whether two digits are neighbours in their word as in the number, so that they can be taken out as one."""
-    (before, above), (digit, place) = last, step
+    (previous, above), (digit, place) = last, step
     pairs = [pair for word in words for pair in pairwise(d for d, _ in word.digits)]
-    return (before, digit) in pairs and above == place * digit.codes
+    return (previous, digit) in pairs and above == place * digit.codes
 
 
 def unpacked(digits: Sequence[Digit], words: Sequence[Packed], dialect: Dialect) -> list[str]:

@@ -6,8 +6,7 @@ Everything runs in one transaction: read-only, REPEATABLE READ (one state of all
 Nothing is created. `root` is what libpq takes; its own variables, service file and password file work too, so that
 no password stands in a catalog.
 
-Columns are read by the type that the schema declares, in a form that is the same on every engine: texts compare by
-bytes and without the blanks of CHAR(n), NUMERIC has no NaN and no infinity.
+Columns are read by the type that the schema declares (`dpsql.engines.values`). A domain is what it is made of.
 
 **Privacy**: only cells leave the server. A message names the step and SQLSTATE, never the server's own text, which may
 quote a value.
@@ -15,8 +14,6 @@ quote a value.
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar
@@ -25,7 +22,9 @@ import numpy as np
 
 from dpsql.engines.dialect import Dialect, moment, searched
 from dpsql.engines.engine import IntArray, engine_lost
-from dpsql.engines.server import Column, StoredTable
+from dpsql.engines.postgresql_places import table_places
+from dpsql.engines.server import StoredTable
+from dpsql.engines.values import POSTGRESQL, postgres_text
 from dpsql.extras import extra
 from dpsql.star.sql import identifier, literal
 
@@ -51,11 +50,6 @@ def _microseconds(value: str) -> str:
     )
 
 
-def _text(value: str) -> str:
-    """A collation that is not deterministic takes two texts for one."""
-    return f'CAST({value} AS text) COLLATE "C"'
-
-
 POSTGRES = Dialect(
     wide="NUMERIC",
     double="DOUBLE PRECISION",
@@ -63,12 +57,13 @@ POSTGRES = Dialect(
     materialised="MATERIALIZED",
     is_nan=lambda value: f"({value}) = 'NaN'",
     quotient=lambda dividend, divisor: f"({dividend}) / ({divisor})",
+    wide_quotient=lambda dividend, divisor: f"div({dividend}, {divisor})",
     instant=_instant,
     days=_days,
     microseconds=_microseconds,
     months=lambda value: f"CAST(extract(year FROM {value}) * 12 + extract(month FROM {value}) - 1 AS BIGINT)",
-    position=searched(_text, literal),
-    text=_text,
+    position=searched(postgres_text, literal),
+    text=postgres_text,
     number=lambda digits: f"CAST(CAST('x' || lpad({digits}, 16, '0') AS BIT(64)) AS BIGINT)",
     hex=lambda value: f"encode({value}, 'hex') COLLATE \"C\"",
     sha256=lambda prefix, text: (
@@ -81,56 +76,42 @@ POSTGRES = Dialect(
 NUMERIC, and the sum of a BIGINT is one."""
 
 
-_DECIMAL = re.compile(r"numeric\((\d+),(\d+)\)")
-_TYPES = {
-    "smallint": "SMALLINT",
-    "integer": "INTEGER",
-    "bigint": "BIGINT",
-    "double precision": "DOUBLE",
-    "boolean": "BOOLEAN",
-    "date": "DATE",
-    "uuid": "UUID",
-}
-"""Types that are read as they are."""
+_COLUMNS = """
+WITH RECURSIVE base AS (
+    SELECT a.attnum, a.attname, t.oid, t.typbasetype, t.typtype, t.typname, a.attcollation,
+           CASE WHEN t.typbasetype = 0 THEN a.atttypmod ELSE t.typtypmod END AS typmod
+    FROM pg_attribute AS a JOIN pg_type AS t ON t.oid = a.atttypid
+    WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped
+    UNION ALL
+    SELECT b.attnum, b.attname, t.oid, t.typbasetype, t.typtype, t.typname, b.attcollation,
+           CASE WHEN b.typmod = -1 AND t.typbasetype <> 0 THEN t.typtypmod ELSE b.typmod END
+    FROM base AS b JOIN pg_type AS t ON t.oid = b.typbasetype WHERE b.typbasetype <> 0
+)
+SELECT b.attname, CASE WHEN b.typtype = 'e' THEN 'enum' ELSE format_type(b.oid, b.typmod) END, b.typname,
+       coalesce(NOT c.collisdeterministic, false)
+FROM base AS b LEFT JOIN pg_collation AS c ON c.oid = b.attcollation
+WHERE b.typbasetype = 0 ORDER BY b.attnum
+"""
+"""Columns with their types, domains down to what they are made of."""
 
 
-def column_of(name: str, declared: str, family: str) -> Column:
-    """How a column of a declared type is read.
+_TEXTS = ("text", "varchar", "bpchar")
+
+
+def stored_type(declared: str, name: str, folds: bool) -> str:
+    """A column's type as the table of source values lists it.
 
     Args:
-        name: the column.
-        declared: its type as PostgreSQL writes it; of a domain its base type.
-        family: `pg_type.typcategory`: `S` texts, `E` enumerations.
+        declared: as PostgreSQL writes it.
+        name: of the type, without schema and length.
+        folds: whether its collation takes several texts for one.
 
-    >>> print(column_of("x", "numeric(9,2)", "N").sql)
-    nullif("x", 'NaN')
-    >>> column_of("x", "timestamp(3) with time zone", "D").kind
-    'TIMESTAMP WITH TIME ZONE'
+    >>> stored_type("character varying(9)", "varchar", True), stored_type("public.citext", "citext", False)
+    ('text, folded', 'citext')
     """
-    here, digits = identifier(name), _DECIMAL.fullmatch(declared)
-    if declared in _TYPES:
-        return Column(_TYPES[declared], here)
-    if family in "SE":  # a cast takes the padding of CHAR(n) off
-        return Column("VARCHAR", f'CAST({here} AS text) COLLATE "C"')
-    if declared == "real":
-        return Column("DOUBLE", f"CAST({here} AS double precision)")
-    if digits and int(digits[1]) <= 38:
-        return Column(f"DECIMAL({digits[1]},{digits[2]})", f"nullif({here}, 'NaN')")
-    if declared.startswith("numeric"):
-        near = f"CAST(least(greatest({here}, -1e28), 1e28) AS numeric(38,9))"
-        return Column("DECIMAL(38,9)", f"CASE WHEN {here} <> 'NaN' THEN {near} END")
-    if declared.startswith("timestamp"):
-        zoned = declared.endswith("with time zone")
-        return Column("TIMESTAMP WITH TIME ZONE" if zoned else "TIMESTAMP", here)
-    return Column(declared.upper(), here)
+    return "citext" if name == "citext" else "text, folded" if folds and name in _TEXTS else declared
 
 
-_COLUMNS = """
-SELECT a.attname, format_type(coalesce(nullif(t.typbasetype, 0), t.oid),
-           CASE WHEN t.typbasetype = 0 THEN a.atttypmod ELSE t.typtypmod END), t.typcategory
-FROM pg_attribute AS a JOIN pg_type AS t ON t.oid = a.atttypid
-WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
-"""
 _TABLE = """
 SELECT c.oid, n.nspname, c.relname, c.relkind IN ('r', 'p')
 FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE c.oid = to_regclass(%s)
@@ -150,15 +131,6 @@ def _key_type(kind: str) -> str:
     return {"VARCHAR": "text", "DOUBLE": "double precision"}.get(kind, kind)
 
 
-def address(dsn: str) -> str:
-    """Host, port and database of what libpq takes; nothing of who asks."""
-    parts = extra(DRIVER).conninfo.conninfo_to_dict(dsn)
-    host = parts.get("host") or parts.get("hostaddr") or os.environ.get("PGHOST", "")
-    port = parts.get("port") or os.environ.get("PGPORT", "5432")
-    database = parts.get("dbname") or os.environ.get("PGDATABASE", "")
-    return f"postgresql://{host}:{port}/{database}?{parts.get('service', '')}"
-
-
 class PostgresSession:
     """One read-only transaction on a server.
 
@@ -171,7 +143,7 @@ class PostgresSession:
         EngineLost: the server cannot be reached.
     """
 
-    name: ClassVar[str] = "PostgreSQL"
+    name: ClassVar[str] = POSTGRESQL
     dialect: ClassVar[Dialect] = POSTGRES
 
     def __init__(self, dsn: str, seconds: int) -> None:
@@ -192,13 +164,18 @@ class PostgresSession:
     def table(self, place: str) -> StoredTable | None:
         """See `Session`; a place is a name as SQL writes it: `sales`, `shop.sales`, `"Sales"`."""
         with self._step("reading the schema"):
-            found = self._connection.execute(_TABLE, (place,)).fetchall()
-            if not found:
+            matches = self._connection.execute(_TABLE, (place,)).fetchall()
+            if not matches:
                 return None
-            oid, schema, name, is_base = found[0]
+            oid, schema, name, is_base = matches[0]
             listed = self._connection.execute(_COLUMNS, (oid,)).fetchall()
-        columns = {str(column): column_of(column, declared, family) for column, declared, family in listed}
-        return StoredTable(f"{identifier(schema)}.{identifier(name)}", columns, bool(is_base))
+        types = {str(column): stored_type(declared, base, folds) for column, declared, base, folds in listed}
+        return StoredTable(f"{identifier(schema)}.{identifier(name)}", types, bool(is_base))
+
+    def places(self, name: str) -> tuple[str, ...]:
+        """See `Session`."""
+        with self._step("resolving a table's name"):
+            return table_places(self._connection, name)
 
     def rows(self, sql: str, step: str) -> list[tuple[Any, ...]]:
         """See `Session`."""
@@ -208,8 +185,8 @@ class PostgresSession:
     def columns(self, sql: str, step: str) -> Mapping[str, IntArray]:
         """See `Session`."""
         with self._step(step):
-            found = self._connection.execute(sql.encode(), binary=True)
-            names, rows = [column.name for column in found.description], found.fetchall()
+            cursor = self._connection.execute(sql.encode(), binary=True)
+            names, rows = [column.name for column in cursor.description], cursor.fetchall()
         array = np.array(rows, np.int64).reshape(len(rows), len(names))
         return {name: array[:, i] for i, name in enumerate(names)}
 

@@ -24,7 +24,7 @@ The hash makes the choice even; the bound does not rest on it.
 from __future__ import annotations
 
 from dpsql.engines.dialect import Dialect
-from dpsql.engines.kinds import INTEGERS
+from dpsql.engines.values import INTEGERS
 
 PRIME = (1 << 31) - 1
 WORDS = 6
@@ -68,9 +68,9 @@ def hash_sql(unit: str, kind: str | None, c: tuple[int, ...], dialect: Dialect) 
     # % keeps the sign; what is left above P, and the sign, must not make two units one. The quotient goes towards 0
     # by way of (x - x % P) / P; a part of it is taken mod P before anything is multiplied. Most keys need none of it.
     x = mod(f"CAST({mod(unit)} AS BIGINT) + {PRIME}")
-    rest = f"CAST({mod(dialect.quotient(f'abs({unit} - {mod(unit)})', str(PRIME)))} AS BIGINT)"
+    quotient = f"CAST({mod(dialect.quotient(f'abs({unit} - {mod(unit)})', str(PRIME)))} AS BIGINT)"
     sign = f"CASE WHEN {unit} < 0 THEN {c[5]} ELSE 0 END"
-    wide = cubic(x, mod(f"{c[0]} + {mod(f'{rest} * {c[4]}')} + {sign}"))
+    wide = cubic(x, mod(f"{c[0]} + {mod(f'{quotient} * {c[4]}')} + {sign}"))
     narrow = cubic(f"CAST({unit} AS BIGINT)", str(c[0]))
     return f"CASE WHEN {unit} >= 0 AND {unit} < {PRIME} THEN {narrow} ELSE {wide} END"
 

@@ -13,30 +13,20 @@ What DuckDB does with casts that give NULL where they fail is refused here, from
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from decimal import Decimal
 from typing import Any, ClassVar, NamedTuple, NoReturn, Protocol
 
-from dpsql.engines.casts import roots
 from dpsql.engines.dialect import Dialect
-from dpsql.engines.engine import IntArray, KeyCheck
-from dpsql.engines.kinds import BITS
+from dpsql.engines.engine import IntArray, KeyCheck, missing_column
+from dpsql.engines.keygroups import roots
+from dpsql.engines.relations import CommonRelations, Relations
+from dpsql.engines.united import TableUse, source_words, table_use, unlisted
+from dpsql.engines.values import BITS, POSTGRESQL, Column, family, leaving, reads, type_word
 from dpsql.errors import CatalogError, SourceError
 from dpsql.star import Catalog
 from dpsql.star.derived import expressions
 from dpsql.star.source import expand
-
-
-class Column(NamedTuple):
-    """A column as the template reads it.
-
-    Args:
-        kind: its type in DuckDB's words; the server's own word where there is none.
-        sql: what is selected, of the server's column.
-    """
-
-    kind: str
-    sql: str
 
 
 class StoredTable(NamedTuple):
@@ -44,12 +34,12 @@ class StoredTable(NamedTuple):
 
     Args:
         place: how SQL names it, quoted.
-        columns: by name, in the server's order.
+        types: column -> stored type as `dpsql.engines.values` lists it, in the server's order.
         is_base: whether it is a table; a view is a statement that nobody checked.
     """
 
     place: str
-    columns: Mapping[str, Column]
+    types: Mapping[str, str]
     is_base: bool
 
 
@@ -66,6 +56,16 @@ class Session(Protocol):
 
     def table(self, place: str) -> StoredTable | None:
         """A table as its schema has it, no row is read; None where there is none.
+
+        Raises:
+            EngineLost: the server does not answer.
+        """
+
+    def places(self, name: str) -> tuple[str, ...]:
+        """Where the server keeps a table, by facts that are the same for every spelling of its name.
+
+        Args:
+            name: a table that `table` knows.
 
         Raises:
             EngineLost: the server does not answer.
@@ -117,12 +117,18 @@ class ServerEngine:
 
     def __init__(self, session: Session, catalog: Catalog, names: Iterable[str]) -> None:
         self._session = session
+        self._written = catalog.raw_source().tables
+        self._public: list[str] = []
         self._places: dict[str, str] = {}
         self._columns: dict[str, dict[str, Column]] = {}
         for name in names:
             self._refuse_derived_keys(catalog, name)
             stored = self._stored(catalog, name)
-            self._places[name], self._columns[name] = stored.place, dict(stored.columns)
+            self._places[name] = stored.place
+            use = table_use(catalog, name)
+            self._columns[name] = columns_of(session.name, session.dialect, stored, name, use)
+            if stored.is_base and catalog.tables[name].is_public:
+                self._public.append(name)
         self._type_keys(catalog)
 
     @property
@@ -144,8 +150,8 @@ class ServerEngine:
 
     def kind_of(self, table: str, column: str) -> str | None:
         """See `Engine`."""
-        known = self._columns[table].items()
-        return next((c.kind for name, c in known if name.lower() == column.lower()), None)
+        columns = self._columns[table].items()
+        return next((c.kind for name, c in columns if name.lower() == column.lower()), None)
 
     def rows(self, catalog: Catalog, table: str) -> str:
         """See `Engine`: derived columns are not there; `dpsql.engines.expressions` refuses them."""
@@ -179,11 +185,15 @@ class ServerEngine:
         """See `Engine`."""
         return self._session.columns(statement, "counting")
 
+    def relations(self, step: str) -> Relations:
+        """See `Engine`: common tables, since nothing may be created."""
+        return CommonRelations(self.dialect, lambda statement: self._session.columns(statement, step))
+
     def as_duckdb(self, what: str) -> NoReturn:
         """See `Engine`."""
         raise CatalogError(
             f"{what} is for DuckDB, and the rows are in {self.name}",
-            hint="write `bounding: weight` and a number for `max_ids`",
+            hint="publish from files, or from a DuckDB file",
         )
 
     def fingerprint(self, table: str, columns: Sequence[str]) -> str | None:
@@ -192,19 +202,35 @@ class ServerEngine:
         hashed = [present[name] for name in columns if name in present] or ["0"]
         total = self.dialect.total(self._session.row_hash(hashed), True)
         query = f"SELECT count(*), {total} FROM {self._places[table]}"
-        rows, found = self._session.rows(query, f"taking the fingerprint of {table}")[0]
-        return f"{self.name} {rows} {int(found)}" if rows else None
+        rows, hash_sum = self._session.rows(query, f"taking the fingerprint of {table}")[0]
+        return f"{self.name} {rows} {int(hash_sum)}" if rows else None
+
+    def places(self, table: str) -> tuple[str, ...]:
+        """See `Engine`. A public view hides nothing: it may read private tables."""
+        resolved = self._resolved(table)
+        public = {place for name in self._public for place in self._resolved(name)}
+        return tuple(place for place in resolved if place not in public) or resolved
+
+    def value_words(self, catalog: Catalog) -> dict[str, str]:
+        """See `Engine`."""
+        return {
+            table: source_words(f"a table of {self.name}", columns, table_use(catalog, table))
+            for table, columns in self.columns.items()
+        }
 
     def close(self) -> None:
         """See `Engine`."""
         self._session.close()
 
+    def _resolved(self, table: str) -> tuple[str, ...]:
+        return self._session.places(expand(self._written[table]))
+
     def _sql_of(self, table: str, column: str) -> str:
-        known = self._columns[table].items()
-        found = next((c.sql for name, c in known if name.lower() == column.lower()), None)
-        if found is None:
-            raise SourceError(f"tables.{table}: the source has no column `{column}`")
-        return found
+        columns = self._columns[table].items()
+        sql = next((c.sql for name, c in columns if name.lower() == column.lower()), None)
+        if sql is None:
+            raise missing_column(table, column, len(columns))
+        return sql
 
     def _stored(self, catalog: Catalog, name: str) -> StoredTable:
         """A table of the catalog as the server has it."""
@@ -243,11 +269,63 @@ class ServerEngine:
             )
         for root, members in groups.items():
             kinds = {self._columns[owner][name].kind for owner, name in members}
-            if len(kinds) > 1 and not kinds <= BITS.keys():
+            form = _common_key(self.name, kinds)
+            if len(kinds) > 1 and form is None:
                 raise SourceError(
-                    f"tables.{root}.key: its columns are of the types {', '.join(sorted(kinds))}",
+                    f"tables.{root}.key: its columns are of the types {', '.join(sorted(map(type_word, kinds)))}",
                     hint="give them one type, in a view if need be, and name the view in `source`",
                 )
-            for owner, name in members if len(kinds) > 1 else ():
-                cast = f"CAST({self._columns[owner][name].sql} AS BIGINT)"
-                self._columns[owner][name] = Column("BIGINT", cast)
+            if form is None or len(kinds) == 1:
+                continue
+            for owner, name in members:
+                self._columns[owner][name] = Column(form[0], form[1].format(self._columns[owner][name].sql))
+
+
+def _common_key(server: str, kinds: Set[str]) -> tuple[str, str] | None:
+    """The type of keys of several types, and the cast into it: whole numbers, and any numbers on PostgreSQL."""
+    if kinds <= BITS.keys():
+        return "BIGINT", "CAST({} AS BIGINT)"
+    exact = all(kind == "NUMERIC" or family(kind) in ("integer", "decimal") for kind in kinds)
+    return ("NUMERIC", "trim_scale(CAST({} AS numeric))") if exact and server == POSTGRESQL else None
+
+
+def every_column(server: str, dialect: Dialect, stored: StoredTable, *, key: bool) -> dict[str, Column]:
+    """All columns of a table, those of types without a rule as they are stored."""
+    return {
+        name: leaving(server, kind, dialect.identifier(name), key=key)
+        or Column(kind.upper(), dialect.identifier(name))
+        for name, kind in stored.types.items()
+    }
+
+
+def columns_of(
+    server: str, dialect: Dialect, stored: StoredTable, table: str, use: TableUse
+) -> dict[str, Column]:
+    """The columns of a table as they leave the server.
+
+    Args:
+        server: of `dpsql.engines.values`.
+        dialect: its words.
+        stored: the table.
+        table: its name in the catalog, for messages.
+        use: what the catalog makes of its columns.
+
+    Raises:
+        SourceError: the table of source values does not list a column that the catalog names.
+    """
+    columns = {}
+    for name, kind in stored.types.items():
+        low = name.lower()
+        column = leaving(server, kind, dialect.identifier(name), key=low in use.keys)
+        if column is None and use.names(low):
+            raise unlisted(table, name, server, kind)
+        if column is None:
+            continue
+        declared = use.declared[low].type if low in use.declared and low not in use.keys else ""
+        if not reads(declared, column.kind):
+            raise SourceError(
+                f"tables.{table}.{low}: no {column.kind} is a value of the declared type {declared}",
+                hint="declare the type that it has, or CAST it in a view, and name the view in `source`",
+            )
+        columns[name] = column
+    return columns

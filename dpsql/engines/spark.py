@@ -16,6 +16,7 @@ quote a value; the loggers that would print it are silenced.
 from __future__ import annotations
 
 import logging
+import posixpath
 import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,7 +28,8 @@ import numpy as np
 
 from dpsql.engines.dialect import Dialect, moment, searched
 from dpsql.engines.engine import IntArray, engine_lost
-from dpsql.engines.server import Column, StoredTable
+from dpsql.engines.server import StoredTable
+from dpsql.engines.values import SPARK as SPARK_TYPES
 from dpsql.errors import EngineLost
 from dpsql.extras import extra
 
@@ -58,6 +60,14 @@ def _total(value: str, wide: bool) -> str:
     return f"sum(CAST({value} AS DECIMAL(38,0)))" if wide else f"sum({value})"
 
 
+def _wide_quotient(dividend: str, divisor: str) -> str:
+    """DIV is a BIGINT, so the quotient is made of what is above 2^40 and of what is below; each is exact."""
+    large = f"(CAST({divisor} AS DECIMAL(38,0)) * CAST({1 << 40} AS DECIMAL(38,0)))"
+    above = f"CAST(({dividend}) DIV {large} AS DECIMAL(38,0)) * CAST({1 << 40} AS DECIMAL(38,0))"
+    below = f"CAST((({dividend}) % {large}) DIV ({divisor}) AS DECIMAL(38,0))"
+    return f"({above} + {below})"
+
+
 SPARK = Dialect(
     wide="DECIMAL(38,0)",
     double="DOUBLE",
@@ -67,6 +77,7 @@ SPARK = Dialect(
     literal=_literal,
     is_nan=lambda value: f"isnan({value})",
     quotient=lambda dividend, divisor: f"({dividend}) DIV ({divisor})",
+    wide_quotient=_wide_quotient,
     instant=_instant,
     days=lambda value: f"CAST(unix_date({value}) AS BIGINT)",
     microseconds=lambda value: f"unix_micros(CAST({value} AS TIMESTAMP))",
@@ -90,42 +101,23 @@ SETTINGS = {
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",  # a date before 1582 would stop a publish
     "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
 }
-_TYPES = {
-    "tinyint": "TINYINT", "smallint": "SMALLINT", "int": "INTEGER", "bigint": "BIGINT", "double": "DOUBLE",
-    "boolean": "BOOLEAN", "date": "DATE", "timestamp_ntz": "TIMESTAMP", "timestamp": "TIMESTAMP WITH TIME ZONE",
-}  # fmt: skip
 _EVERY = 0.25
 """Seconds between two interruptions of what ran too long."""
 _CHAR = "__CHAR_VARCHAR_TYPE_STRING"
 _FILES = re.compile(r"[/\\]|\.parquet$")
 
 
-def column_of(name: str, declared: str, metadata: dict[str, Any]) -> Column:
-    """How a column of a declared type is read.
+def stored_type(declared: str, metadata: dict[str, Any]) -> str:
+    """A column's type as the table of source values lists it.
 
     Args:
-        name: the column.
-        declared: its type as Spark writes it.
-        metadata: of the field; says what was CHAR(n).
+        declared: as Spark writes it.
+        metadata: of the field; says what was CHAR(n) or VARCHAR(n).
 
-    >>> column_of("x", "float", {}), column_of("x", "string", {"__CHAR_VARCHAR_TYPE_STRING": "char(5)"}).sql
-    (Column(kind='DOUBLE', sql='CAST(`x` AS DOUBLE)'), 'rtrim(`x`)')
+    >>> stored_type("float", {}), stored_type("string", {"__CHAR_VARCHAR_TYPE_STRING": "char(5)"})
+    ('float', 'char(5)')
     """
-    here = SPARK.identifier(name)
-    if declared in _TYPES:
-        return Column(_TYPES[declared], here)
-    if declared.startswith("string") or declared.startswith(("char", "varchar")):
-        padded = str(metadata.get(_CHAR, declared)).startswith("char")
-        collated = f"({here} COLLATE UTF8_BINARY)" if "collate" in declared else here
-        return Column("VARCHAR", f"rtrim({collated})" if padded else collated)
-    if declared == "float":
-        return Column("DOUBLE", f"CAST({here} AS DOUBLE)")
-    return Column(declared.upper(), here)
-
-
-def address(root: str) -> str:
-    """Which Spark; what follows a semicolon may be a token."""
-    return f"spark {root.split(';')[0]}"
+    return declared if "collate" in declared else str(metadata.get(_CHAR, declared))
 
 
 class SparkSession:
@@ -140,12 +132,13 @@ class SparkSession:
         EngineLost: Spark does not start, or cannot be reached.
     """
 
-    name: ClassVar[str] = "Spark"
+    name: ClassVar[str] = SPARK_TYPES
     dialect: ClassVar[Dialect] = SPARK
 
     def __init__(self, root: str, seconds: int) -> None:
         self._failures = _failures()
         self._seconds = seconds
+        self._address = f"spark {root.split(';')[0]}"  # what follows a semicolon may be a token
         # it prints statements and what they failed on
         logging.getLogger("SQLQueryContextLogger").disabled = True
         with self._step("starting"):
@@ -169,8 +162,20 @@ class SparkSession:
                 is_base = self._session.catalog.getTable(place).tableType in ("MANAGED", "EXTERNAL")
                 name = ".".join(map(SPARK.identifier, place.split(".")))
             fields = self._session.table(name).schema.fields
-        columns = {f.name: column_of(f.name, f.dataType.simpleString(), f.metadata) for f in fields}
-        return StoredTable(name, columns, is_base)
+        types = {f.name: stored_type(f.dataType.simpleString(), f.metadata) for f in fields}
+        return StoredTable(name, types, is_base)
+
+    def places(self, name: str) -> tuple[str, ...]:
+        """See `Session`: a path, or the name that Spark's catalog resolves; an installation has no identifier."""
+        if _FILES.search(name):
+            path = posixpath.normpath(name.removeprefix("file:"))
+            return (f"{self._address}#{'/' * path.startswith('/')}{path.lstrip('/')}",)
+        with self._step("resolving a table's name"):
+            table = self._session.catalog.getTable(name)
+        resolved = (table.catalog, *(table.namespace or ()), table.name)
+        return (
+            f"{self._address}#{'.'.join(SPARK.identifier(component) for component in resolved if component).lower()}",
+        )
 
     def rows(self, sql: str, step: str) -> list[tuple[Any, ...]]:
         """See `Session`."""
@@ -184,8 +189,12 @@ class SparkSession:
 
     def lookup(self, keys: str, kind: str) -> str:
         """See `Session`."""
-        own = {"VARCHAR": "STRING", "TIMESTAMP": "TIMESTAMP_NTZ", "TIMESTAMP WITH TIME ZONE": "TIMESTAMP"}
-        schema = f"array<struct<key: {own.get(kind, kind)}, leaf: INT>>"
+        spark_types = {
+            "VARCHAR": "STRING",
+            "TIMESTAMP": "TIMESTAMP_NTZ",
+            "TIMESTAMP WITH TIME ZONE": "TIMESTAMP",
+        }
+        schema = f"array<struct<key: {spark_types.get(kind, kind)}, leaf: INT>>"
         return f"(SELECT inline(from_json({SPARK.literal(keys)}, '{schema}')))"
 
     def row_hash(self, columns: Sequence[str]) -> str:

@@ -101,7 +101,7 @@ class EveryRow:
             *side_tables(rows, numbers, dialect),
             common_table("t", placed_rows(rows, numbers), dialect),
         ]
-        return with_tables(tables, _counts("t", numbers, groups, "", dialect))
+        return with_tables(tables, counts("t", numbers, groups, "", dialect))
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class Weighed:
             common_table("t", placed_rows(rows, numbers), dialect),
             *_per_unit(weight, dialect),
         ]
-        return with_tables(tables, _counts("x", numbers, groups, "w", dialect))
+        return with_tables(tables, counts("x", numbers, groups, "w", dialect))
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ class Sampled:
     def statement(self, rows: Rows, groups: Sequence[Group], dialect: Dialect) -> str:
         """See `Bound`."""
         numbers = cell_numbers(rows, groups)
-        return with_tables(self._kept(rows, numbers, dialect), _counts("x", numbers, groups, "", dialect))
+        return with_tables(self._kept(rows, numbers, dialect), counts("x", numbers, groups, "", dialect))
 
     def stored(self, rows: Rows, dialect: Dialect) -> str:
         """The rows that count: each digit under its name, and `unit`."""
@@ -151,22 +151,29 @@ class Sampled:
     def _kept(self, rows: Rows, numbers: Sequence[Packed], dialect: Dialect) -> list[str]:
         """Tables up to `x`: the rows that count, with their numbers, measures and `owner`."""
         split = by_unit(rows)
-        words, parts = row_numbers(split.near), _parts(split.below, numbers)
+        words, unit_numbers = row_numbers(split.near), _parts(split.below, numbers)
         packed = ", ".join(word.name for word in words)
-        own, joined = (
+        carried_columns, joined = (
             ("", "o JOIN u ON o.unit = u.owner") if dialect.materialised else (f"{packed}, place, ", "u")
         )
         h = hash_sql("owner", rows.unit.kind if rows.unit else None, self.coefficients, dialect)
-        listed = ["owner", packed, *(part.name for part in parts), "n", "r", "(place - 1) * d + j AS i"]
-        columns = [repacked(number, words, parts, dialect) for number in numbers]
+        listed = [
+            "owner",
+            packed,
+            *(unit_number.name for unit_number in unit_numbers),
+            "n",
+            "r",
+            "(place - 1) * d + j AS i",
+        ]
+        columns = [repacked(number, words, unit_numbers, dialect) for number in numbers]
         columns += ["owner", *unpacked(rows.measures, words, dialect)]
         numbered = f"SELECT {', '.join(listed)} FROM {joined}"
-        kept = f"SELECT {', '.join(columns)} FROM ({numbered}) AS q WHERE {is_kept(self.tau, 'r', dialect)}"
+        query = f"SELECT {', '.join(columns)} FROM ({numbered}) AS q WHERE {is_kept(self.tau, 'r', dialect)}"
         return [
             *_ranked(split.near, words, dialect),
-            *_units(split, parts, own, dialect),
+            *_units(split, unit_numbers, carried_columns, dialect),
             f"u AS (SELECT v.*, {offset(h, dialect)} AS r FROM v)",
-            common_table("x", kept, dialect),
+            common_table("x", query, dialect),
         ]
 
 
@@ -211,14 +218,14 @@ def by_unit(rows: Rows) -> ByUnit:
     misses = may_miss(rows, sides[0])
     if misses and not (all(d.total for d in axes) and all(may_miss(rows, side) for side in sides)):
         return ByUnit(rows, None, False)
-    own = sides[0]._replace(key="", carried=(sides[0].key, *sides[0].carried))
+    unit_side = sides[0]._replace(key="", carried=(sides[0].key, *sides[0].carried))
     unit = UnitKey(top, sides[0].key, rows.unit.kind)
     near = replace(
         rows,
         sides=tuple(side for side in rows.sides if side not in sides),
         axes=tuple(digit for digit in rows.axes if digit not in axes),
     )
-    return ByUnit(near, Rows((own, *sides[1:]), axes, (), unit, "b"), misses)
+    return ByUnit(near, Rows((unit_side, *sides[1:]), axes, (), unit, "b"), misses)
 
 
 def stored_rows(rows: Rows, dialect: Dialect) -> str:
@@ -241,7 +248,7 @@ def _values(rows: Rows) -> list[str]:
     return [*shifted, *(m.name for m in rows.measures)]
 
 
-def left_out(rows: Rows, tau: int, most: int, dialect: Dialect) -> str:
+def beyond_bound(rows: Rows, tau: int, most: int, dialect: Dialect) -> str:
     """The statement of the rows beyond tau, at most so many of one unit: one line, `v0`.
 
     **Privacy**: one unit changes it by at most `most`.
@@ -274,7 +281,9 @@ def _parts(below: Rows | None, numbers: Sequence[Packed]) -> list[Packed]:
     return [number for number in numbers if any(digit.path in paths for digit, _ in number.digits)]
 
 
-def _units(split: ByUnit, parts: Sequence[Packed], own: str, dialect: Dialect) -> list[str]:
+def _units(
+    split: ByUnit, unit_numbers: Sequence[Packed], carried_columns: str, dialect: Dialect
+) -> list[str]:
     """Tables from `k`, which has a line for each owner, up to `v`: n, and what the tables on the unit's key say.
 
     A row of a unit is a row of `t` and one of d rows found by the unit's key, d being 1 in most data: n = m d, and the
@@ -282,21 +291,24 @@ def _units(split: ByUnit, parts: Sequence[Packed], own: str, dialect: Dialect) -
     """
     below = split.below
     if below is None:
-        return [f"v AS (SELECT owner, {own}m AS n, CAST(1 AS BIGINT) AS d, 1 AS j FROM k)"]
-    names = [part.name for part in parts]
+        return [f"v AS (SELECT owner, {carried_columns}m AS n, CAST(1 AS BIGINT) AS d, 1 AS j FROM k)"]
+    names = [unit_number.name for unit_number in unit_numbers]
     window = "OVER (PARTITION BY unit"
     nth = f"row_number() {window} ORDER BY {', '.join(names) or 'unit'}) AS j, count(*) {window}) AS d"
     columns, join = [f"m * d AS n, d, j{''.join(f', {name}' for name in names)}"], "JOIN"
     if split.misses:
         paths = {side.path for side in below.sides}
-        absent = [sum(p * (d.missing or 0) for d, p in part.digits if d.path in paths) for part in parts]
+        absent = [
+            sum(p * (d.missing or 0) for d, p in unit_number.digits if d.path in paths)
+            for unit_number in unit_numbers
+        ]
         columns = ["m * coalesce(d, 1) AS n, coalesce(d, 1) AS d, coalesce(j, 1) AS j"]
         columns += [f"coalesce({name}, {value}) AS {name}" for name, value in zip(names, absent, strict=True)]
         join = "LEFT JOIN"
     return [
-        *side_tables(below, parts, dialect),
-        f"b AS (SELECT {', '.join(['unit AS theirs', *names, nth])} FROM ({placed_rows(below, parts)}) AS p)",
-        f"v AS (SELECT owner, {own}{', '.join(columns)} FROM k {join} b ON k.owner = b.theirs)",
+        *side_tables(below, unit_numbers, dialect),
+        f"b AS (SELECT {', '.join(['unit AS theirs', *names, nth])} FROM ({placed_rows(below, unit_numbers)}) AS p)",
+        f"v AS (SELECT owner, {carried_columns}{', '.join(columns)} FROM k {join} b ON k.owner = b.theirs)",
     ]
 
 
@@ -312,16 +324,29 @@ def _per_unit(column: str, dialect: Dialect) -> list[str]:
     ]
 
 
-def _counts(
-    table: str, numbers: Sequence[Packed], groups: Sequence[Group], weight: str, dialect: Dialect
+def counts(
+    table: str,
+    numbers: Sequence[Packed],
+    groups: Sequence[Group],
+    weight: str,
+    dialect: Dialect,
+    most: int = UNIT,
 ) -> str:
-    """The sums of each group, from one table of rows that count."""
+    """The sums of each group, from one table of rows that count.
+
+    Args:
+        table: its name.
+        numbers, groups: what is summed, and by which of its columns.
+        weight: the column of what a row counts for; empty where that is 1.
+        dialect: of the engine.
+        most: the most that a row counts for.
+    """
     if dialect.materialised is None:
-        return _grouping_sets(table, numbers, groups, weight, dialect)
+        return _grouping_sets(table, numbers, groups, weight, dialect, most)
     width = max(len(group.values) for group in groups)
     parts = []
     for k, (number, group) in enumerate(zip(numbers, groups, strict=True)):
-        sums = [_sum(value, weight, dialect) for value in group.values]
+        sums = [_sum(value, weight, dialect, most) for value in group.values]
         sums += ["CAST(0 AS BIGINT)"] * (width - len(sums))
         listed = ", ".join(f"{each} AS v{i}" for i, each in enumerate(sums))
         parts.append(
@@ -331,11 +356,16 @@ def _counts(
 
 
 def _grouping_sets(
-    table: str, numbers: Sequence[Packed], groups: Sequence[Group], weight: str, dialect: Dialect
+    table: str,
+    numbers: Sequence[Packed],
+    groups: Sequence[Group],
+    weight: str,
+    dialect: Dialect,
+    most: int,
 ) -> str:
     """The same in one pass; sets are told apart by GROUPING, and a group reads its own sums alone."""
     every = list(dict.fromkeys(value for group in groups for value in group.values))
-    sums = ", ".join(f"{_sum(value, weight, dialect)} AS y{i}" for i, value in enumerate(every))
+    sums = ", ".join(f"{_sum(value, weight, dialect, most)} AS y{i}" for i, value in enumerate(every))
     width = max(len(group.values) for group in groups)
     marks = ", ".join(f"GROUPING({n.name}) AS g{k}, {n.name}" for k, n in enumerate(numbers))
     sets = ", ".join(f"({number.name})" for number in numbers)
@@ -354,13 +384,13 @@ def _grouping_sets(
     return f"SELECT {', '.join(columns)} FROM ({inner}) AS g"
 
 
-def _sum(value: Value, weight: str, dialect: Dialect) -> str:
+def _sum(value: Value, weight: str, dialect: Dialect, most: int) -> str:
     """SQL of what a cell holds of a value: a BIGINT, cut."""
     if not value.measure and not weight:
         return "count(*)"
     if value.measure and value.mid is None and not weight:
         return f"count({value.measure})"
-    reach = value.reach * (UNIT if weight else 1)
+    reach = value.reach * (most if weight else 1)
     if not value.measure:
         row = weight
     elif value.mid is None:

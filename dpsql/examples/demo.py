@@ -80,24 +80,24 @@ def main() -> None:
 def _ask(console: Console, truth: duckdb.DuckDBPyConnection, title: str, sql: str) -> tuple[int, int]:
     """Print one question's answers beside the truth; returns how many intervals hold it."""
     console.print(f"[bold]{title}[/bold]\n[dim]{' '.join(sql.split())}[/dim]")
-    result = dpsql.query(sql, release=RELEASE)
-    low, high = result.interval_rows(LEVEL)
-    exact = {_key(row, result): row for row in truth.execute(sql).fetchall()}
+    answer = dpsql.query(sql, release=RELEASE)
+    low, high = answer.interval_rows(LEVEL)
+    exact = {_key(row, answer): row for row in truth.execute(sql).fetchall()}
     hits = values = 0
-    for r, row in enumerate(result.rows):
-        key = _key(row, result)
-        parts = ["  " + ", ".join(key)] if key else [" "]
-        for c in result.noisy:
-            name, (least, most) = result.columns[c], (low[r][c], high[r][c])
-            if key not in exact or least is None or most is None:
-                parts.append(f"{name} {number(row[c])}")
+    for r, row in enumerate(answer.rows):
+        key = _key(row, answer)
+        texts = ["  " + ", ".join(key)] if key else [" "]
+        for c in answer.noisy:
+            name, (lower, upper) = answer.columns[c], (low[r][c], high[r][c])
+            if key not in exact or lower is None or upper is None:
+                texts.append(f"{name} {number(row[c])}")
                 continue
-            true, margin = exact[key][c], (most - least) / 2
-            held = bool(least <= float(true) <= most)
-            hits, values = hits + held, values + 1
-            place = "inside" if held else "OUTSIDE"
-            parts.append(f"{name} {margin_text(row[c], margin)} (true {number(true, margin)}, {place})")
-        console.print("  ".join(parts))
+            true, margin = exact[key][c], (upper - lower) / 2
+            covered = bool(lower <= float(true) <= upper)
+            hits, values = hits + covered, values + 1
+            place = "inside" if covered else "OUTSIDE"
+            texts.append(f"{name} {margin_text(row[c], margin)} (true {number(true, margin)}, {place})")
+        console.print("  ".join(texts))
     console.print()
     return hits, values
 
@@ -107,28 +107,30 @@ def _beside_pure() -> str:
 
     A plan spends nothing: the shop's people have a ledger, and it would charge them for a second release.
     """
-    parts = []
+    comparisons = []
     forecasts = dpsql.plan(PURE_CATALOG, [BY_MONTH, JOINED]).queries
-    for what, sql, forecast in zip(("months", "the join"), (BY_MONTH, JOINED), forecasts, strict=True):
-        result = dpsql.query(sql, release=RELEASE)
-        counted = result.noisy[0]
-        values = [row[counted] for row in result.rows]
-        here = statistics.median(row[counted] for row in result.stderr_rows) / statistics.median(values)
+    for title, sql, forecast in zip(("months", "the join"), (BY_MONTH, JOINED), forecasts, strict=True):
+        answer = dpsql.query(sql, release=RELEASE)
+        counted = answer.noisy[0]
+        values = [row[counted] for row in answer.rows]
+        relative_error = statistics.median(row[counted] for row in answer.stderr_rows) / statistics.median(
+            values
+        )
         (error,) = (column.median for column in forecast.columns if column.name == "sales")
         pure = (error or 0.0) / statistics.median(values)
-        parts.append(f"{what} {here:.1%} here, {pure:.1%} under pure epsilon 1")
-    return f"Standard errors of counts: {'; '.join(parts)}."
+        comparisons.append(f"{title} {relative_error:.1%} here, {pure:.1%} under pure epsilon 1")
+    return f"Standard errors of counts: {'; '.join(comparisons)}."
 
 
-def _key(row: Sequence[Any], result: Result) -> tuple[str, ...]:
+def _key(row: Sequence[Any], answer: Result) -> tuple[str, ...]:
     """What a row is about; dates and timestamps of one day are the same key."""
-    return tuple(number(value)[:10] for c, value in enumerate(row) if c not in result.noisy)
+    return tuple(number(value)[:10] for c, value in enumerate(row) if c not in answer.noisy)
 
 
-def _truth(data: Path) -> duckdb.DuckDBPyConnection:
+def _truth(folder: Path) -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect()
     for table in ("customer", "product", "sales"):
-        connection.execute(f"CREATE VIEW {table} AS SELECT * FROM '{data / table}.parquet'")
+        connection.execute(f"CREATE VIEW {table} AS SELECT * FROM '{folder / table}.parquet'")
     return connection
 
 
@@ -171,26 +173,26 @@ def _ask_three_ways(
     cells: dict[str, dict[str, str]] = {}
     for name, paths in ways.items():
         with dpsql.connect(*paths, combine=True) as connection:
-            result = connection.execute(ASKED_THREE_WAYS).result
-            cells[name], told = _cells(result), result.provenance
+            answer = connection.execute(ASKED_THREE_WAYS).result
+            cells[name], provenance = _cells(answer), answer.provenance
     console.print(f"[dim]{' '.join(ASKED_THREE_WAYS.split())}[/dim]")
     table = Table("sex", *cells, "true", box=None, pad_edge=False)
     for sex, exact in sorted(truth.execute(ASKED_THREE_WAYS).fetchall()):
         table.add_row(str(sex), *(shown.get(sex, "-") for shown in cells.values()), number(exact))
     console.print(table)
-    together = told.get("routed", {}).get("all_together")
-    if told.get("combined"):
-        console.print(f"  Both: one table from {', '.join(told['combined'])}.")
+    together = provenance.get("routed", {}).get("all_together")
+    if provenance.get("combined"):
+        console.print(f"  Both: one table from {', '.join(provenance['combined'])}.")
     if together:
         console.print(f"  Somebody in all of them: epsilon {together['epsilon']} for replacing a person.")
 
 
-def _cells(result: Result) -> dict[str, str]:
+def _cells(answer: Result) -> dict[str, str]:
     """The count of each sex with its margin."""
-    low, high = result.interval_rows(LEVEL)
+    low, high = answer.interval_rows(LEVEL)
     return {
         str(row[0]): margin_text(row[1], (above[1] - below[1]) / 2)
-        for row, below, above in zip(result.rows, low, high, strict=True)
+        for row, below, above in zip(answer.rows, low, high, strict=True)
     }
 
 

@@ -2,7 +2,8 @@
 
 Read in this order: `identity` (what is charged, to whom), `publish` (the protocol and recovery), `rules`
 (what it refuses), `store` (the private DuckDB file, its hash chain and its report), `marks` and `copies` (how an older
-copy is found, backup, move), `locks` and `files` (durable small files).
+copy is found, backup, move), `memory` (how a ledger that begins anew is noticed), `locks` and `files` (durable small
+files).
 
 Beside the ledger file live `<ledger>.lock` (one spender at a time), `<ledger>.head` (the last entry's hash:
 a ledger that was cut short or restored from an old copy is recognised), `<ledger>.key` (which signs releases,

@@ -118,8 +118,8 @@ def _moved(old: Path, new: Path, locks: ExitStack, *, begun: bool) -> Copied:
                 remove_aside(target)
             else:
                 _copy(source, target)
-        here = read_head(beside(old, ".head"))
-        moved = here._replace(moved=str(new), files=tuple(source.name for source, _ in pairs))
+        head = read_head(beside(old, ".head"))
+        moved = head._replace(moved=str(new), files=tuple(source.name for source, _ in pairs))
         write_head(beside(old, ".head"), moved)
     note = read_head(beside(old, ".head"))
     write_head(beside(new, ".head"), note._replace(moved=None, files=()))
@@ -176,9 +176,9 @@ def _check_there(ledger: Path) -> None:
         raise OperationalError(f"there is no ledger {ledger}", hint="name the file that `dpsql budget` names")
 
 
-def _check_free(target: Path, others: Sequence[Path]) -> None:
+def _check_free(target: Path, files: Sequence[Path]) -> None:
     """Refuse to write over anything."""
-    taken = next((file for file in (target, *others) if file.exists()), None)
+    taken = next((file for file in (target, *files) if file.exists()), None)
     if taken is not None:
         raise OperationalError(f"{taken} exists", hint="name another file; nothing is overwritten")
 

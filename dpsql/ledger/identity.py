@@ -116,10 +116,10 @@ class Spend:
         if not self.lines or any(line.amount <= 0 for line in self.lines):
             raise PrivacyError("every spend needs an amount above 0", hint="give each part a share above 0")
         name = self.lineage.currency.name
-        other = next((line.currency for line in self.lines if line.currency != name), None)
-        if other is not None:
+        foreign_currency = next((line.currency for line in self.lines if line.currency != name), None)
+        if foreign_currency is not None:
             raise LineageError(
-                f"lineage {self.lineage.name!r} counts {name} and cannot hold a spend in {other}",
+                f"lineage {self.lineage.name!r} counts {name} and cannot hold a spend in {foreign_currency}",
                 hint="publish at the lineage's delta, or name a new lineage",
             )
         return sum((line.amount for line in self.lines), Fraction(0))
@@ -215,6 +215,7 @@ class Receipt:
         currency: what the lineage counts.
         recovery: what an earlier crash had left behind, and what was done about it.
         copied: where the earlier release lies that this is a copy of, or None.
+        forgotten: why the computer's memory does not know of this charge; empty where it does, or nothing was charged.
     """
 
     release_id: str
@@ -226,6 +227,12 @@ class Receipt:
     currency: Currency
     recovery: Recovery = Recovery()
     copied: Path | None = None
+    forgotten: str = ""
+
+    @property
+    def no_memory(self) -> list[str]:
+        """A line for people where the computer's memory does not know of this charge."""
+        return [f"no memory on this computer: {self.forgotten}"] if self.forgotten else []
 
     @property
     def charged_epsilon(self) -> Fraction:

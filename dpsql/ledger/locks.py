@@ -79,7 +79,7 @@ def held(path: Path) -> Iterator[Lock]:
 
 def _taken(path: Path) -> int:
     """The locked file; waits for whoever has it."""
-    patience, start, told = _patience(), time.monotonic(), False
+    patience, start, warned = _patience(), time.monotonic(), False
     while True:
         handle = os.open(path, os.O_RDWR | os.O_CREAT, PRIVATE_FILE)
         try:
@@ -96,8 +96,8 @@ def _taken(path: Path) -> int:
                 f"{path} is held by {holder}; gave up after {waited:.0f} s",
                 hint=f"wait until it is done ({PATIENCE} says how long); {UNCHARGED}",
             )
-        if waited >= SILENT and not told:
-            told = True
+        if waited >= SILENT and not warned:
+            warned = True
             logging.getLogger("dpsql").warning("waiting for %s, held by %s", path, visible(holder))
         time.sleep(min(0.05, patience - waited))
 
@@ -117,9 +117,9 @@ def _patience() -> float:
     Raises:
         MachineFault: the environment does not say a number.
     """
-    said = os.environ.get(PATIENCE) or str(SECONDS)
+    seconds = os.environ.get(PATIENCE) or str(SECONDS)
     try:
-        return float(said)
+        return float(seconds)
     except ValueError as error:
         raise MachineFault(f"{PATIENCE} is no number of seconds", hint="write one such as 600") from error
 

@@ -89,10 +89,10 @@ def _read(file: Path) -> Mark | None:
         IntegrityError: it is damaged.
     """
     try:
-        found = file.lstat()
+        status = file.lstat()
     except OSError:
         return None
-    if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
+    if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
         return None
     try:
         value = json.loads(file.read_bytes()[:_LARGEST])

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
@@ -42,12 +43,14 @@ from dpsql.ledger.identity import (
     PublicRelease,
     Receipt,
     Recovery,
+    SourceTable,
     Spend,
     lines_json,
     tables_json,
 )
 from dpsql.ledger.locks import Lock, held
 from dpsql.ledger.marks import check_marks, write_marks
+from dpsql.ledger.memory import Memory
 from dpsql.ledger.rules import (
     check_copies,
     check_public,
@@ -183,6 +186,7 @@ class Order:
         build: draws the noise and writes and closes a fresh file at the path it is given.
         digests: makes digests of each raw table's rows, if there is something to draw; kept as keyed hashes only.
         public: releases of the lineage that are out; one that the ledger does not know stops spending.
+        memory: of this computer; None for made-up rows, which are nobody's.
     """
 
     name: Label
@@ -191,6 +195,7 @@ class Order:
     build: Callable[[Path], None]
     digests: Callable[[], Mapping[str, tuple[str, ...]]]
     public: tuple[PublicRelease, ...] = ()
+    memory: Memory | None = None
 
 
 def publish_file(ledger: Path, spend: Spend, order: Order, kill_point: KillPoint = no_kill) -> Receipt:
@@ -209,7 +214,7 @@ def publish_file(ledger: Path, spend: Spend, order: Order, kill_point: KillPoint
     Raises:
         ReleaseExists: the label was used for another specification, or the target is taken.
         BudgetExceeded: the cap does not hold this spend.
-        LineageError: a budget identity that contradicts its first use.
+        LineageError: a budget identity that contradicts its first use, or a table that another ledger has charged.
         IntegrityError: chain, releases and ledger disagree.
         InternalError: `build` left no file, or files beside it.
         MachineFault: the machine refused; the line says what is charged.
@@ -221,16 +226,20 @@ def publish_file(ledger: Path, spend: Spend, order: Order, kill_point: KillPoint
         kill_point("locked")
         recovery = settle(store)
         kill_point("recovered")
-        known = find(store, name)
-        if known is not None:
-            return replace(_returned(store, known, name, target), recovery=recovery)
+        published = find(store, name)
+        if published is not None:
+            return replace(_returned(store, published, name, target), recovery=recovery)
         check_target(store, target)
         check_public(store, order.public)
         check_marks(store, target, name.label)
         check_release_id(store, release_id)
         check_spend(store, spend)
-        tables = _charged(store, spend, order.digests)
+        digests = order.digests()
+        tables = _charged(store, spend, digests)
         check_copies(store, spend.lineage, tables)
+        marks = {table.name: _marks(table, digests) for table in spend.tables}
+        if order.memory is not None:
+            order.memory.check(spend.lineage.name, {entry.lineage for entry in store.entries}, marks)
         kill_point("checked")
         draft = Draft(release_id, target)
         digest = _draw(store, draft, order.build, kill_point)
@@ -239,12 +248,25 @@ def publish_file(ledger: Path, spend: Spend, order: Order, kill_point: KillPoint
         spending()
         with machine("the ledger could not be written", UNSURE):
             _commit(store, entry, spend.lineage, draft, kill_point)
+        forgotten = ""
+        if order.memory is not None:
+            forgotten = order.memory.remember(spend.lineage.name, chain(*marks.values()))
         with machine("the release is not in place yet", CHARGED):
             show(draft, kill_point)
             write_marks(store)
             clean(store, draft)
-        left = spend.lineage.limit - store.spent(spend.lineage.name)
-        return Receipt(release_id, target, digest, True, spend.cost(), left, spend.lineage.currency, recovery)
+        remaining = spend.lineage.limit - store.spent(spend.lineage.name)
+        return Receipt(
+            release_id,
+            target,
+            digest,
+            True,
+            spend.cost(),
+            remaining,
+            spend.lineage.currency,
+            recovery,
+            forgotten=forgotten,
+        )
 
 
 def published_before(ledger: Path, name: Label, target: Path) -> Receipt | None:
@@ -268,11 +290,11 @@ def published_before(ledger: Path, name: Label, target: Path) -> Receipt | None:
     if not ledger.exists() and not beside(ledger, ".head").exists():
         return None
     with machine("the release was not published", UNCHARGED), opened(ledger) as (store, _):
-        known = find(store, name)
-        if known is None:
+        published = find(store, name)
+        if published is None:
             return None
         recovery = settle(store)
-        return replace(_returned(store, known, name, target.absolute()), recovery=recovery)
+        return replace(_returned(store, published, name, target.absolute()), recovery=recovery)
 
 
 def _returned(store: Store, entry: Entry, name: Label, target: Path) -> Receipt:
@@ -319,15 +341,18 @@ def _draw(store: Store, draft: Draft, build: Callable[[Path], None], kill_point:
     return digest
 
 
-def _charged(
-    store: Store, spend: Spend, digests: Callable[[], Mapping[str, tuple[str, ...]]]
-) -> tuple[ChargedTable, ...]:
+def _charged(store: Store, spend: Spend, digests: Mapping[str, tuple[str, ...]]) -> tuple[ChargedTable, ...]:
     """The raw tables as the ledger keeps them."""
-    found = digests()
     return tuple(
-        ChargedTable(table.name, table.places, tuple(map(store.fingerprint, found.get(table.name, ()))))
+        ChargedTable(table.name, table.places, tuple(map(store.fingerprint, digests.get(table.name, ()))))
         for table in spend.tables
     )
+
+
+def _marks(table: SourceTable, digests: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
+    """What a table is known by in another ledger: its places, which stay when rows change, and digests of its rows."""
+    places = (f"place {place}" for place in table.places)
+    return (*places, *(f"rows {digest}" for digest in digests.get(table.name, ())))
 
 
 def _seal(

@@ -37,8 +37,10 @@ def earlier(store: Store, entry: Entry, name: Label, target: Path) -> Receipt:
     lineage = store.counters[entry.lineage].lineage
     for path in (target, Path(entry.target)):
         if holds(path, entry.sha256):
-            left = lineage.limit - store.spent(entry.lineage)
-            return Receipt(entry.release_id, path, entry.sha256, False, Fraction(0), left, lineage.currency)
+            remaining = lineage.limit - store.spent(entry.lineage)
+            return Receipt(
+                entry.release_id, path, entry.sha256, False, Fraction(0), remaining, lineage.currency
+            )
     raise ReleaseExists(
         f"label {entry.label!r} is charged but its file is gone or changed",
         hint=f"restore {Path(entry.target).name} from a backup, or choose a new label to spend again",
@@ -47,9 +49,9 @@ def earlier(store: Store, entry: Entry, name: Label, target: Path) -> Receipt:
 
 def check_public(store: Store, public: Iterable[PublicRelease]) -> None:
     """Refuse to spend while a release of the lineage is out that the ledger does not know: it was charged elsewhere."""
-    known = {entry.release_id for entry in store.entries}
+    charged_ids = {entry.release_id for entry in store.entries}
     for release in public:
-        if release.release_id not in known:
+        if release.release_id not in charged_ids:
             raise IntegrityError(
                 f"the ledger does not know the release {release.path}",
                 hint="restore the ledger it was charged to; if it is about other people, move it to another folder",
@@ -60,8 +62,8 @@ def check_target(store: Store, target: Path) -> None:
     """Refuse to write over a file."""
     if not target.exists():
         return
-    known = {entry.sha256: entry.label for entry in store.entries}
-    label = known.get(file_hash(target)) if target.is_file() else None
+    labels = {entry.sha256: entry.label for entry in store.entries}
+    label = labels.get(file_hash(target)) if target.is_file() else None
     if label is None:
         raise IntegrityError(
             f"{target} exists and the ledger does not know it",
@@ -86,10 +88,10 @@ def check_spend(store: Store, spend: Spend) -> None:
             )
     if lineage.name in store.counters:
         _check_identity(lineage, store.counters[lineage.name].lineage)
-    left, currency = lineage.limit - store.spent(lineage.name), lineage.currency
-    if charge_grains(cost) > limit_grains(left):
+    remaining, currency = lineage.limit - store.spent(lineage.name), lineage.currency
+    if charge_grains(cost) > limit_grains(remaining):
         raise BudgetExceeded(
-            f"lineage {lineage.name!r} has {_short(currency.room(max(left, Fraction(0))))} epsilon left"
+            f"lineage {lineage.name!r} has {_short(currency.room(max(remaining, Fraction(0))))} epsilon left"
             f" of {_short(lineage.cap)}{currency.at_delta} and this release costs {_short(currency.epsilon(cost))}",
             hint="lower epsilon; a cap never rises",
         )
@@ -109,27 +111,31 @@ def check_copies(store: Store, lineage: Lineage, tables: Iterable[ChargedTable])
 
 
 def _others(
-    store: Store, lineage: Lineage, marks: Sequence[str], own: Callable[[ChargedTable], Sequence[str]]
+    store: Store, lineage: Lineage, marks: Sequence[str], marks_of: Callable[[ChargedTable], Sequence[str]]
 ) -> Iterator[str]:
     """Other lineages whose charged tables have one of some marks."""
     for entry in store.entries:
-        if entry.lineage != lineage.name and any(set(own(t)) & set(marks) for t in entry.charged_tables()):
+        if entry.lineage != lineage.name and any(
+            set(marks_of(t)) & set(marks) for t in entry.charged_tables()
+        ):
             yield entry.lineage
 
 
-def _check_identity(lineage: Lineage, known: Lineage) -> None:
+def _check_identity(lineage: Lineage, recorded: Lineage) -> None:
     for name in ("unit", "neighbours", "delta"):
-        first, now = getattr(known, name), getattr(lineage, name)
-        if first != now:
-            before, today = (_short(value) if name == "delta" else repr(value) for value in (first, now))
-            raise LineageError(
-                f"lineage {lineage.name!r} was opened with {name} {before}, not {today}",
-                hint=f"write {before}, or name a new lineage for other people",
+        first, current = getattr(recorded, name), getattr(lineage, name)
+        if first != current:
+            opened_with, today = (
+                _short(value) if name == "delta" else repr(value) for value in (first, current)
             )
-    if lineage.cap > known.cap:
+            raise LineageError(
+                f"lineage {lineage.name!r} was opened with {name} {opened_with}, not {today}",
+                hint=f"write {opened_with}, or name a new lineage for other people",
+            )
+    if lineage.cap > recorded.cap:
         raise LineageError(
-            f"lineage {lineage.name!r} has cap {_short(known.cap)} and caps never rise",
-            hint=f"write cap {_short(known.cap)} or less",
+            f"lineage {lineage.name!r} has cap {_short(recorded.cap)} and caps never rise",
+            hint=f"write cap {_short(recorded.cap)} or less",
         )
 
 

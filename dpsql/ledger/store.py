@@ -31,6 +31,7 @@ from dpsql.faults import CHARGED, UNCHARGED, UNSURE, machine
 from dpsql.ledger.files import beside, made_aside, private_log, remove_aside, write_json
 from dpsql.ledger.identity import (
     GENESIS,
+    ChargedTable,
     Entry,
     Lineage,
     SpendLine,
@@ -185,11 +186,11 @@ class Store:
             raise
         except duckdb.Error as error:
             raise IntegrityError(f"{self.path} is not a ledger or is damaged", hint=RESTORE) from error
-        known = {
+        counters_by_name = {
             name: Counter(Lineage(name, unit, neighbours, Fraction(delta), Fraction(cap)), ceiling, spent)
             for name, unit, neighbours, delta, cap, ceiling, spent in counters
         }
-        return [Entry(*row) for row in rows], known, bytes.fromhex(meta["secret"])
+        return [Entry(*row) for row in rows], counters_by_name, bytes.fromhex(meta["secret"])
 
 
 def read_store(ledger: Path) -> Store:
@@ -310,6 +311,7 @@ class EntryReport:
         epsilon: the same as an epsilon at the lineage's delta, for this release alone.
         lines: what for.
         present: whether the file is still there (a missing one stays charged).
+        tables: the raw tables that it read.
     """
 
     label: str
@@ -320,6 +322,7 @@ class EntryReport:
     epsilon: Fraction
     lines: tuple[SpendLine, ...]
     present: bool
+    tables: tuple[ChargedTable, ...]
 
 
 @dataclass(frozen=True)
@@ -372,10 +375,10 @@ def budget_report(ledger: Path) -> BudgetReport:
     for name in sorted(store.counters):
         counter = store.counters[name]
         entries = tuple(_entry_report(entry) for entry in store.entries if entry.lineage == name)
-        spent, left = (
+        spent, remaining = (
             Fraction(grains, GRAINS) for grains in (counter.spent, counter.ceiling - counter.spent)
         )
-        reports.append(LineageReport(counter.lineage, spent, left, entries))
+        reports.append(LineageReport(counter.lineage, spent, remaining, entries))
     return BudgetReport(ledger, tuple(reports))
 
 
@@ -405,4 +408,5 @@ def _entry_report(entry: Entry) -> EntryReport:
         entry.epsilon,
         entry.spend_lines(),
         path.is_file(),
+        entry.charged_tables(),
     )

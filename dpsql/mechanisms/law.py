@@ -216,7 +216,7 @@ class Laplace:
         denominator = scaled_denominator(sensitivity) * sensitivity
         ideal = np.float64(cap) * np.ones(budget.shape)
         for place, (relative, total) in enumerate(axes):
-            shape = [-1 if other == place else 1 for other in range(len(axes))]
+            shape = [-1 if axis == place else 1 for axis in range(len(axes))]
             ideal = ideal * (relative / total).reshape(shape)
         real = budget.astype(np.float64)
         floors = float(np.average((ideal / real) ** 2, weights=ideal**2))
@@ -298,15 +298,15 @@ class Gaussian:
         """Products of the axes' budgets; whatever is spent."""
         budget = np.ones([len(axis.budget) for axis in axes], dtype=np.int64)
         for place, (relative, _) in enumerate(axes):
-            shape = [-1 if other == place else 1 for other in range(len(axes))]
+            shape = [-1 if axis == place else 1 for axis in range(len(axes))]
             budget = budget * relative.reshape(shape)
         return budget
 
     def unit_variance(self, axes: Sequence[AxisBudget], spend: Fraction, sensitivity: int) -> float:
         """M^2 / mu^2, and what discreteness costs the row of largest budget."""
-        whole = prod(axis.total for axis in axes) ** 2
+        total_squared = prod(axis.total for axis in axes) ** 2
         largest = prod(int(axis.budget.max(initial=0)) for axis in axes) ** 2
-        return float(Fraction(sensitivity**2) / spend + Fraction(SLACK * largest, whole))
+        return float(Fraction(sensitivity**2) / spend + Fraction(SLACK * largest, total_squared))
 
     def grain(self, axes: Sequence[AxisBudget], spend: Fraction, sensitivity: int) -> int:
         """The least power of two at which every sigma^2 is at least `FINE`: `SLACK` is then a part of it in 16,384."""
@@ -330,8 +330,8 @@ class Gaussian:
         self, exact: IntArray, axes: Sequence[AxisBudget], spend: Fraction, sensitivity: int, noise: Noise
     ) -> NoisyView:
         """See `NoiseLaw`. **Privacy**: mu^2; the weighted L2 distance of neighbours is at most M B."""
-        whole = prod(axis.total for axis in axes) * sensitivity
-        return self.draw_at(exact, axes, Fraction(whole**2) / spend, sensitivity, noise)
+        distance = prod(axis.total for axis in axes) * sensitivity
+        return self.draw_at(exact, axes, Fraction(distance**2) / spend, sensitivity, noise)
 
     def draw_at(
         self, exact: IntArray, axes: Sequence[AxisBudget], variance: Fraction, sensitivity: int, noise: Noise
@@ -353,8 +353,8 @@ class Gaussian:
             where = budget == share
             sigma2 = self.row_variance(int(share), variance)
             noisy[where] = noise.gaussian(sigma2, int(np.count_nonzero(where)), exact[where])
-        whole = prod(axis.total for axis in axes) ** 2
-        unit = float((variance + SLACK * int(budget.max(initial=0)) ** 2) / whole)
+        total_squared = prod(axis.total for axis in axes) ** 2
+        unit = float((variance + SLACK * int(budget.max(initial=0)) ** 2) / total_squared)
         return NoisyView(noisy, budget, unit, sensitivity)
 
     def row_variance(self, budget: int, variance: Fraction) -> Fraction:

@@ -90,7 +90,7 @@ def least(offers: Iterable[Offer[S] | Refusal]) -> Choice[S]:
     Raises:
         InterfaceError: nobody offers anything.
     """
-    made: list[Rated[S]] = []
+    candidates: list[Rated[S]] = []
     refused: list[Refusal] = []
     waiting: list[Offer[S]] = []
     for answer in offers:
@@ -98,14 +98,14 @@ def least(offers: Iterable[Offer[S] | Refusal]) -> Choice[S]:
             refused.append(answer)
         else:
             waiting.append(answer)
-    for offer in sorted(waiting, key=lambda each: each.at_least):
-        best = min((each.error for each in made), default=np.inf)
+    for offer in sorted(waiting, key=lambda contender: contender.at_least):
+        best = min((contender.error for contender in candidates), default=np.inf)
         if offer.at_least > best:
             refused.append(Refusal(offer.name, f"errs by {offer.at_least:.6g} at least"))
         else:
-            made.append(offer.make())
-    if not made:
+            candidates.append(offer.make())
+    if not candidates:
         raise InterfaceError("no mechanism answers", hint="write `mechanism: identity`")
-    first, *others = sorted(made, key=lambda each: each.error)
-    runners_up = tuple((each.name, each.error) for each in others)
+    first, *losers = sorted(candidates, key=lambda contender: contender.error)
+    runners_up = tuple((contender.name, contender.error) for contender in losers)
     return Choice(first.strategy, first.name, first.error, runners_up, tuple(refused))

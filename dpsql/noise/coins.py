@@ -45,11 +45,11 @@ def below(bound: int, size: int, entropy: Entropy) -> IntArray:
     word = words(size, entropy)
     if bound & (bound - 1) == 0:
         return (word & np.uint64(bound - 1)).view(np.int64)
-    rest = word % np.uint64(bound)
-    bad = np.flatnonzero(word - rest > _TOP - np.uint64(bound))
+    remainder = word % np.uint64(bound)
+    bad = np.flatnonzero(word - remainder > _TOP - np.uint64(bound))
     if bad.size:
-        rest[bad] = below(bound, bad.size, entropy).view(np.uint64)
-    return rest.view(np.int64)
+        remainder[bad] = below(bound, bad.size, entropy).view(np.uint64)
+    return remainder.view(np.int64)
 
 
 def exp_coin(numerator: IntArray, denominator: int, entropy: Entropy) -> BoolArray:
@@ -67,16 +67,16 @@ def exp_coin(numerator: IntArray, denominator: int, entropy: Entropy) -> BoolArr
 
 def geometric(denominator: int, size: int, entropy: Entropy) -> IntArray:
     """X ~ Geom(1 - e^(-1/t)): X = t V + U, V ~ Geom(1 - 1/e), P(U = u) proportional to e^(-u/t) on [0, t)."""
-    rest = np.empty(size, dtype=np.int64)
+    remainder = np.empty(size, dtype=np.int64)
     pending = np.arange(size)
     while pending.size:
         trial = below(denominator, pending.size, entropy)
         accept = exp_coin(trial, denominator, entropy)
-        rest[pending[accept]] = trial[accept]
+        remainder[pending[accept]] = trial[accept]
         pending = pending[~accept]
     times = np.zeros(size, dtype=np.int64)
     alive = np.arange(size)
     while alive.size:
         alive = alive[exp_coin(np.ones(alive.size, dtype=np.int64), 1, entropy)]
         times[alive] += 1
-    return times * denominator + rest
+    return times * denominator + remainder

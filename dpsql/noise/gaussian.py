@@ -69,10 +69,10 @@ def _gaussian_block(sigma2: Fraction, scale: int, size: int, entropy: Entropy) -
         magnitude = geometric(scale, pending.size, entropy)
         negative = below(2, pending.size, entropy) == 1
         usable = np.flatnonzero(~(negative & (magnitude == 0)))  # -0 would count zero twice
-        kept = usable[_gaussian_coin(magnitude[usable], sigma2, scale, entropy)]
-        noise[pending[kept]] = np.where(negative[kept], -magnitude[kept], magnitude[kept])
+        accepted = usable[_gaussian_coin(magnitude[usable], sigma2, scale, entropy)]
+        noise[pending[accepted]] = np.where(negative[accepted], -magnitude[accepted], magnitude[accepted])
         still = np.ones(pending.size, dtype=np.bool_)
-        still[kept] = False
+        still[accepted] = False
         pending = pending[still]
     return noise
 
@@ -89,8 +89,8 @@ def _gaussian_coin(magnitude: IntArray, sigma2: Fraction, scale: int, entropy: E
     slack = (real + centre) ** 2 / twice * 2.0**-48
     rounds = np.floor(exponent + slack) + 1.0
 
-    def exact(item: int) -> Fraction:
-        return (int(magnitude[item]) - sigma2 / scale) ** 2 / (2 * sigma2)
+    def exact(index: int) -> Fraction:
+        return (int(magnitude[index]) - sigma2 / scale) ** 2 / (2 * sigma2)
 
     alive = np.arange(magnitude.size)
     accept = np.zeros(magnitude.size, dtype=np.bool_)
@@ -117,13 +117,13 @@ def _filtered_exp_coin(
     alive = np.arange(items.size)
     k = 1
     while alive.size:
-        item = items[alive]
-        share = rounds[item] * k
+        indices = items[alive]
+        share = rounds[indices] * k
         word = (words(alive.size, entropy) >> np.uint64(10)).astype(np.float64)  # 53 bits, exact in float
-        middle, width = exponent[item] / share, slack[item] / share
+        middle, width = exponent[indices] / share, slack[indices] / share
         heads = (word + 1.0) * 2.0**-53 <= middle - width
         for j in np.flatnonzero(~heads & (word * 2.0**-53 < middle + width)):
-            heads[j] = _exact_coin(int(word[j]), exact(int(item[j])) / int(share[j]), entropy)
+            heads[j] = _exact_coin(int(word[j]), exact(int(indices[j])) / int(share[j]), entropy)
         accept[alive[~heads]] = k % 2 == 1
         alive = alive[heads]
         k += 1

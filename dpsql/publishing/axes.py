@@ -47,13 +47,13 @@ def axis_maker(catalog: Catalog, raw: Engine) -> AxisMaker:
         catalog: the catalog.
         raw: the raw side; only tables that the catalog declares public are read.
     """
-    known: dict[str, PublicTable] = {}
+    tables: dict[str, PublicTable] = {}
 
     def make(resolved: ResolvedAxis) -> Axis:
         for table in needed_tables(catalog, resolved):
-            if table not in known:
-                known[table] = _read_public(raw, table)
-        return build_axis(catalog, resolved, known)
+            if table not in tables:
+                tables[table] = _read_public(raw, table)
+        return build_axis(catalog, resolved, tables)
 
     return make
 

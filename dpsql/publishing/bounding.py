@@ -6,10 +6,10 @@
 | `Weight` | `bounding: weight` too | all count min(1, tau / rows of the unit) | the same total, spread over all rows |
 | `Auto` | `max_ids: auto` | weighted; tau is chosen, a factor puts the total back | rows |
 
-With `clipped_share` one more number is released where tau is `Declared`: the rows beyond tau, at most `REACH`
-tau of one unit. It says how far answers are biased, which no error bar can.
+Where tau is `Declared` and a unit may own more rows, `clipped_share` of the table's charges measures the rows beyond
+tau, at most `REACH` tau of one unit. Intervals reach as far as these rows may move an answer (`dpsql.answer.beyond`).
 
-**Privacy**: a way says what one unit may change (`docs/privacy.md` section 2); the number of rows left out is
+**Privacy**: a way says what one unit may change (`docs/privacy.md` section 2); the number of rows beyond tau is
 itself private: one unit changes it by at most REACH tau, and its draw has a line of its own in the ledger.
 **Source**: docs/method/rows.md, "At most tau rows of a unit".
 """
@@ -23,53 +23,45 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
+from dpsql.budget import currency_at
 from dpsql.engines.engine import Engine
 from dpsql.engines.sampling import coefficients
-from dpsql.engines.template import Bound, EveryRow, Sampled, Weighed, left_out
-from dpsql.errors import CatalogError
+from dpsql.engines.template import Bound, EveryRow, Sampled, Weighed, beyond_bound
 from dpsql.mechanisms.family.whitened import UNIT
-from dpsql.mechanisms.law import LAPLACE, NoisyRows, NoisyView, refined
+from dpsql.mechanisms.law import NoiseLaw, NoisyRows, NoisyView, laws_for, refined
 from dpsql.noise import Noise
 from dpsql.progress import Progress, Stage
 from dpsql.publishing.cells import Cells, CountedCells
 from dpsql.publishing.distinct import PeopleRows, draw_people
 from dpsql.publishing.planned import PlannedStatistic, ReleasePlan, Step
-from dpsql.publishing.rows import counted_rows, place_rows
-from dpsql.publishing.userlevel.choose import Buy, Divided, Table, divide
+from dpsql.publishing.rows import counted_rows
+from dpsql.publishing.userlevel.choose import Buy, Divided, divide, placed_table
 from dpsql.publishing.userlevel.groups import Corrected
 from dpsql.publishing.userlevel.recipe import TableScale, settle_table
 from dpsql.publishing.userlevel.shapes import SHAPES
 from dpsql.star import Catalog
 
-CLIPPED = "rows left out"
+BEYOND = "rows beyond max_ids"
 
 REACH = 3
-"""Rows of one unit beyond tau are told up to this many times tau: most of what is left out, at little noise."""
+"""Rows of one unit beyond tau are measured up to this many times tau: most of them, at little noise."""
 
 
 @dataclass(frozen=True)
-class LeftOut:
-    """What bounding left out of one table.
+class RowsBeyond:
+    """Rows of one table beyond the contribution bound, measured.
 
     Args:
         of: the counted table.
-        bounding: the catalog's word.
-        tau: rows that one unit counts for.
-        rows: noisy number of rows left out.
+        rows: their estimated number; noise may take it below 0.
         stderr: its standard error.
         at_most: rows of one unit that it counts at most.
     """
 
     of: str
-    bounding: str
-    tau: int
     rows: int
     stderr: float
     at_most: int
-
-    def fraction(self, kept: float) -> float:
-        """The part of all rows that was left out, from a released number of rows that counted."""
-        return max(0.0, self.rows) / max(1.0, self.rows + kept)
 
 
 class Scan(NamedTuple):
@@ -98,7 +90,7 @@ class DrawnTable(NamedTuple):
         statistics: what was drawn, by position in the plan, with what was chosen on the way.
         views: their noisy integers.
         scales: the table's scale, if it has one.
-        left_out: what bounding left out, if that is told.
+        beyond: the rows beyond the contribution bound, where they are measured.
         corrected: of a table with a scale, what each statistic holds beside its scaled estimates.
         differences: noisy integers of what the scale leaves out of groups, where that was measured.
     """
@@ -106,7 +98,7 @@ class DrawnTable(NamedTuple):
     statistics: dict[int, PlannedStatistic]
     views: dict[int, NoisyRows]
     scales: tuple[TableScale, ...] = ()
-    left_out: tuple[LeftOut, ...] = ()
+    beyond: tuple[RowsBeyond, ...] = ()
     corrected: Mapping[int, Corrected] = NOTHING
     differences: Mapping[int, NoisyView] = NOTHING
 
@@ -133,22 +125,12 @@ class Bounding(Protocol):
     def told(self, tau: int) -> int | str:
         """What the promise says of rows per unit."""
 
-    def alone(self, view: str) -> str:
-        """The view, if it has factors of its own and so agrees with no other; else empty."""
-
     def divide(self, statistics: Sequence[PlannedStatistic], buy: Buy) -> Divided:
         """Take what is not spent on statistics out of the charges of the table's; charges add up to what they were.
 
         Args:
             statistics: all statistics of the release.
             buy: (charge, law) -> what it buys in the noise's own currency.
-        """
-
-    def refuse(self, engine: Engine) -> None:
-        """Refuse an engine that cannot bound rows so.
-
-        Raises:
-            CatalogError: it cannot.
         """
 
     def draw(self, scan: Scan) -> DrawnTable:
@@ -204,13 +186,15 @@ class Declared:
     Args:
         of, tau: as of `Bounding`.
         kept: what becomes of them.
-        share: part of the table's charges that tells how many rows were left out.
+        share: part of the table's charges that measures the rows beyond tau.
+        law: the noise of that measure.
     """
 
     of: str
     tau: int
     kept: Kept
     share: Fraction
+    law: NoiseLaw
     people: ClassVar[bool] = False
 
     @property
@@ -222,16 +206,9 @@ class Declared:
         """The number."""
         return tau
 
-    def alone(self, view: str) -> str:
-        """No view has factors."""
-        return ""
-
     def divide(self, statistics: Sequence[PlannedStatistic], buy: Buy) -> Divided:
         """See `set_aside`."""
-        return set_aside(self.of, self.share, statistics, buy)
-
-    def refuse(self, engine: Engine) -> None:
-        """Every engine counts so."""
+        return set_aside(self, statistics, buy)
 
     def cells(self, scan: Scan) -> CountedCells:
         """The cells of the rows that count."""
@@ -241,13 +218,13 @@ class Declared:
 
     def draw(self, scan: Scan) -> DrawnTable:
         """See `Bounding`."""
-        left_out = measure_left_out(scan, self)
+        beyond = rows_beyond(scan, self)
         drawn = draw_cells(scan, self.of, self.cells(scan))
         settled = {
             i: replace(s, measurement=s.measurement.settled(drawn[i]))
             for i, s in scan.plan.mine(self.of).items()
         }
-        return DrawnTable(settled, drawn, (), left_out)
+        return DrawnTable(settled, drawn, (), beyond)
 
 
 @dataclass(frozen=True)
@@ -257,63 +234,42 @@ class Auto:
     Args:
         of: as of `Bounding`.
         public_rows: whether the number of rows may be told.
-        grouped: names of the views with factors by group.
     """
 
     of: str
     public_rows: bool
-    grouped: tuple[str, ...]
     tau: ClassVar[int] = 0
     unit: ClassVar[int] = 1
     people: ClassVar[bool] = True
-
-    @property
-    def _needs(self) -> str:
-        return f"tables.{self.of}.max_ids: auto"
-
-    def refuse(self, engine: Engine) -> None:
-        """Rows are stored while bounds are chosen."""
-        engine.as_duckdb(self._needs)
 
     def told(self, tau: int) -> int | str:
         """The catalog's word."""
         return "auto"
 
-    def alone(self, view: str) -> str:
-        """A calibrated view: its totals differ from those of the others."""
-        return view if view in self.grouped else ""
-
     def divide(self, statistics: Sequence[PlannedStatistic], buy: Buy) -> Divided:
         """The recipe's steps.
 
         Raises:
-            CatalogError: more views have factors by group than the noise allows, or a measure is too wide.
+            CatalogError: a measure is too wide.
         """
         places = [i for i, s in enumerate(statistics) if s.of == self.of]
-        mine = [statistics[i] for i in places]
-        shape = SHAPES[mine[0].law]
-        if len(self.grouped) > shape.most_grouped:
-            raise CatalogError(
-                f"views.{self.grouped[-1]}.calibrate: {len(self.grouped)} views of {self.of} say per_group",
-                hint=f"keep it for {shape.most_grouped} of them, each costs 5%" if shape.most_grouped else
-                "remove it: under a delta differences put groups right in every view",
-            )  # fmt: skip
-        steps, reduced = divide(mine, shape.shares, buy, public_rows=self.public_rows, grouped=self.grouped)
-        kept = dict(zip(places, reduced, strict=True))
-        return Divided(steps, [kept.get(i, s) for i, s in enumerate(statistics)])
+        table_statistics = [statistics[i] for i in places]
+        shape = SHAPES[table_statistics[0].law]
+        steps, reduced = divide(table_statistics, shape.shares, buy, public_rows=self.public_rows)
+        reduced_at = dict(zip(places, reduced, strict=True))
+        return Divided(steps, [reduced_at.get(i, s) for i, s in enumerate(statistics)])
 
     def draw(self, scan: Scan) -> DrawnTable:
         """See `Bounding`."""
-        raw = scan.raw.as_duckdb(self._needs)
-        with raw.step(f"choosing bounds for {self.of}"):
-            rows, columns = place_rows(scan.catalog, raw, scan.plan, self.of, scan.key)
-            drawn = settle_table(Table(raw.connection, scan.plan, self.of, rows, columns, scan.noise))
+        relations = scan.raw.relations(f"choosing bounds for {self.of}")
+        counted = counted_rows(scan.catalog, scan.raw, scan.plan, self.of)
+        drawn = settle_table(placed_table(relations, scan.plan, self.of, counted, scan.noise))
         return DrawnTable(
             dict(drawn.statistics), dict(drawn.views), (drawn.scale,), (), drawn.corrected, drawn.differences
         )
 
 
-KEPT: dict[str, Kept] = {each.name: each for each in (Truncate(), Weight())}
+KEPT: dict[str, Kept] = {rule.name: rule for rule in (Truncate(), Weight())}
 """By the catalog's word."""
 
 
@@ -321,21 +277,19 @@ def bounding_of(catalog: Catalog, of: str) -> Bounding:
     """How the rows of a table are bounded.
 
     Raises:
-        CatalogError: the catalog does not say, or a view has factors by group without `max_ids: auto`.
+        CatalogError: the catalog does not say.
     """
     star, table = catalog.star, catalog.tables[of]
     rows = star.tables[of].most
-    grouped = tuple(view.name for view in star.views_of(of) if view.spec.calibrate.by_group)
     if not rows:
-        return Auto(of, catalog.privacy.rows.told, grouped)
-    if grouped:
-        raise CatalogError(
-            f"views.{grouped[0]}.calibrate: per_group goes with `max_ids: auto`",
-            hint="remove it, or write max_ids: auto",
-        )
-    if star.tables[of].unit is None:
-        return Declared(of, rows, Truncate(), Fraction(0))
-    return Declared(of, rows, KEPT[table.bounding.name], table.clipped_share or Fraction(0))
+        return Auto(of, catalog.privacy.rows.told)
+    rule = Truncate() if star.tables[of].unit is None else KEPT[table.bounding.name]
+    return Declared(of, rows, rule, star.tables[of].clipped_share, law_of(catalog))
+
+
+def law_of(catalog: Catalog) -> NoiseLaw:
+    """The noise of the number of rows beyond a bound: Gaussian under a delta, 1.77 times smaller there."""
+    return laws_for(currency_at(catalog.privacy.delta))[0]
 
 
 class DrawnRelease(NamedTuple):
@@ -345,14 +299,14 @@ class DrawnRelease(NamedTuple):
         plan: the plan, with what was chosen on the way.
         views: noisy integers of each statistic, in the plan's order.
         scales: of each table with `max_ids: auto`.
-        left_out: of each table with `clipped_share`.
+        beyond: of each table that measures its rows beyond the contribution bound.
         corrected, differences: as of `DrawnTable`.
     """
 
     plan: ReleasePlan
     views: tuple[NoisyRows, ...]
     scales: tuple[TableScale, ...] = ()
-    left_out: tuple[LeftOut, ...] = ()
+    beyond: tuple[RowsBeyond, ...] = ()
     corrected: Mapping[int, Corrected] = NOTHING
     differences: Mapping[int, NoisyView] = NOTHING
 
@@ -379,7 +333,7 @@ def draw_release(scan: Scan, progress: Progress) -> DrawnRelease:
         replace(scan.plan, statistics=tuple(s for _, s in sorted(statistics.items()))),
         tuple(view for _, view in sorted(views.items())),
         tuple(scale for table in tables for scale in table.scales),
-        tuple(each for table in tables for each in table.left_out),
+        tuple(rows for table in tables for rows in table.beyond),
         {i: each for table in tables for i, each in table.corrected.items()},
         {i: each for table in tables for i, each in table.differences.items()},
     )
@@ -407,36 +361,35 @@ def draw_cells(scan: Scan, of: str, cells: Cells) -> dict[int, NoisyRows]:
     return views
 
 
-def set_aside(of: str, share: Fraction, statistics: Sequence[PlannedStatistic], buy: Buy) -> Divided:
-    """Take the table's `clipped_share` out of the charges of its statistics.
+def set_aside(table: Declared, statistics: Sequence[PlannedStatistic], buy: Buy) -> Divided:
+    """Take a table's `clipped_share` out of the charges of its statistics.
 
     Args:
-        of: the counted table.
-        share: what is taken; 0 for nothing.
+        table: the counted table.
         statistics, buy: as of `Bounding.divide`.
     """
-    if not share:
+    if not table.share:
         return Divided([], list(statistics))
-    charge = share * sum((s.charge for s in statistics if s.of == of), Fraction(0))
+    charge = table.share * sum((s.charge for s in statistics if s.of == table.of), Fraction(0))
 
     def reduced(s: PlannedStatistic) -> PlannedStatistic:
-        left = s.charge * (1 - share)
-        return replace(s, charge=left, spend=buy(left, s.law))
+        remaining = s.charge * (1 - table.share)
+        return replace(s, charge=remaining, spend=buy(remaining, s.law))
 
-    step = Step(of, CLIPPED, "", buy(charge, LAPLACE), charge)
-    return Divided([step], [reduced(s) if s.of == of else s for s in statistics])
+    step = Step(table.of, BEYOND, "", buy(charge, table.law), charge)
+    return Divided([step], [reduced(s) if s.of == table.of else s for s in statistics])
 
 
-def measure_left_out(scan: Scan, bounding: Declared) -> tuple[LeftOut, ...]:
-    """Draw the number of rows left out, where the table pays for it.
+def rows_beyond(scan: Scan, bounding: Declared) -> tuple[RowsBeyond, ...]:
+    """Measure the rows beyond the contribution bound, where the table pays for it.
 
     **Privacy**: the step's epsilon; sensitivity REACH tau.
     """
-    of, tau, step = bounding.of, bounding.tau, scan.plan.step(bounding.of, CLIPPED)
+    of, tau, step = bounding.of, bounding.tau, scan.plan.step(bounding.of, BEYOND)
     if step is None:
         return ()
     counted = counted_rows(scan.catalog, scan.raw, scan.plan, of)
-    found = scan.raw.fetch(left_out(counted.rows, tau, REACH * tau, scan.raw.dialect))
-    (beyond,) = found["v0"].tolist()
-    drawn = LAPLACE.draw_bounded(np.array([beyond], np.int64), REACH * tau, step.spend, scan.noise)
-    return (LeftOut(of, bounding.kept.name, tau, int(drawn.value[0]), drawn.sd, REACH * tau),)
+    columns = scan.raw.fetch(beyond_bound(counted.rows, tau, REACH * tau, scan.raw.dialect))
+    (exact,) = columns["v0"].tolist()
+    drawn = bounding.law.draw_bounded(np.array([exact], np.int64), REACH * tau, step.spend, scan.noise)
+    return (RowsBeyond(of, int(drawn.value[0]), drawn.sd, REACH * tau),)

@@ -1,7 +1,7 @@
 """Exact integer cells, fetched when asked, cut where 64 bits end.
 
 `CountedCells` are those of the engine that holds the rows, all views of a table by one statement. `PlacedCells` are
-those of rows that were stored because they are needed more than once: bounds that are chosen, batches of a stream.
+those of rows that were stored because they are needed more than once: batches of a stream.
 
 Rows are not bounded in number, so no plan can promise that a sum fits. A sum is taken in HUGEINT and cut to
 [-LARGEST, LARGEST], so that no data can make a statement fail: cutting moves two sums no further apart, so a
@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.engines.engine import Engine
+from dpsql.engines.relations import Relations
 from dpsql.engines.template import LARGEST, Bound, Group, Value
 from dpsql.publishing.planned import PlannedStatistic, ReleasePlan
 from dpsql.publishing.rows import CountedRows
@@ -63,7 +64,7 @@ class CountedCells:
         bound: how many rows of a unit count.
     """
 
-    engine: Engine
+    engine: Engine | Relations
     plan: ReleasePlan
     of_table: str
     counted: CountedRows
@@ -91,20 +92,20 @@ class CountedCells:
 
     def _count(self, statistics: Sequence[PlannedStatistic]) -> None:
         """Ask the engine for all of them by one statement."""
-        asked: dict[tuple[int, ...], list[Value]] = {}
+        values_by_axes: dict[tuple[int, ...], list[Value]] = {}
         for s in statistics:
-            asked.setdefault(s.axes, []).append(self._value(s))
+            values_by_axes.setdefault(s.axes, []).append(self._value(s))
         groups = [
             Group(tuple(f"a{axis}" for axis in axes), tuple(dict.fromkeys(values)))
-            for axes, values in asked.items()
+            for axes, values in values_by_axes.items()
         ]
-        found = self.engine.fetch(self.bound.statement(self.counted.rows, groups, self.engine.dialect))
-        order = np.argsort(found["view"], kind="stable")
-        ends = np.searchsorted(found["view"][order], np.arange(len(groups) + 1))
-        for k, (axes, group) in enumerate(zip(asked, groups, strict=True)):
-            mine = order[ends[k] : ends[k + 1]]
+        columns = self.engine.fetch(self.bound.statement(self.counted.rows, groups, self.engine.dialect))
+        order = np.argsort(columns["view"], kind="stable")
+        ends = np.searchsorted(columns["view"][order], np.arange(len(groups) + 1))
+        for k, (axes, group) in enumerate(zip(values_by_axes, groups, strict=True)):
+            group_rows = order[ends[k] : ends[k + 1]]
             for i, value in enumerate(group.values):
-                self._sums[axes, value] = Sums(found["cell"][mine], found[f"v{i}"][mine])
+                self._sums[axes, value] = Sums(columns["cell"][group_rows], columns[f"v{i}"][group_rows])
 
 
 @dataclass(frozen=True)
@@ -116,19 +117,17 @@ class PlacedCells:
         plan: the release.
         rows: the rows, as they stand after FROM.
         columns: SQL of each bounded measure, by `table.column`.
-        times: SQL that stands before what a row adds: nothing, or its weight and a star.
     """
 
     connection: duckdb.DuckDBPyConnection
     plan: ReleasePlan
     rows: str
     columns: Mapping[str, str]
-    times: str = ""
 
     def of(self, *statistics: PlannedStatistic) -> list[IntArray]:
         """See `Cells`."""
         first = statistics[0]
-        values = [f"{self.times}({row_value(s, self.columns)})" for s in statistics]
+        values = [row_value(s, self.columns) for s in statistics]
         return exact_sums(self.connection, self.rows, first.axes, self.plan.shape(first), values)
 
     def table(self, of: str) -> dict[int, IntArray]:
@@ -168,14 +167,14 @@ def exact_sums(
     """
     keys = [f"a{axis}" for axis in axes]
     sums = [f"{cut_sum(value)} AS v{i}" for i, value in enumerate(values)]
-    found = connection.execute(
+    columns = connection.execute(
         f"SELECT {', '.join([*keys, *sums])} FROM {rows}" + (f" GROUP BY {', '.join(keys)}" if keys else "")
     ).fetchnumpy()
-    where = tuple(np.asarray(found[key], dtype=np.int64) for key in keys)
+    where = tuple(np.asarray(columns[key], dtype=np.int64) for key in keys)
     cells = [np.zeros(tuple(shape), dtype=np.int64) for _ in values]
-    for i, each in enumerate(cells):
-        column = np.asarray(found[f"v{i}"], dtype=np.int64)
-        each[where] = column if keys else column[0]
+    for i, array in enumerate(cells):
+        column = np.asarray(columns[f"v{i}"], dtype=np.int64)
+        array[where] = column if keys else column[0]
     return cells
 
 

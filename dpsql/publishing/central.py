@@ -22,7 +22,7 @@ from __future__ import annotations
 import json
 import os
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -32,8 +32,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpsql.engines.engine import Engine
-from dpsql.engines.identity import places, root_of, table_digests
+from dpsql.engines.identity import places, table_digests
 from dpsql.engines.registry import open_engine
+from dpsql.engines.united import declared_values
 from dpsql.errors import CatalogError, MachineFault, ReleaseError
 from dpsql.faults import CHARGED, UNCHARGED, machine
 from dpsql.ledger import (
@@ -50,10 +51,11 @@ from dpsql.ledger import (
     published_before,
 )
 from dpsql.ledger.keys import signing_seed
+from dpsql.ledger.memory import Memory
 from dpsql.noise import Noise
 from dpsql.progress import Progress, Stage, silent
 from dpsql.publishing.axes import axis_maker
-from dpsql.publishing.bounding import Scan, bounding_of, draw_release
+from dpsql.publishing.bounding import DrawnRelease, Scan, draw_release
 from dpsql.publishing.content import release_content
 from dpsql.publishing.hybrid import Undone, attach_reports, counted_catalog, undo
 from dpsql.publishing.plan import plan_release
@@ -102,6 +104,7 @@ class Published:
             "statistics": self.statistics,
             "cells": self.cells,
             "signer": self.signer,
+            "forgotten": self.receipt.forgotten,
         }
 
     def summary(self) -> str:
@@ -119,19 +122,29 @@ class Published:
                 "and data are not compared. To publish today's rows choose another output or another --label"
             )
         signed = "not signed" if self.signer is None else f"signed by {self.signer}"
-        return "\n".join([*_recovered(self.receipt), done, signed])
+        return "\n".join([*_recovered(self.receipt), done, signed, *self.receipt.no_memory])
 
 
 def _recovered(receipt: Receipt) -> list[str]:
     """What recovery found: a release that it finished, one that is charged but lost, a draw that it destroyed."""
-    found, lines = receipt.recovery, []
-    if found.finished is not None:
-        lines.append(f"an earlier publish was cut short after its charge: {found.finished} is now in place")
-    if found.lost is not None:
-        lines.append(f"an earlier publish stays charged but its file {found.lost} is gone")
-    if found.removed is not None:
+    recovery, lines = receipt.recovery, []
+    if recovery.finished is not None:
+        lines.append(
+            f"an earlier publish was cut short after its charge: {recovery.finished} is now in place"
+        )
+    if recovery.lost is not None:
+        lines.append(f"an earlier publish stays charged but its file {recovery.lost} is gone")
+    if recovery.removed is not None:
         lines.append("an earlier publish was cut short before its charge: its draw was destroyed")
     return lines
+
+
+Watch = Callable[[DrawnRelease], None]
+"""What sees the noisy integers of a release before they are estimated, with the plan that they were drawn for."""
+
+
+def unwatched(drawn: DrawnRelease) -> None:
+    """Nobody looks."""
 
 
 @machine("the release was not published", UNCHARGED)
@@ -143,6 +156,8 @@ def publish_release(
     key: bytes,
     label: str | None = None,
     progress: Progress = silent,
+    memory: Memory | None = None,
+    watch: Watch = unwatched,
 ) -> Published:
     """Make a release and charge it.
 
@@ -154,6 +169,8 @@ def publish_release(
         label: idempotence label; the target's name unless given. With the same specification and label the release is
             returned as it is; no raw row is opened and data are not compared.
         progress: told each step.
+        memory: of this computer, by which a ledger that begins anew is noticed; None for made-up rows.
+        watch: called once with the noisy integers; the witness of a proof is written from them.
 
     Returns:
         What was done.
@@ -171,9 +188,9 @@ def publish_release(
         )
     confirmed_source(catalog)
     name = Label(catalog.privacy.lineage, label or target.name, spec_hash(catalog))
-    known = published_before(ledger_path(catalog), name, target)
-    if known is not None:
-        return _published_before(known)
+    published = published_before(ledger_path(catalog), name, target)
+    if published is not None:
+        return _published_before(published)
     inside = counted_catalog(catalog)
     with_raw = open_engine(inside)
     try:
@@ -182,29 +199,32 @@ def publish_release(
             progress(
                 Stage("left out of", table, {"lines that are no rows (exact, for the curator alone)": lines})
             )
-        for table in inside.star.tables:
-            bounding_of(inside, table).refuse(with_raw)
+        for table, words in with_raw.value_words(inside).items():
+            progress(Stage("reading", f"{table}: {words} (for the curator alone)"))
         plan = with_squares(plan_release(inside, axis_maker(inside, with_raw)), inside)
         cells = sum(int(np.prod(plan.shape(s))) for s in plan.statistics)
         counts = {"statistics": len(plan.statistics), "axes": len(plan.axes), "cells": cells}
         progress(Stage("planned", counts=counts))
-        release_id, spend = new_release_id(), release_spend(catalog, plan)
+        release_id, spend = new_release_id(), release_spend(catalog, plan, with_raw)
         seed = signing_seed(ledger_path(catalog))
-        free = tuple(SpendLine(each.line, Fraction(0), spend.lineage.currency.name) for each in reported)
+        free = tuple(SpendLine(meta.line, Fraction(0), spend.lineage.currency.name) for meta in reported)
         spend = replace(spend, reported=free)
 
         def build(path: Path) -> None:
             prepare_tables(inside, with_raw, plan)
             scan = Scan(inside, with_raw, plan, noise, key)
             drawn = draw_release(scan, progress)
+            watch(drawn)
             progress(Stage("estimating and writing", target.name))
             content = release_content(drawn, release_id, insecure=noise.insecure)
             squares = draw_squares(scan, content)
-            undo(content, Undone(catalog, plan, squares, reported)).write(path, seed)
+            release = undo(content, Undone(catalog, plan, squares, reported))
+            promise = replace(release.privacy, values=declared_values(inside))
+            replace(release, privacy=promise).write(path, seed)
 
         order = Order(
             name, target, release_id, build, lambda: source_digests(with_raw, catalog, spend.tables),
-            tuple(releases_beside(target, name.lineage)),
+            tuple(releases_beside(target, name.lineage)), memory,
         )  # fmt: skip
         receipt = publish_file(ledger_path(catalog), spend, order)
         return Published(receipt.path, receipt, len(plan.statistics), cells, _signer(receipt.path))
@@ -237,10 +257,10 @@ def confirmed_source(catalog: Catalog) -> Source:
     Raises:
         CatalogError: one does, or the catalog names no source.
     """
-    left = catalog.unconfirmed()
-    if left:
+    unconfirmed = catalog.unconfirmed()
+    if unconfirmed:
         raise CatalogError(
-            f"{left[0]}: a bound was read from data and is not confirmed ({len(left)} such places)",
+            f"{unconfirmed[0]}: a bound was read from data and is not confirmed ({len(unconfirmed)} such places)",
             hint="replace it by a public bound and remove `confirm: true`",
         )
     if catalog.source is None and catalog.collection is not None:
@@ -252,11 +272,12 @@ def confirmed_source(catalog: Catalog) -> Source:
     return catalog.whole_source()
 
 
-def release_spend(catalog: Catalog, plan: ReleasePlan, unit: str | None = None) -> Spend:
+def release_spend(catalog: Catalog, plan: ReleasePlan, raw: Engine, unit: str | None = None) -> Spend:
     """One ledger line for each draw; replace-one is charged in full, drawn at half the epsilon, a quarter of the mu^2.
 
     Args:
         catalog, plan: the release.
+        raw: its open raw side.
         unit: whose rows are protected; the catalog's unit unless given.
     """
     privacy = catalog.privacy
@@ -264,31 +285,35 @@ def release_spend(catalog: Catalog, plan: ReleasePlan, unit: str | None = None) 
         privacy.lineage, unit or privacy.unit.name, privacy.neighbours, privacy.delta, privacy.cap
     )
     lines = tuple(SpendLine(purpose, charge, lineage.currency.name) for purpose, charge in plan.lines)
-    return Spend(lineage, lines, source_tables(catalog))
+    return Spend(lineage, lines, source_tables(catalog, raw))
 
 
-def source_tables(catalog: Catalog) -> tuple[SourceTable, ...]:
-    """The private tables of a catalog by their canonical places.
+def source_tables(catalog: Catalog, raw: Engine) -> tuple[SourceTable, ...]:
+    """The private tables of a catalog by their canonical places: those that a server resolves, or paths.
 
     A SELECT over private rows may join a file that is itself a public table; that place is nobody's.
     """
-    source, public = catalog.whole_source(), set(catalog.public_tables)
-    root, written = root_of(source, catalog.file), source.expanded()
+    source = catalog.whole_source()
+    private = [
+        name for name in source.tables if name in catalog.tables and not catalog.tables[name].is_public
+    ]
+    if source.kind.is_server:
+        return tuple(SourceTable(name, raw.places(name)) for name in private)
+    root, written = source.folder(catalog.file), source.expanded()
     shared = {
         place
-        for name in public
+        for name in catalog.public_tables
         if not is_select(written[name])
         for place in places(source.kind, root, written[name])
     }
     tables = []
-    for name, where in written.items():
-        if name in public or name not in catalog.tables:
-            continue
-        named = files_read(catalog, name) if is_select(where) else (where,)
-        own = tuple(place for file in named for place in places(source.kind, root, expand(file)))
-        own = own or places(source.kind, root, where)
-        kept = tuple(place for place in own if place not in shared) if is_select(where) else own
-        tables.append(SourceTable(name, kept or own))
+    for name in private:
+        where = written[name]
+        files = files_read(catalog, name) if is_select(where) else (where,)
+        resolved = tuple(place for file in files for place in places(source.kind, root, expand(file)))
+        resolved = resolved or places(source.kind, root, where)
+        unshared = tuple(place for place in resolved if place not in shared) if is_select(where) else resolved
+        tables.append(SourceTable(name, unshared or resolved))
     return tuple(tables)
 
 
@@ -359,7 +384,7 @@ def _promise(file: Path) -> dict[str, Any]:
 def _is_own(path: Path, kind: Any) -> bool:
     """Whether a path is of a kind, no link, and belongs to the one who publishes."""
     try:
-        found = path.lstat()
+        status = path.lstat()
     except OSError:
         return False
-    return bool(kind(found.st_mode)) and found.st_uid == os.geteuid()
+    return bool(kind(status.st_mode)) and status.st_uid == os.geteuid()

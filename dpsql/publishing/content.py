@@ -9,20 +9,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, astuple, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import reduce
 from itertools import count
-from math import prod
-from typing import NamedTuple
+from math import isinf, prod
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from dpsql.mechanisms.family.adaptive import nonnegative, product_tree, signal_tree
 from dpsql.mechanisms.family.measurement import DrawnMember
+from dpsql.mechanisms.family.pooling import Factor, Relative
 from dpsql.mechanisms.family.reconcile import UNIT, Measured, node_sums, round_family, to_units
-from dpsql.mechanisms.family.tails import Factor
 from dpsql.mechanisms.law import NoisyRows
 from dpsql.publishing.bounding import DrawnRelease, bounding_of
 from dpsql.publishing.planned import PlannedStatistic, ReleasePlan
@@ -32,7 +32,7 @@ from dpsql.release.format import (
     MeasureScale,
     Promise,
     RelativeError,
-    RowsLeftOut,
+    RowsBeyondBound,
     RunnerUp,
     ScaleMeta,
     Spend,
@@ -46,11 +46,10 @@ from dpsql.release.write import (
     StatisticPart,
     axis_parts,
 )
-from dpsql.star import spec_hash
+from dpsql.star import Catalog, spec_hash
 from dpsql.tree import Tree, kary_tree
 from dpsql.variance import AxisVariance
 from dpsql.variance.kronecker import AxisSplit
-from dpsql.variance.leaves import scaled_leaves
 from dpsql.variance.reading import Together
 from dpsql.variance.scaled import ScaledReading
 
@@ -88,11 +87,15 @@ def release_content(drawn: DrawnRelease, release_id: str, *, insecure: bool) -> 
     metas = statistic_metas(plan, components, ScaledModels(spreads, frozenset(drawn.differences)))
     statistics = map(StatisticPart, metas, contents)
     builder = planned_release(plan, release_id, models, list(statistics), insecure=insecure)
-    told = [
-        RowsLeftOut(**asdict(each), clipped_fraction=each.fraction(_kept(plan, each.of, nodes)))
-        for each in drawn.left_out
-    ]
-    return replace(builder, scales=[scale_meta(scale) for scale in drawn.scales], bounding=told)
+    measured = [
+        replace(
+            unmeasured(plan.catalog, beyond.of), counted=_counted(plan, beyond.of, nodes), rows=beyond.rows,
+            stderr=beyond.stderr, at_most=beyond.at_most,
+        )
+        for beyond in drawn.beyond
+    ]  # fmt: skip
+    scales = [scale_meta(scale) for scale in drawn.scales]
+    return replace(builder, scales=scales, bounding=[*builder.bounding, *measured])
 
 
 def _difference(drawn: DrawnRelease, index: int) -> IntArray | None:
@@ -100,10 +103,16 @@ def _difference(drawn: DrawnRelease, index: int) -> IntArray | None:
     return drawn.differences[index].value if index in drawn.differences else None
 
 
-def _kept(plan: ReleasePlan, of: str, nodes: Sequence[IntArray]) -> float:
-    """The released number of a table's rows that counted: the root of one of its counts."""
+def unmeasured(catalog: Catalog, of: str) -> RowsBeyondBound:
+    """What is known of a table's rows beyond its declared bound where nothing measures them."""
+    word: Literal["truncate", "weight"] = "weight" if catalog.tables[of].bounding.weighs else "truncate"
+    return RowsBeyondBound(of, word, catalog.star.tables[of].most)
+
+
+def _counted(plan: ReleasePlan, of: str, nodes: Sequence[IntArray]) -> float | None:
+    """The released number of a table's rows within the bound: the root of one of its counts."""
     counts = [i for i, s in enumerate(plan.statistics) if s.of == of and s.measure.name == "count"]
-    return float(nodes[counts[0]].ravel()[0]) / UNIT if counts else 0.0
+    return float(nodes[counts[0]].ravel()[0]) / UNIT if counts else None
 
 
 def _drawn_axes(plan: ReleasePlan, views: Sequence[NoisyRows]) -> tuple[ReleasePlan, list[AxisSplit]]:
@@ -116,8 +125,6 @@ def _drawn_axes(plan: ReleasePlan, views: Sequence[NoisyRows]) -> tuple[ReleaseP
             (i,) = statistic.axes
             models[i] = drawn.model
             axes[i] = replace(axes[i], choice=axes[i].choice._replace(name=drawn.words))
-        for i, factors in statistic.groups:
-            models[i] = scaled_leaves(axes[i].strategy.variance(), np.array(factors))
     return replace(plan, axes=tuple(axes)), [AxisSplit(model) for model in models]
 
 
@@ -126,10 +133,10 @@ def _nonnegative(plan: ReleasePlan, index: int, nodes: IntArray, trees: list[Tre
     statistic = plan.statistics[index]
     if not stores_nonnegative(plan, statistic):
         return None
-    own = [trees[axis] for axis in statistic.axes]
-    leaves = nodes[np.ix_(*(tree.leaves for tree in own))] / UNIT
-    tree = signal_tree(len(leaves)) if len(own) == 1 else reduce(product_tree, own)
-    return node_sums(to_units(nonnegative(tree, leaves.ravel()).reshape(leaves.shape)), own)
+    axis_trees = [trees[axis] for axis in statistic.axes]
+    leaves = nodes[np.ix_(*(tree.leaves for tree in axis_trees))] / UNIT
+    tree = signal_tree(len(leaves)) if len(axis_trees) == 1 else reduce(product_tree, axis_trees)
+    return node_sums(to_units(nonnegative(tree, leaves.ravel()).reshape(leaves.shape)), axis_trees)
 
 
 def _estimates(
@@ -145,12 +152,10 @@ def _estimates(
         leaves |= zip(members, estimates, strict=True)
     measured = []
     for i, (s, view) in enumerate(zip(plan.statistics, views, strict=True)):
-        own = leaves[i] * s.factor
+        scaled = leaves[i] * s.factor
         if i in drawn.corrected:
-            own = own + drawn.corrected[i].leaves
-        for group, factors in s.groups:
-            own = own * np.array(factors).reshape([-1 if axis == group else 1 for axis in s.axes])
-        measured.append(Measured(s.axes, own, view.unit_variance * s.factor**2))
+            scaled = scaled + drawn.corrected[i].leaves
+        measured.append(Measured(s.axes, scaled, view.unit_variance * s.factor**2))
     return reconciled_nodes(plan, measured, splits, trees)
 
 
@@ -182,7 +187,9 @@ def reconciled_nodes(
             listed = plan.statistics[i].measurement.listed
             summed = [None if at in listed else trees[axis] for at, axis in enumerate(member.axes)]
             nodes[i] = node_sums(rounded, summed)
-            components[i] = {part: s2 for part, s2 in sigma2.items() if set(part) <= set(member.axes)}
+            components[i] = {
+                component: s2 for component, s2 in sigma2.items() if set(component) <= set(member.axes)
+            }
     order = range(len(plan.statistics))
     return [nodes[i] for i in order], [components[i] for i in order]
 
@@ -195,7 +202,7 @@ def planned_release(
     *,
     insecure: bool,
 ) -> ReleaseBuilder:
-    """A release of a plan, without scales.
+    """A release of a plan, without scales and without measured rows beyond contribution bounds.
 
     Args:
         plan: what was measured.
@@ -230,6 +237,11 @@ def planned_release(
         models=models,
         statistics=statistics,
         choices=_choices(plan),
+        bounding=[
+            unmeasured(catalog, table.name)
+            for table in catalog.star.tables.values()
+            if table.cuts and not table.clipped_share
+        ],
     )
 
 
@@ -258,7 +270,7 @@ def statistic_metas(
         components: the variance factors of each one's parts.
         scaled: of those that are scaled.
     """
-    return [_statistic_meta(plan, i, part, scaled) for i, part in enumerate(components)]
+    return [_statistic_meta(plan, i, factors, scaled) for i, factors in enumerate(components)]
 
 
 def stores_nonnegative(plan: ReleasePlan, statistic: PlannedStatistic) -> bool:
@@ -288,8 +300,8 @@ def _choices(plan: ReleasePlan) -> list[ChoiceMeta]:
     ]
 
 
-def _runners_up(others: Iterable[tuple[str, float]]) -> tuple[RunnerUp, ...]:
-    return tuple(RunnerUp(name, error) for name, error in others)
+def _runners_up(runners_up: Iterable[tuple[str, float]]) -> tuple[RunnerUp, ...]:
+    return tuple(RunnerUp(name, error) for name, error in runners_up)
 
 
 def scale_meta(scale: TableScale) -> ScaleMeta:
@@ -297,7 +309,8 @@ def scale_meta(scale: TableScale) -> ScaleMeta:
     choices = scale.choices
     return ScaleMeta(
         of=scale.of, tau=choices.tau, quantile=choices.quantile, weighted_down=choices.weighted_down,
-        sticky=scale.sticky, rows=round(choices.rows.value), public_rows=scale.public_rows,
+        follows=scale.follows, unseen=round(choices.owned.unseen), rows=round(choices.rows.value),
+        public_rows=scale.public_rows,
         measures=tuple(_measure_scale(name, factor) for name, factor in scale.factors.items()),
     )  # fmt: skip
 
@@ -305,15 +318,20 @@ def scale_meta(scale: TableScale) -> ScaleMeta:
 def _measure_scale(name: str, factor: Factor) -> MeasureScale:
     left_out = None if factor.measured is None else max(0.0, 1.0 - 1.0 / factor.measured)
     return MeasureScale(
-        name, factor.value, factor.put_back, RelativeError(*astuple(factor.error)),
-        RelativeError(*astuple(factor.mean_error)), left_out,
+        name, factor.value, factor.put_back, _relative(factor.error), _relative(factor.mean_error), left_out,
     )  # fmt: skip
+
+
+def _relative(error: Relative) -> RelativeError:
+    """As a file holds it: what has no end is no number."""
+    return RelativeError(error.noise, error.down, None if isinf(error.up) else error.up)
 
 
 def _statistic_meta(plan: ReleasePlan, i: int, components: Components, scaled: ScaledModels) -> StatisticMeta:
     s, spread = plan.statistics[i], scaled.spreads.get(i)
     positions = tuple(
-        (tuple(s.axes.index(axis) for axis in part), sigma2) for part, sigma2 in sorted(components.items())
+        (tuple(s.axes.index(axis) for axis in component), sigma2)
+        for component, sigma2 in sorted(components.items())
     )
     kind = "int" if s.bounds is None or s.bounds.scale == 0 else "decimal"
     mechanism = f"{s.law.name}: {s.measurement.words([plan.axes[axis].choice.name for axis in s.axes])}"

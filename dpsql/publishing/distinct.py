@@ -107,24 +107,24 @@ def draw_people(people: PeopleRows) -> dict[int, DrawnPeople]:
 def _draw_own(people: PeopleRows, statistic: PlannedStatistic) -> DrawnPeople:
     """People by cell of their own axes, drawn as rows of one each."""
     shape = people.plan.shape(statistic)
-    found = people.engine.fetch(
+    counts = people.engine.fetch(
         f"SELECT c, count(*) AS people FROM (SELECT min({people.number(statistic.axes)}) AS c FROM {people.placed} "
         "GROUP BY unit) AS own GROUP BY c"
     )
     exact = np.zeros(prod(shape), np.int64)
-    exact[found["c"]] = found["people"]
+    exact[counts["c"]] = counts["people"]
     view = statistic.measurement.draw(exact.reshape(shape), statistic.terms(people.plan.axes), people.noise)
     return DrawnPeople(statistic, view)
 
 
 def _draw_gaps(people: PeopleRows, statistic: PlannedStatistic) -> DrawnPeople:
     """Everybody, and the gaps along the one axis that is not a person's own."""
-    own = [axis for axis in statistic.axes if people.is_own(axis)]
-    (wide,) = (axis for axis in statistic.axes if axis not in own)
+    own_axes = [axis for axis in statistic.axes if people.is_own(axis)]
+    (wide,) = (axis for axis in statistic.axes if axis not in own_axes)
     n = people.plan.axes[wide].axis.leaves
-    found = people.engine.fetch(gap_sql(people.placed, people.number(own), f"a{wide}"))
-    cells = prod(people.plan.axes[axis].axis.leaves for axis in own)
-    exact = gap_cells(found, cells, n)
+    gaps = people.engine.fetch(gap_sql(people.placed, people.number(own_axes), f"a{wide}"))
+    cells = prod(people.plan.axes[axis].axis.leaves for axis in own_axes)
+    exact = gap_cells(gaps, cells, n)
     view = statistic.measurement.draw(exact, statistic.terms(people.plan.axes), people.noise)
     return DrawnPeople(statistic, view)
 
@@ -159,10 +159,10 @@ def gap_cells(found: Mapping[str, IntArray], cells: int, n: int) -> IntArray:
     Returns:
         Shape (cells, 1 + gaps), as `gap_weights` orders them.
     """
-    before, after = gaps_of(n)
+    previous, following = gaps_of(n)
     number = np.zeros((n + 1, n + 2), np.int64)
-    number[before + 1, after + 1] = 1 + np.arange(len(before))
-    exact = np.zeros((cells, 1 + len(before)), np.int64)
+    number[previous + 1, following + 1] = 1 + np.arange(len(previous))
+    exact = np.zeros((cells, 1 + len(previous)), np.int64)
     np.add.at(exact, (found["c"], number[found["p"] + 1, found["k"] + 1]), found["people"])
     np.add.at(exact, (found["c"], number[found["k"] + 1, n + 1]), found["lasts"])
     np.add.at(exact[:, 0], found["c"], found["lasts"])
@@ -184,32 +184,34 @@ def _draw_cells(people: PeopleRows, statistic: PlannedStatistic) -> DrawnPeople:
 
 def _touched_sql(people: PeopleRows, statistic: PlannedStatistic) -> str:
     """Each person's cells: o on axes that are not her own, c on her own, and d, how many she has."""
-    own = people.number(axis for axis in statistic.axes if people.is_own(axis))
-    others = people.number(axis for axis in statistic.axes if not people.is_own(axis))
+    own_number = people.number(axis for axis in statistic.axes if people.is_own(axis))
+    wide = people.number(axis for axis in statistic.axes if not people.is_own(axis))
     return (
         "SELECT o, min(c) OVER (PARTITION BY unit) AS c, count(*) OVER (PARTITION BY unit) AS d "
-        f"FROM (SELECT unit, {others} AS o, min({own}) AS c FROM {people.placed} GROUP BY unit, {others}) AS t"
+        f"FROM (SELECT unit, {wide} AS o, min({own_number}) AS c FROM {people.placed} GROUP BY unit, {wide}) AS t"
     )
 
 
 def _per_bin(people: PeopleRows, touched: str, edges: Sequence[int]) -> IntArray:
     """How many people touch which number of cells, shape (bins + 1,)."""
-    found = people.engine.fetch(f"SELECT d, count(*) AS cells FROM ({touched}) AS s GROUP BY d")
+    touches = people.engine.fetch(f"SELECT d, count(*) AS cells FROM ({touched}) AS s GROUP BY d")
     counts = np.zeros(len(edges) + 1, np.int64)
-    np.add.at(counts, np.searchsorted(edges, found["d"]), found["cells"] // found["d"])
+    np.add.at(counts, np.searchsorted(edges, touches["d"]), touches["cells"] // touches["d"])
     return counts
 
 
 def _weighted_cells(people: PeopleRows, touched: str, statistic: PlannedStatistic, bound: int) -> IntArray:
     """Sums of weights by cell, in units of 2^-20 and the statistic's shape; no sum reaches 2^63 below 2^43 people."""
-    found = people.engine.fetch(f"SELECT c, o, d, count(*) AS people FROM ({touched}) AS s GROUP BY c, o, d")
-    some, back = np.unique(found["d"], return_inverse=True)
-    weight = np.array([cell_weight(int(d), bound, statistic.law) for d in some], np.int64)
+    counts = people.engine.fetch(f"SELECT c, o, d, count(*) AS people FROM ({touched}) AS s GROUP BY c, o, d")
+    degrees, back = np.unique(counts["d"], return_inverse=True)
+    weight = np.array([cell_weight(int(d), bound, statistic.law) for d in degrees], np.int64)
     leaves = people.plan.shape(statistic)
     order = sorted(range(len(leaves)), key=lambda i: not people.is_own(statistic.axes[i]))
-    own = sum(people.is_own(axis) for axis in statistic.axes)
-    exact = np.zeros((prod(leaves[i] for i in order[:own]), prod(leaves[i] for i in order[own:])), np.int64)
-    np.add.at(exact, (found["c"], found["o"]), weight[back.reshape(-1)] * found["people"])
+    own_count = sum(people.is_own(axis) for axis in statistic.axes)
+    exact = np.zeros(
+        (prod(leaves[i] for i in order[:own_count]), prod(leaves[i] for i in order[own_count:])), np.int64
+    )
+    np.add.at(exact, (counts["c"], counts["o"]), weight[back.reshape(-1)] * counts["people"])
     return exact.reshape([leaves[i] for i in order]).transpose(np.argsort(order))
 
 
@@ -234,9 +236,9 @@ def put_back(histogram: NoisyHistogram, bound: int, law: NoiseLaw) -> float:
     quiet = np.flatnonzero(seen[place:] == 0)
     if len(quiet):
         seen[place + quiet[0] :] = 0.0
-    weight = [min(1.0, (bound / each) ** (1 / law.norm)) for each in touched]
-    kept = float((seen * touched * weight).sum())
-    return float((seen * touched).sum()) / kept if kept > 0 else 1.0
+    weight = [min(1.0, (bound / cells) ** (1 / law.norm)) for cells in touched]
+    weighted = float((seen * touched * weight).sum())
+    return float((seen * touched).sum()) / weighted if weighted > 0 else 1.0
 
 
 WAYS: Mapping[str, Callable[[PeopleRows, PlannedStatistic], DrawnPeople]] = {

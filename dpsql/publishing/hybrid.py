@@ -26,6 +26,7 @@ import numpy.typing as npt
 
 from dpsql.axis import Axis, build_axis
 from dpsql.engines.engine import Engine
+from dpsql.engines.values import canonical_text
 from dpsql.errors import CatalogError, SourceError
 from dpsql.mechanisms.local.channel import Channel, channel_of
 from dpsql.publishing.planned import PlannedAxis, ReleasePlan
@@ -73,7 +74,7 @@ def attach_reports(catalog: Catalog, engine: Engine) -> list[ReportedMeta]:
     Raises:
         SourceError: the reports' file is missing or is none of `dpsql collect --for`.
     """
-    found = []
+    reported = []
     for column in reported_columns(catalog):
         source, raw = catalog.raw_source(), engine.as_duckdb("reported")
         channel = channel_of(*column.asked)
@@ -86,15 +87,16 @@ def attach_reports(catalog: Catalog, engine: Engine) -> list[ReportedMeta]:
                 f"CREATE TABLE raw.reports AS SELECT unit, min(item) AS item FROM read_parquet({literal(str(file))}) "
                 f"WHERE item BETWEEN 0 AND {channel.items - 1} GROUP BY unit"
             )
+        unit = canonical_text(f"t.{identifier(key)}", str(raw.kind_of(column.table, key)))
         raw.connection.execute(f"ALTER VIEW {view} RENAME TO {below}")
         own = [identifier(c) for c in raw.columns[column.table] if c.lower() != column.column.lower()]
         raw.connection.execute(
             f"CREATE VIEW {view} AS SELECT {', '.join(f't.{c}' for c in own)}, r.item AS {name} FROM raw.{below} AS t "
-            f"LEFT JOIN raw.reports AS r ON CAST(t.{identifier(key)} AS VARCHAR) = r.unit"
+            f"LEFT JOIN raw.reports AS r ON {unit} = r.unit"
         )
         raw.columns[column.table] = {**raw.columns[column.table], column.column: "BIGINT"}
-        found.append(reported_meta(column, plan))
-    return found
+        reported.append(reported_meta(column, plan))
+    return reported
 
 
 def reported_meta(column: ReportedColumn, plan: str) -> ReportedMeta:
@@ -104,10 +106,10 @@ def reported_meta(column: ReportedColumn, plan: str) -> ReportedMeta:
         column: of the catalog.
         plan: hash of the plan that devices answered.
     """
-    told, channel = column.told, channel_of(*column.asked)
+    declared, channel = column.told, channel_of(*column.asked)
     return ReportedMeta(
-        str(column), str(told.epsilon), told.collection, plan, channel.words, channel.items,
-        nonresponse=told.nonresponse.name,
+        str(column), str(declared.epsilon), declared.collection, plan, channel.words, channel.items,
+        nonresponse=declared.nonresponse.name,
     )  # fmt: skip
 
 
@@ -126,18 +128,18 @@ def _stored_plan(file: Path, column: ReportedColumn, channel: Channel) -> str:
             ).fetchall()
     except duckdb.Error:
         rows = []
-    kept = {bytes(key).decode(): bytes(value).decode() for key, value in rows if key != b"ARROW:schema"}
-    if kept.get("column") != str(column) or "plan" not in kept:
+    metadata = {bytes(key).decode(): bytes(value).decode() for key, value in rows if key != b"ARROW:schema"}
+    if metadata.get("column") != str(column) or "plan" not in metadata:
         raise SourceError(
             f"source.reports.{column.table}: {file.name} holds no reports of {column}",
             hint="run dpsql collect --for",
         )
-    if kept.get("channel") != channel.fingerprint:
+    if metadata.get("channel") != channel.fingerprint:
         raise SourceError(
             f"source.reports.{column.table}: devices answered another plan than the catalog's {column} makes",
             hint="write the epsilon, cuts and mechanism that they were asked with, or ask in a new collection",
         )
-    return kept["plan"]
+    return metadata["plan"]
 
 
 class Undone(NamedTuple):
@@ -176,8 +178,8 @@ def undo(builder: ReleaseBuilder, how: Undone) -> ReleaseBuilder:
         axes[number] = _as_attribute(shown_axis(catalog, plan.axes[number]), builder.axes[number])
         matrix = _matrix(channels[number], axes[number].meta.leaves)
         split = AxisSplit(plan.axes[number].strategy.variance())
-        rest, share = split.table(np.eye(matrix.shape[1]))
-        models[number] = PrefixVariance(matrix @ (rest + split.total * share) @ matrix.T)
+        remainder, share = split.table(np.eye(matrix.shape[1]))
+        models[number] = PrefixVariance(matrix @ (remainder + split.total * share) @ matrix.T)
     counts: dict[str, FloatArray] = {}
     statistics = list(builder.statistics)
     order = sorted(range(len(statistics)), key=lambda i: statistics[i].meta.measure != COUNT)
@@ -187,25 +189,25 @@ def undo(builder: ReleaseBuilder, how: Undone) -> ReleaseBuilder:
             place = statistics[i].meta.axes.index(number)
             leaves = _undone(builder, i, place, _matrix(channels[number], axes[number].meta.leaves))
             cells, channel = leaves / UNIT, channels[number]
-            held = counts.setdefault(statistics[i].meta.view, cells)
-            rows, apart = how.squares.rows(i, held), how.squares.deviations(i, held)
+            count_cells = counts.setdefault(statistics[i].meta.view, cells)
+            rows, apart = how.squares.rows(i, count_cells), how.squares.deviations(i, count_cells)
             model = ChannelModel(
-                place, channel.law, channel.scores, held, cells, rows, apart, sampled[number]
+                place, channel.law, channel.scores, count_cells, cells, rows, apart, sampled[number]
             )
             models.append(model)
             statistics[i] = _as_values(statistics[i], leaves, axes, len(models) - 1)
-    lines = [Spend(each.line, "0") for each in how.told]
-    told = tuple(replace(each, squares=how.squares.stored) for each in how.told)
+    lines = [Spend(meta.line, "0") for meta in how.told]
+    reported = tuple(replace(meta, squares=how.squares.stored) for meta in how.told)
     return replace(
         builder, catalog=json.loads(catalog.to_json()), spec_hash=spec_hash(catalog), axes=axes, models=models,
-        statistics=statistics, spends=[*builder.spends, *lines], reported=told,
+        statistics=statistics, spends=[*builder.spends, *lines], reported=reported,
     )  # fmt: skip
 
 
 def reported_at(catalog: Catalog, resolved: ResolvedAxis) -> ReportedColumn | None:
     """The reported column that an axis is made of; None if of none."""
-    known = {(each.table, each.column): each for each in reported_columns(catalog)}
-    return known.get((resolved.table, str(resolved.column)))
+    columns = {(reported.table, reported.column): reported for reported in reported_columns(catalog)}
+    return columns.get((resolved.table, str(resolved.column)))
 
 
 def shown_axis(catalog: Catalog, planned: PlannedAxis) -> Axis:
@@ -223,8 +225,8 @@ def shown_axis(catalog: Catalog, planned: PlannedAxis) -> Axis:
 
 
 def _as_attribute(axis: Axis, inner: AxisPart) -> AxisPart:
-    (part,) = axis_parts([PlacedAxis(axis, inner.meta.of, inner.meta.strategy)])
-    return AxisPart(replace(part.meta, model=inner.meta.model), part.content)
+    (axis_part,) = axis_parts([PlacedAxis(axis, inner.meta.of, inner.meta.strategy)])
+    return AxisPart(replace(axis_part.meta, model=inner.meta.model), axis_part.content)
 
 
 def _matrix(channel: Channel, leaves: int) -> FloatArray:
@@ -246,20 +248,22 @@ def _undone(builder: ReleaseBuilder, index: int, place: int, matrix: FloatArray)
     return np.moveaxis(values, 0, place)
 
 
-def _as_values(part: StatisticPart, leaves: IntArray, axes: Sequence[AxisPart], model: int) -> StatisticPart:
-    meta = part.meta
+def _as_values(
+    statistic: StatisticPart, leaves: IntArray, axes: Sequence[AxisPart], model: int
+) -> StatisticPart:
+    meta = statistic.meta
     if meta.reading != ProductReading.name:
         raise CatalogError(
             f"views.{meta.view}.mechanism: items of a reported column are measured one by one",
             hint="write identity",
         )
     trees = [axes[axis].content.tree for axis in meta.axes]
-    told = replace(
+    values_meta = replace(
         meta,
         reading=ChannelReading.name,
         models=(*meta.models, model),
         nonnegative=False,
         cells=prod(leaves.shape),
     )
-    content = StatisticContent(part.content.value, part.content.budget, node_sums(leaves, trees))
-    return StatisticPart(told, content)
+    content = StatisticContent(statistic.content.value, statistic.content.budget, node_sums(leaves, trees))
+    return StatisticPart(values_meta, content)

@@ -100,7 +100,7 @@ class _Counted(NamedTuple):
     @property
     def wide(self) -> list[int]:
         """Positions of axes on which a person may have several leaves."""
-        return [i for i, own in enumerate(self.own) if not own]
+        return [i for i, is_own in enumerate(self.own) if not is_own]
 
     @property
     def has_gaps(self) -> bool:
@@ -118,65 +118,84 @@ def plan_people(asked: Asked) -> PeoplePlan:
         Statistics and steps; their charges add up to those of the views.
     """
     counted = [_counted(asked, view, charge) for view, charge in asked.views]
-    ranges = [each for each in counted if each.has_gaps]
-    summed = [each for each in counted if not each.has_gaps]
-    total = TOTAL * sum((each.charge for each in summed), Fraction(0))
-    left = [each._replace(charge=each.charge * (1 - TOTAL)) for each in summed]
-    statistics = _of_own_axes(asked, [each for each in left if not each.wide], total) if summed else []
+    ranges = [counted_view for counted_view in counted if counted_view.has_gaps]
+    summed = [counted_view for counted_view in counted if not counted_view.has_gaps]
+    total = TOTAL * sum((counted_view.charge for counted_view in summed), Fraction(0))
+    reduced = [counted_view._replace(charge=counted_view.charge * (1 - TOTAL)) for counted_view in summed]
+    statistics = (
+        _of_own_axes(asked, [counted_view for counted_view in reduced if not counted_view.wide], total)
+        if summed
+        else []
+    )
     steps = []
-    for each in ranges:
-        gaps = Gaps(each.leaves, each.wide[0], asked.law.norm)
-        statistics.append(_planned(asked, each, each.charge, gaps))
-    for each in left:
-        if each.wide:
-            part = each.charge * TOUCHED
+    for counted_view in ranges:
+        gaps = Gaps(counted_view.leaves, counted_view.wide[0], asked.law.norm)
+        statistics.append(_planned(asked, counted_view, counted_view.charge, gaps))
+    for counted_view in reduced:
+        if counted_view.wide:
+            touched_charge = counted_view.charge * TOUCHED
             steps.append(
-                Step(asked.table.name, CELLS_TOUCHED, each.view.name, asked.buy(part, asked.law), part)
+                Step(
+                    asked.table.name,
+                    CELLS_TOUCHED,
+                    counted_view.view.name,
+                    asked.buy(touched_charge, asked.law),
+                    touched_charge,
+                )
             )
-            statistics.append(_planned(asked, each, each.charge - part, Touched(each.leaves, each.own)))
+            statistics.append(
+                _planned(
+                    asked,
+                    counted_view,
+                    counted_view.charge - touched_charge,
+                    Touched(counted_view.leaves, counted_view.own),
+                )
+            )
     return PeoplePlan(statistics, steps)
 
 
-def _counted(asked: Asked, view: StarView, charge: Fraction) -> _Counted:
+def _counted(request: Asked, view: StarView, charge: Fraction) -> _Counted:
     """A view as its rows are counted."""
-    axes = next(s.axes for s in asked.rows if s.view == view.name)
-    placed = [asked.planner.entries[axis].axis for axis in axes]
-    own = tuple(asked.table.is_own(axis.path) for axis in placed)
-    return _Counted(view, axes, own, tuple(axis.leaves for axis in placed), charge)
+    axes = next(s.axes for s in request.rows if s.view == view.name)
+    placed = [request.planner.entries[axis].axis for axis in axes]
+    is_own = tuple(request.table.is_own(axis.path) for axis in placed)
+    return _Counted(view, axes, is_own, tuple(axis.leaves for axis in placed), charge)
 
 
-def _planned(asked: Asked, counted: _Counted, charge: Fraction, measurement: Measurement) -> PlannedStatistic:
+def _planned(
+    request: Asked, counted: _Counted, charge: Fraction, measurement: Measurement
+) -> PlannedStatistic:
     """Gaps or cells on the axes of the view's rows."""
-    place = _Place(counted.view.name, counted.axes, asked.law)
-    return _statistic(asked, place, charge, measurement)
+    place = _Place(counted.view.name, counted.axes, request.law)
+    return _statistic(request, place, charge, measurement)
 
 
-def _of_own_axes(asked: Asked, counted: Sequence[_Counted], total: Fraction) -> list[PlannedStatistic]:
+def _of_own_axes(request: Asked, counted: Sequence[_Counted], total: Fraction) -> list[PlannedStatistic]:
     """Everybody, and views of a person's own axes: measured as rows of the people's table would be."""
-    of, star = asked.table.name, {each.view.name: each.view for each in counted}
+    of, star = request.table.name, {each.view.name: each.view for each in counted}
     axes: list[FamilyAxis] = []
     views = [FamilyView(set_name(of, []), (), AUTO, "refuse", {PEOPLE: total}, True, False)]
     for each in counted:
-        own = [asked.planner.asked(axis.meant, axis.written) for axis in each.view.axes]
-        axes += [axis for axis in own if axis not in axes]
-        places = tuple(axes.index(axis) for axis in own)
+        view_axes = [request.planner.asked(axis.meant, axis.written) for axis in each.view.axes]
+        axes += [axis for axis in view_axes if axis not in axes]
+        places = tuple(axes.index(axis) for axis in view_axes)
         views.append(FamilyView(each.view.name, places, AUTO, "refuse", {PEOPLE: each.charge}, True, False))
     question = replace(
-        asked.question, views=tuple(views), axes=tuple(axes), people=False, named="", alone=True
+        request.question, views=tuple(views), axes=tuple(axes), people=False, named="", alone=True
     )
     (offer,) = (each for each in product.offers(question) if isinstance(each, Offer))
-    found = []
+    statistics = []
     for view, chosen in zip(views, offer.make().strategy.views, strict=True):
         written = star[view.name].axes if view.name in star else ()
         ids = tuple(
             sorted(
-                asked.planner.placed(axis.meant, axis.written, choice, "")
+                request.planner.placed(axis.meant, axis.written, choice)
                 for axis, choice in zip(written, chosen.axes, strict=True)
             )
         )
         place = _Place(view.name, ids, chosen.law)
-        found.append(_statistic(asked, place, view.charges[PEOPLE], product.PRODUCT))
-    return found
+        statistics.append(_statistic(request, place, view.charges[PEOPLE], product.PRODUCT))
+    return statistics
 
 
 class _Place(NamedTuple):
@@ -187,9 +206,9 @@ class _Place(NamedTuple):
     law: NoiseLaw
 
 
-def _statistic(asked: Asked, place: _Place, charge: Fraction, measurement: Measurement) -> PlannedStatistic:
+def _statistic(request: Asked, place: _Place, charge: Fraction, measurement: Measurement) -> PlannedStatistic:
     """People are counted by ones: a person changes a cell by 1 at most, whatever her weights."""
-    of, spend = asked.table.name, asked.buy(charge, place.law)
+    of, spend = request.table.name, request.buy(charge, place.law)
     measure = ResolvedMeasure(PEOPLE, Fraction(0), of)
     return PlannedStatistic(
         place.view, of, measure, place.axes, place.law, spend, charge, 1, None, 0, 1, measurement=measurement

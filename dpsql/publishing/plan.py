@@ -57,8 +57,8 @@ def plan_release(catalog: Catalog, make_axis: AxisMaker) -> ReleasePlan:
         raise CatalogError("views: there are none", hint="declare at least one view")
     planner = AxisPlanner(make_axis, _grains(catalog))
     for view in catalog.star.views.values():
-        own = sorted((planner.axis(entry) for entry in view.meant), key=lambda axis: -axis.leaves)
-        _check_cells(view.name, view.spec.cells, own[: view.spec.together])
+        axes = sorted((planner.axis(resolved) for resolved in view.meant), key=lambda axis: -axis.leaves)
+        _check_cells(view.name, view.spec.cells, axes[: view.spec.together])
     families = [
         family for of in catalog.star.tables for family in choose_families(_question(catalog, of, planner))
     ]
@@ -69,8 +69,8 @@ def plan_release(catalog: Catalog, make_axis: AxisMaker) -> ReleasePlan:
 
     steps: list[Step] = []
     for of in dict.fromkeys(s.of for s in statistics):
-        made, statistics = bounding_of(catalog, of).divide(statistics, buy)
-        steps += made
+        bounding_steps, statistics = bounding_of(catalog, of).divide(statistics, buy)
+        steps += bounding_steps
     for of, table in catalog.star.tables.items():
         views = [
             (view, _share(catalog, view.name, view.people))
@@ -90,11 +90,11 @@ def _question(catalog: Catalog, of: str, planner: AxisPlanner) -> FamilyQuestion
     axes: list[FamilyAxis] = []
     views = []
     for view in catalog.star.views_of(of):
-        own = [planner.asked(axis.meant, axis.written) for axis in view.axes]
-        axes += [axis for axis in own if axis not in axes]
+        view_axes = [planner.asked(axis.meant, axis.written) for axis in view.axes]
+        axes += [axis for axis in view_axes if axis not in axes]
         views.append(
             FamilyView(
-                view.name, tuple(axes.index(axis) for axis in own), _word(view.spec), view.spec.data_dependent,
+                view.name, tuple(axes.index(axis) for axis in view_axes), _word(view.spec), view.spec.data_dependent,
                 {measure.name: _charge(catalog, view.name, measure) for measure in view.measures},
                 all(measure.is_count for measure in view.measures), view.spec.share is None, view.spec.questions,
                 view.spec.together, view.spec.objective == "max",
@@ -129,9 +129,8 @@ def _statistics(catalog: Catalog, planner: AxisPlanner, families: Sequence[Famil
     placed = {}
     for name, view in catalog.star.views.items():
         family, own = chosen[name]
-        alone = bounding_of(catalog, view.of).alone(name)
         wanted = zip(view.axes, own.axes, strict=True)
-        ids = tuple(planner.placed(axis.meant, axis.written, choice, alone) for axis, choice in wanted)
+        ids = tuple(planner.placed(axis.meant, axis.written, choice) for axis, choice in wanted)
         placed[name] = _Placed(ids, own, family)
     declared = {name: _of_view(catalog, name, place) for name, place in placed.items()}
     direct = [
@@ -155,14 +154,14 @@ def _of_sets(
         tuple(sorted(placed[view.name].axes)): view.name for view in reversed(views) if len(view.sets) == 1
     }
     cubes = [view.name for view in views if len(view.sets) > 1]
-    found = []
-    for measure, part, charge in family.choice.strategy.sets:
-        axes, base = tuple(sorted(ids[i] for i in part)), like[measure]
-        own = [planner.entries[i].axis.name for i in axes]
-        name = names.get(axes) or set_name(base.of, own, cubes)
+    statistics = []
+    for measure, subset, charge in family.choice.strategy.sets:
+        axes, base = tuple(sorted(ids[i] for i in subset)), like[measure]
+        axis_names = [planner.entries[i].axis.name for i in axes]
+        name = names.get(axes) or set_name(base.of, axis_names, cubes)
         spend = _spend(catalog, charge, base.law)
-        found.append(replace(base, view=name, axes=axes, charge=charge, spend=spend))
-    return found
+        statistics.append(replace(base, view=name, axes=axes, charge=charge, spend=spend))
+    return statistics
 
 
 def _grains(catalog: Catalog) -> Grains:
@@ -204,7 +203,7 @@ def _of_view(catalog: Catalog, name: str, place: _Placed) -> list[PlannedStatist
     """What one view measures, each with its exact budget."""
     view, law = catalog.star.views[name], place.chosen.law
     bounding = bounding_of(catalog, view.of)
-    found: list[PlannedStatistic] = []
+    statistics: list[PlannedStatistic] = []
     measurement = place.family.choice.strategy.measurement
     for measure in view.measures:
         bounds = None if measure.is_count else Bounds(*measure.bounds, measure.scale)
@@ -214,10 +213,10 @@ def _of_view(catalog: Catalog, name: str, place: _Placed) -> list[PlannedStatist
         planned = PlannedStatistic(
             name, view.of, measure, tuple(sorted(place.axes)), law, _spend(catalog, charge, law), charge,
             bounding.tau, bounds, bounds.mid if bounds else 0, 0, bounding.unit, 1.0 / bounding.unit,
-            measurement=measurement if not found else measurement.beside(), alone=bounding.alone(name),
+            measurement=measurement if not statistics else measurement.beside(),
         )  # fmt: skip
-        found.append(planned.bounded_to(bounding.tau))
-    return found
+        statistics.append(planned.bounded_to(bounding.tau))
+    return statistics
 
 
 def _check_fits(view: str, measure: str, most: int, charge: Fraction) -> None:

@@ -91,7 +91,6 @@ class AxisPlanner:
         self._grains = grains
         self._made: dict[ResolvedAxis, Axis] = {}
         self._asked: dict[tuple[object, ...], FamilyAxis] = {}
-        self._apart: list[str] = []
         self.entries: list[PlannedAxis] = []
 
     def axis(self, resolved: ResolvedAxis) -> Axis:
@@ -109,27 +108,14 @@ class AxisPlanner:
             self._asked[key] = FamilyAxis(axis.name, axis.leaves, workload, self._grains, len(axis.special))
         return self._asked[key]
 
-    def placed(self, resolved: ResolvedAxis, spec: AxisSpec, choice: AxisChoice, apart: str) -> int:
-        """The axis's id in the release; a view that is named in `apart` shares it with no other."""
-        for i, (entry, own) in enumerate(zip(self.entries, self._apart, strict=True)):
-            if entry.resolved == resolved and entry.choice is choice and own == apart:
+    def placed(self, resolved: ResolvedAxis, spec: AxisSpec, choice: AxisChoice) -> int:
+        """The axis's id in the release."""
+        for i, planned in enumerate(self.entries):
+            if planned.resolved == resolved and planned.choice is choice:
                 return i
         workload = self.asked(resolved, spec).workload
         self.entries.append(PlannedAxis(resolved, self.axis(resolved), choice, workload))
-        self._apart.append(apart)
         return len(self.entries) - 1
-
-
-class Groups(NamedTuple):
-    """Factors of the groups along one axis of a view, relative to its table's ratio.
-
-    Args:
-        axis: id of the axis.
-        factors: one for each leaf.
-    """
-
-    axis: int
-    factors: tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -139,7 +125,7 @@ class Step:
     Args:
         of: the counted table.
         kind: what is drawn, in words.
-        measure: what it is made for where there are several: a measure, or a view; else empty.
+        measure: what it is made for where there are several; else empty.
         spend: what the noise is drawn for, in its own currency.
         charge: what the ledger is charged.
     """
@@ -191,10 +177,8 @@ class PlannedStatistic:
         unit: drawn integers that make one of these units: 1, or 2^20 where rows have weights.
         factor: what the drawn integers are multiplied by to estimate the answer.
         grain: what exact integers are multiplied by before the draw (`NoiseLaw.grain`).
-        groups: further factors by group, where it has some.
         noise_mid: what the noise of its rows is multiplied by in a sum; None where that is `mid`.
         measurement: how it is drawn and estimated.
-        alone: its view, where the view agrees with no other; else empty.
     """
 
     view: str
@@ -211,10 +195,8 @@ class PlannedStatistic:
     unit: int = 1
     factor: float = 1.0
     grain: int = 1
-    groups: tuple[Groups, ...] = ()
     noise_mid: float | None = None
     measurement: Measurement = PRODUCT
-    alone: str = ""
 
     def bounded_to(self, rows: int) -> PlannedStatistic:
         """The same where one unit may add so many rows."""
@@ -228,7 +210,7 @@ class PlannedStatistic:
     @property
     def family(self) -> tuple[str, str, str]:
         """Statistics of one family estimate the same margins; some kinds of views stay alone."""
-        return self.of, self.measure.name, self.alone or self.measurement.kin(self.view)
+        return self.of, self.measure.name, self.measurement.kin(self.view)
 
     @property
     def counts_people(self) -> bool:
@@ -244,8 +226,8 @@ class PlannedStatistic:
     def lines(self) -> list[tuple[str, Fraction]]:
         """Purpose and charge of its draws."""
         purpose = f"view {self.view}: {self.measure.name}"
-        parts = self.measurement.parts
-        return [(f"{purpose}, {words}" if words else purpose, self.charge * share) for words, share in parts]
+        draws = self.measurement.parts
+        return [(f"{purpose}, {words}" if words else purpose, self.charge * share) for words, share in draws]
 
     def terms(self, axes: Sequence[PlannedAxis]) -> Terms:
         """What it is drawn with, given the release's axes."""
@@ -310,7 +292,7 @@ class ReleasePlan:
     def compared(self, view: str) -> FamilyChoice | None:
         """What measures a view that stands alone, where there was a choice."""
         for question, choice in self.chosen:
-            if choice.runners_up and [each.name for each in question.views] == [view]:
+            if choice.runners_up and [family_view.name for family_view in question.views] == [view]:
                 return choice
         return None
 

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from dpsql.axis import KeyRule
 from dpsql.engines import RawSide
-from dpsql.engines.engine import Engine
+from dpsql.engines.engine import Engine, missing_column
 from dpsql.engines.expressions import Ends, leaf, measure
 from dpsql.engines.placed import ROW, Digit, Rows, Side, UnitKey
 from dpsql.engines.sampling import coefficients
@@ -27,7 +27,6 @@ from dpsql.engines.template import Sampled, stored_rows
 from dpsql.errors import InternalError, SourceError
 from dpsql.publishing.planned import Bounds, PlannedStatistic, ReleasePlan
 from dpsql.star import Catalog
-from dpsql.star.base import nearest
 from dpsql.star.derived import expressions
 from dpsql.star.resolve import Hop
 from dpsql.star.sql import identifier
@@ -106,7 +105,7 @@ def counted_rows(catalog: Catalog, raw: Engine, plan: ReleasePlan, of: str) -> C
     statistics = [s for s in plan.statistics if s.of == of]
     leaves = [leaf_of_row(catalog, raw, plan, i) for i in sorted({i for s in statistics for i in s.axes})]
     measures, star = _measures(catalog, raw, statistics), catalog.star.tables[of]
-    owner, joins = star.unit, star.joined([each.digit.path for each in leaves])
+    owner, joins = star.unit, star.joined([row_leaf.digit.path for row_leaf in leaves])
     for hop in joins:
         _one_type(raw, (hop.parent, hop.path[-1]), (hop.table, hop.key))
     unit = None
@@ -119,14 +118,16 @@ def counted_rows(catalog: Catalog, raw: Engine, plan: ReleasePlan, of: str) -> C
             hop.key if hop else "",
             _carried(hop.path if hop else (), joins, unit),
             tuple(
-                each.lookup for each in leaves if each.digit.path == (hop.path if hop else ()) and each.lookup
+                row_leaf.lookup
+                for row_leaf in leaves
+                if row_leaf.digit.path == (hop.path if hop else ()) and row_leaf.lookup
             ),
             once=hop is not None and not hop.own and not catalog.tables[hop.table].is_public,
             drops=hop is not None and hop.drops,
         )
         for hop in (None, *joins)
     ]
-    rows = Rows(tuple(sides), tuple(each.digit for each in leaves), tuple(measures.values()), unit)
+    rows = Rows(tuple(sides), tuple(row_leaf.digit for row_leaf in leaves), tuple(measures.values()), unit)
     return CountedRows(rows, {name: digit.name for name, digit in measures.items()})
 
 
@@ -146,11 +147,11 @@ def place_rows(
         have one, measure column name by `table.column`).
     """
     counted = counted_rows(catalog, raw, plan, of)
-    most = next(s.tau for s in plan.statistics if s.of == of) if tau is None else tau
-    if counted.rows.unit is None or not most:
+    row_limit = next(s.tau for s in plan.statistics if s.of == of) if tau is None else tau
+    if counted.rows.unit is None or not row_limit:
         query = stored_rows(counted.rows, raw.dialect)
     else:
-        query = Sampled(most, coefficients(key)).stored(counted.rows, raw.dialect)
+        query = Sampled(row_limit, coefficients(key)).stored(counted.rows, raw.dialect)
     table = identifier(f"bounded {of}")
     raw.connection.execute(f"CREATE OR REPLACE TEMP TABLE {table} AS {query}")
     return table, counted.measures
@@ -171,9 +172,9 @@ def leaf_of_row(catalog: Catalog, raw: Engine, plan: ReleasePlan, axis_id: int) 
     name, row = f"leaf of {axis_id}", raw.dialect.identifier(ROW)
     lookup = ""
     if isinstance(axis.rule, KeyRule):
-        place, own = raw.dialect.identifier(name), f"{row}.{raw.dialect.identifier(axis.rule.key)}"
+        place, key_sql = raw.dialect.identifier(name), f"{row}.{raw.dialect.identifier(axis.rule.key)}"
         relation = raw.lookup(name, raw.kind_of(axis.table, axis.rule.key), axis.rule.keys, axis.rule.leaf)
-        lookup = f"LEFT JOIN {relation} AS {place} ON {own} = {place}.key"
+        lookup = f"LEFT JOIN {relation} AS {place} ON {key_sql} = {place}.key"
         sql = f"coalesce({place}.leaf, {'NULL' if axis.missing_leaf is None else axis.missing_leaf})"
     else:
         column = str(meant.column)
@@ -206,9 +207,9 @@ def _measures(catalog: Catalog, raw: Engine, statistics: Sequence[PlannedStatist
 
 def _one_type(raw: Engine, *columns: tuple[str, str]) -> None:
     """Refuse to join columns of two types: a cast that fails on one row would tell of it."""
-    known = [{name.lower(): kind for name, kind in raw.columns[table].items()} for table, _ in columns]
+    types = [{name.lower(): kind for name, kind in raw.columns[table].items()} for table, _ in columns]
     kinds = {
-        kinds[name.lower()] for kinds, (_, name) in zip(known, columns, strict=True) if name.lower() in kinds
+        kinds[name.lower()] for kinds, (_, name) in zip(types, columns, strict=True) if name.lower() in kinds
     }
     if len(kinds) > 1:
         raise InternalError("keys were not carried into one type", hint="open the source with `open_star`")
@@ -216,15 +217,13 @@ def _one_type(raw: Engine, *columns: tuple[str, str]) -> None:
 
 def _require(raw: Engine, table: str, columns: list[str], derived: Mapping[str, str]) -> None:
     """Refuse a catalog that names columns the source does not have, or derives one that it has."""
-    known = raw.columns[table]
+    present = raw.columns[table]
     for name in derived:
-        if name.lower() in {column.lower() for column in known}:
+        if name.lower() in {column.lower() for column in present}:
             raise SourceError(
                 f"tables.{table}: `{name}` is derived and in the source", hint="rename the derived one"
             )
-    lower = {name.lower() for name in known} | {name.lower() for name in derived}
+    lower = {name.lower() for name in present} | {name.lower() for name in derived}
     for column in columns:
         if column.lower() not in lower:
-            raise SourceError(
-                f"tables.{table}: the source has no column `{column}`", hint=nearest(column, tuple(known))
-            )
+            raise missing_column(table, column, len(present))

@@ -75,54 +75,54 @@ class SquaresOf(NamedTuple):
 
 def hybrid_statistics(plan: ReleasePlan, catalog: Catalog) -> dict[int, int]:
     """Statistics with a reported column among their axes: position -> that axis's id."""
-    known = {(each.table, each.column) for each in reported_columns(catalog)}
-    found = {}
+    columns = {(reported.table, reported.column) for reported in reported_columns(catalog)}
+    reported_axes = {}
     for i, statistic in enumerate(plan.statistics):
         for axis in statistic.axes:
             meant = plan.axes[axis].resolved
-            if (meant.table, meant.column) in known:
-                found[i] = axis
-    return found
+            if (meant.table, meant.column) in columns:
+                reported_axes[i] = axis
+    return reported_axes
 
 
 def budget_share(catalog: Catalog) -> Fraction:
     """The part of a table's budget that squares take, the least that its reported columns say."""
-    return min((each.told.error_bar.share for each in reported_columns(catalog)), default=Fraction(0))
+    return min((reported.told.error_bar.share for reported in reported_columns(catalog)), default=Fraction(0))
 
 
 def asked_squares(plan: ReleasePlan, catalog: Catalog) -> list[SquaresOf]:
     """The squares that error bars need; none where they are bounded, or where a person has one row and counts alone."""
-    found: list[SquaresOf] = []
+    squares: list[SquaresOf] = []
     if not budget_share(catalog):
-        return found
+        return squares
     for i, axis in hybrid_statistics(plan, catalog).items():
         statistic, weighs = plan.statistics[i], catalog.tables[plan.statistics[i].of].bounding.weighs
         along = tuple(Squared(f"pairs on axis {a}", axis=a) for a in statistic.axes if a != axis)
         pairs = (ALIKE,) if statistic.bounds else (PAIRS, *along)
-        asked = (
+        kinds = (
             *((OWN,) if statistic.bounds or weighs else ()),
             *(pairs if statistic.tau > 1 or weighs else ()),
         )
-        if asked and (statistic.tau * _span(statistic)) ** 2 < ROOM:
-            found.append(SquaresOf(i, asked))
-    return found
+        if kinds and (statistic.tau * _span(statistic)) ** 2 < ROOM:
+            squares.append(SquaresOf(i, kinds))
+    return squares
 
 
 def with_squares(plan: ReleasePlan, catalog: Catalog) -> ReleasePlan:
     """The plan with a part of its charges set aside for squares, evenly; charges add up to what they were."""
-    asked, share = asked_squares(plan, catalog), budget_share(catalog)
-    lines = sum(len(each.asked) for each in asked)
+    squares, share = asked_squares(plan, catalog), budget_share(catalog)
+    lines = sum(len(square.asked) for square in squares)
     if not lines:
         return plan
     hybrid = hybrid_statistics(plan, catalog)
-    whole = sum((plan.statistics[i].charge for i in hybrid), Fraction(0))
-    charge, statistics, steps = whole * share / lines, list(plan.statistics), []
+    total = sum((plan.statistics[i].charge for i in hybrid), Fraction(0))
+    charge, statistics, steps = total * share / lines, list(plan.statistics), []
     for i in hybrid:
-        left, spend = statistics[i].charge * (1 - share), statistics[i].spend * (1 - share)
-        statistics[i] = replace(statistics[i], charge=left, spend=spend)
-    for each in asked:
-        statistic = plan.statistics[each.statistic]
-        for squared in each.asked:
+        remaining, spend = statistics[i].charge * (1 - share), statistics[i].spend * (1 - share)
+        statistics[i] = replace(statistics[i], charge=remaining, spend=spend)
+    for square in squares:
+        statistic = plan.statistics[square.statistic]
+        for squared in square.asked:
             steps.append(Step(statistic.of, SQUARES, _words(statistic, squared), _pure(plan, charge), charge))
     return replace(plan, statistics=tuple(statistics), steps=(*plan.steps, *steps))
 
@@ -213,17 +213,17 @@ class DrawnSquares:
         if (index, PAIRS) not in self.sums:
             return Squares(float(statistic.tau), 0.0, flat)
         rows, stick = max(float(counts.sum()), 1.0), []
-        whole = max(self.sums[index, PAIRS].value, 0.0)
+        pair_sum = max(self.sums[index, PAIRS].value, 0.0)
         for place, axis in enumerate(statistic.axes):
-            others = tuple(i for i in range(counts.ndim) if i != place)
-            shares = np.maximum(counts.sum(axis=others), 0.0) / rows
+            other_axes = tuple(i for i in range(counts.ndim) if i != place)
+            shares = np.maximum(counts.sum(axis=other_axes), 0.0) / rows
             chance = float(np.minimum((shares**2).sum(), 0.999))
             alike = self.sums.get((index, Squared(f"pairs on axis {axis}", axis=axis)))
-            share = alike.value / whole if alike is not None and whole else 0.0
+            share = alike.value / pair_sum if alike is not None and pair_sum else 0.0
             stick.append(float(np.clip((share - chance) / (1 - chance), 0.0, 1.0)))
-        own = self.sums.get((index, OWN))
-        mean = 1.0 if own is None else float(np.clip(own.value / rows, own.stderr / rows, 1.0))
-        return Squares(mean, whole / rows, tuple(stick))
+        own_sum = self.sums.get((index, OWN))
+        mean = 1.0 if own_sum is None else float(np.clip(own_sum.value / rows, own_sum.stderr / rows, 1.0))
+        return Squares(mean, pair_sum / rows, tuple(stick))
 
     def deviations(self, index: int, counts: FloatArray) -> Deviations:
         """How far what rows add is from its mean: at least what noise may hide, at most what bounds allow."""
@@ -231,15 +231,17 @@ class DrawnSquares:
         if index == _count_of(self.plan, index):
             return COUNTED
         reach = float(statistic.bounds.reach if statistic.bounds else 1)
-        own, alike = self.sums.get((index, OWN)), self.sums.get((index, ALIKE))
-        if own is None:
+        own_sum, alike = self.sums.get((index, OWN)), self.sums.get((index, ALIKE))
+        if own_sum is None:
             return Deviations(reach**2, 1.0, reach)
         rows = max(float(counts.sum()), 1.0) * self.rows(index, counts).own
-        each = min(max(own.value, own.stderr) / rows, reach**2)
+        mean_square = min(max(own_sum.value, own_sum.stderr) / rows, reach**2)
         pairs = self.sums.get((_count_of(self.plan, index), PAIRS))
         if alike is None or pairs is None:
-            return Deviations(each, 1.0, reach)
-        return Deviations(each, float(np.clip(alike.value / max(pairs.value * each, 1.0), 0.0, 1.0)), reach)
+            return Deviations(mean_square, 1.0, reach)
+        return Deviations(
+            mean_square, float(np.clip(alike.value / max(pairs.value * mean_square, 1.0), 0.0, 1.0)), reach
+        )
 
 
 def _count_of(plan: ReleasePlan, index: int) -> int:
@@ -255,19 +257,19 @@ def planned_squares(plan: ReleasePlan, catalog: Catalog, content: ReleaseBuilder
         plan, catalog: the release; the catalog is the one that is counted.
         content: what was drawn of it; means are taken from there.
     """
-    for index, asked in asked_squares(plan, catalog):
+    for index, kinds in asked_squares(plan, catalog):
         statistic = plan.statistics[index]
         sums, rows = (
             int(content.statistics[i].content.nodes.flat[0]) for i in (index, _count_of(plan, index))
         )
         mean, reach = _centre(statistic, sums, rows)
         weighs, tau = catalog.tables[statistic.of].bounding.weighs, statistic.tau
-        for squared in asked:
+        for squared in kinds:
             step = plan.step(statistic.of, SQUARES, _words(statistic, squared))
             if step is None:
                 raise InternalError(f"nothing pays for {_words(statistic, squared)}")
-            most = tau if squared.own else tau * tau if weighs else tau * (tau - 1)
-            yield PlannedSquare(index, squared, mean, max(1, most) * reach**2, step.spend)
+            term_limit = tau if squared.own else tau * tau if weighs else tau * (tau - 1)
+            yield PlannedSquare(index, squared, mean, max(1, term_limit) * reach**2, step.spend)
 
 
 def _centre(statistic: PlannedStatistic, sums: int, rows: int) -> tuple[int, int]:
@@ -294,7 +296,7 @@ def draw_squares(scan: Scan, content: ReleaseBuilder) -> DrawnSquares:
     **Privacy**: each line's epsilon. One person changes a sum by at most its bound, to which her part is cut; means are
     released numbers.
     """
-    found: dict[tuple[int, Squared], Noisy] = {}
+    sums: dict[tuple[int, Squared], Noisy] = {}
     rows: dict[str, tuple[str, Mapping[str, str]]] = {}
     for square in planned_squares(scan.plan, scan.catalog, content):
         statistic, raw = scan.plan.statistics[square.statistic], scan.raw.as_duckdb("reported")
@@ -303,8 +305,8 @@ def draw_squares(scan: Scan, content: ReleaseBuilder) -> DrawnSquares:
                 rows[statistic.of] = _counting(scan, raw, statistic)
             exact = np.array([_exact(raw, *rows[statistic.of], statistic, square)], np.int64)
         drawn = LAPLACE.draw_bounded(exact, square.bound, square.spend, scan.noise)
-        found[square.statistic, square.squared] = Noisy(float(drawn.value[0]), square.stderr)
-    return DrawnSquares(scan.plan, found)
+        sums[square.statistic, square.squared] = Noisy(float(drawn.value[0]), square.stderr)
+    return DrawnSquares(scan.plan, sums)
 
 
 def _counting(scan: Scan, raw: RawSide, statistic: PlannedStatistic) -> tuple[str, Mapping[str, str]]:
@@ -313,8 +315,8 @@ def _counting(scan: Scan, raw: RawSide, statistic: PlannedStatistic) -> tuple[st
     table, columns = place_rows(
         scan.catalog, raw, scan.plan, statistic.of, scan.key, tau=0 if weighs else None
     )
-    most, n = statistic.tau, "count(*) OVER (PARTITION BY unit)"
-    weight = f"CASE WHEN {n} <= {most} THEN {UNIT} ELSE {UNIT * most} // {n} END" if weighs else str(UNIT)
+    tau, n = statistic.tau, "count(*) OVER (PARTITION BY unit)"
+    weight = f"CASE WHEN {n} <= {tau} THEN {UNIT} ELSE {UNIT * tau} // {n} END" if weighs else str(UNIT)
     name = identifier(f"weighed {statistic.of}")
     raw.connection.execute(
         f"CREATE OR REPLACE TEMP TABLE {name} AS SELECT *, {weight} AS w FROM {table} WHERE unit IS NOT NULL"
@@ -334,7 +336,7 @@ def stored_squares(
     Raises:
         ReleaseError: they are others than the plan pays for.
     """
-    values = {(each.statistic, each.square): each.value for each in stored}
+    values = {(meta.statistic, meta.square): meta.value for meta in stored}
     planned = list(planned_squares(plan, catalog, content))
     if set(values) != {(square.statistic, square.squared.word) for square in planned}:
         raise ReleaseError("the release holds other squares than its catalog plans")
@@ -366,12 +368,12 @@ def _exact(
         measured = columns[f"{statistic.measure.table}.{statistic.measure.column}"]
         value = f"w * coalesce({measured} - ({square.mean}), 0)::HUGEINT"
     cell = "0" if squared.axis is None else f"a{squared.axis}"
-    part = "sum(q)" if squared.own else "sum(s * s - q)"
+    contribution = "sum(q)" if squared.own else "sum(s * s - q)"
     rows = f"SELECT unit, {cell} AS cell, {value} AS v FROM {table}"
     inner = f"SELECT unit, sum(v) AS s, sum(v * v) AS q FROM ({rows}) GROUP BY unit, cell"
-    cut_part = f"greatest(least(({part}) // {UNIT * UNIT}, {square.bound}), -{square.bound})"
+    cut_part = f"greatest(least(({contribution}) // {UNIT * UNIT}, {square.bound}), -{square.bound})"
     total = cut("sum(part)", raw.dialect)
-    ((found,),) = raw.connection.execute(
+    ((exact,),) = raw.connection.execute(
         f"SELECT {total} FROM (SELECT {cut_part} AS part FROM ({inner}) GROUP BY unit)"
     ).fetchall()
-    return int(found)
+    return int(exact)

@@ -50,15 +50,15 @@ def read_meta(connection: duckdb.DuckDBPyConnection, path: Path) -> Meta:
         entries[key] = _json(value, path)
     version = entries.get("format")
     if version != FORMAT:
-        said = version if isinstance(version, int) and abs(version) < 1000 else "unknown"
+        shown = version if isinstance(version, int) and abs(version) < 1000 else "unknown"
         raise ReleaseError(
-            f"{path} has format {said} and this dpsql reads {FORMAT}", hint="publish with this version"
+            f"{path} has format {shown} and this dpsql reads {FORMAT}", hint="publish with this version"
         )
     try:
         meta = meta_from_json(entries)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join(str(part) for part in first["loc"])[:80]
+        place = ".".join(str(step) for step in first["loc"])[:80]
         lacks = "lacks" if first["type"] == "missing" else "cannot be read at"
         raise ReleaseError(
             f"{path} {lacks} {place} in its meta table", hint="it is not a dpsql release"
@@ -100,7 +100,9 @@ def _whole(text: str) -> int:
 def _deeper(value: Any, levels: int) -> bool:
     """Whether a JSON value is nested more than so many levels."""
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return levels == 0 or any(_deeper(each, levels - 1) for each in inner if isinstance(each, dict | list))
+    return levels == 0 or any(
+        _deeper(element, levels - 1) for element in inner if isinstance(element, dict | list)
+    )
 
 
 def _faults(meta: Meta) -> Iterator[str]:
@@ -128,7 +130,7 @@ def _axis_faults(axis: AxisMeta) -> Iterator[str]:
 
 
 def _statistic_faults(meta: Meta, place: int, statistic: StatisticMeta) -> Iterator[str]:
-    axes, own = statistic.axes, [*statistic.models, statistic.nonnegative_model or 0]
+    axes, models = statistic.axes, [*statistic.models, statistic.nonnegative_model or 0]
     if statistic.id != place or len(axes) > MOST_AXES or len(set(axes)) < len(axes):
         yield "a statistic has another number than its place, or an axis twice"
     if any(not 0 <= axis < len(meta.axes) for axis in axes):
@@ -137,11 +139,11 @@ def _statistic_faults(meta: Meta, place: int, statistic: StatisticMeta) -> Itera
         yield "a statistic has an axis of another table"
     elif statistic.cells != prod(meta.axes[axis].leaves for axis in axes):
         yield "a statistic has another number of cells than its axes"
-    if any(not 0 <= model < len(meta.models) for model in own):
+    if any(not 0 <= model < len(meta.models) for model in models):
         yield "a statistic names a variance model that is not there"
-    parts = [(positions, factor) for positions, factor in statistic.components]
-    if any(not 0 <= i < len(axes) for positions, _ in parts for i in positions) or any(
-        factor < 0 for _, factor in parts
+    components = [(positions, factor) for positions, factor in statistic.components]
+    if any(not 0 <= i < len(axes) for positions, _ in components for i in positions) or any(
+        factor < 0 for _, factor in components
     ):
         yield "a statistic has a part of no axis, or of a variance below 0"
     if not 0 <= statistic.scale <= 18 or statistic.sensitivity < 0 or abs(statistic.mid) >= MOST:

@@ -22,13 +22,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from pydantic import TypeAdapter
 
 from dpsql.release.reports import LocalMeta, ReportedMeta
 
-FORMAT = 5
+FORMAT = 6
 """Format version; a reader refuses another one."""
 
 UNIT = 1 << 20
@@ -144,11 +144,14 @@ class StatisticMeta:
 
 
 class RelativeError(NamedTuple):
-    """Relative standard errors of a scale: of noise, and with what its tail may hold, towards less and more."""
+    """Relative standard errors of a scale: of noise, and with what its tail may hold, towards less and more.
+
+    `up` is None where nothing bounds the tail: intervals have no upper end.
+    """
 
     noise: float
     down: float
-    up: float
+    up: float | None
 
 
 @dataclass(frozen=True)
@@ -180,7 +183,8 @@ class ScaleMeta:
         of: the counted table.
         tau, quantile: rows of a typical unit, and which quantile that is.
         weighted_down: about which share of the rows belongs to units with more than tau.
-        sticky: names of axes on which all rows of a unit share one leaf; groups there may be off most.
+        follows: names of axes whose groups are seen to follow how much a unit owns; small ones may be off most.
+        unseen: up to about how many units could own rows beyond what is counted, and noise hides them.
         rows: the noisy total of rows.
         public_rows: whether the number of rows was told exactly.
         measures: the factor of rows, under the empty name, then of each summed measure.
@@ -190,14 +194,15 @@ class ScaleMeta:
     tau: int
     quantile: float
     weighted_down: float
-    sticky: tuple[str, ...]
+    follows: tuple[str, ...]
+    unseen: int
     rows: int
     public_rows: bool
     measures: tuple[MeasureScale, ...]
 
     def measure(self, name: str) -> MeasureScale:
         """The factor of a measure, or of rows where it has none of its own."""
-        return next((each for each in self.measures if each.measure == name), self.measures[0])
+        return next((scale for scale in self.measures if scale.measure == name), self.measures[0])
 
 
 class Spend(NamedTuple):
@@ -219,6 +224,7 @@ class Promise:
         mu2: of Gaussian differential privacy, which implies epsilon and delta where delta is above 0.
         rows: whether the number of rows is told, `private` or `public`.
         vouched: tables whose SQL only the curator checked.
+        values: table -> how its source's values were compared and rounded; facts of schemas and the catalog.
         trust: `local` where people report for themselves.
         adds_up: what holds together with other releases, in words.
         simulated: True where made-up people reported.
@@ -232,6 +238,7 @@ class Promise:
     mu2: str | None = None
     rows: str | None = None
     vouched: tuple[str, ...] | None = None
+    values: Mapping[str, str] | None = None
     trust: str | None = None
     adds_up: str | None = None
     simulated: bool | None = None
@@ -268,33 +275,63 @@ class ChoiceMeta:
 
 
 @dataclass(frozen=True)
-class RowsLeftOut:
-    """What bounding left out of a table, told by a number that was paid for.
+class RowsBeyondBound:
+    """Rows of a table beyond its declared contribution bound.
 
     Args:
         of: the counted table.
         bounding: `truncate` or `weight`.
         tau: rows of a unit that count.
-        rows: noisy number of rows left out, with `stderr`; one unit counts at most `at_most`.
-        clipped_fraction: the part of all rows.
+        counted: released number of rows within the bound; None where no view counts rows.
+        rows: noisy number of rows beyond it, with `stderr`, at most `at_most` of one unit; None where not measured.
     """
 
     of: str
-    bounding: str
+    bounding: Literal["truncate", "weight"]
     tau: int
-    rows: int
-    stderr: float
-    at_most: int
-    clipped_fraction: float
+    counted: float | None = None
+    rows: int | None = None
+    stderr: float | None = None
+    at_most: int | None = None
+
+    @property
+    def clipped_fraction(self) -> float | None:
+        """The part of all rows; None where it is not measured, or where noise hides it.
+
+        >>> RowsBeyondBound("sales", "truncate", 4, 900.0, 100, 20.0, 12).clipped_fraction
+        0.1
+        >>> RowsBeyondBound("sales", "truncate", 4, 900.0, 35, 20.0, 12).clipped_fraction is None
+        True
+        """
+        if self.rows is None or self.stderr is None or self.counted is None or self.rows <= 2 * self.stderr:
+            return None
+        return self.rows / max(1.0, self.rows + self.counted)
 
     @property
     def clipped_fraction_error(self) -> float | None:
-        """Its error is not told."""
-        return None
+        """Its standard error."""
+        if self.rows is None or self.stderr is None or self.counted is None:
+            return None
+        return self.stderr / max(1.0, max(0, self.rows) + self.counted)
+
+    @property
+    def misread(self) -> bool:
+        """Whether numbers would be misread without the note: nothing was measured, or rows beyond are seen."""
+        return self.rows is None or self.clipped_fraction is not None
 
     def note(self) -> str:
-        """What a reader of answers about the table should know."""
-        return f"bounding left out about {100 * self.clipped_fraction:.2g}% of the rows of {self.of}"
+        """The caveat of every count, sum and average of the table."""
+        if self.rows is None or self.stderr is None:
+            return f"{self.of}: of the bounded rows; rows beyond max_ids were not measured"
+        share, error = self.clipped_fraction, self.clipped_fraction_error
+        if share is None or error is None:
+            size = f"at most about {max(0.0, self.rows + 2 * self.stderr):,.0f} rows, hidden by noise,"
+        else:
+            size = f"about {self.rows:,} +- {self.stderr:,.0f} rows ({100 * share:.2g}% of all)"
+        return (
+            f"{self.of}: {size} lie beyond max_ids ({self.tau}); intervals reach as far as they may move an answer, "
+            f"but not to rows of one unit beyond {self.tau + (self.at_most or 0)} or to groups of very few units"
+        )
 
 
 @dataclass(frozen=True)
@@ -314,6 +351,7 @@ class SlotsLeftOut:
     clipped_fraction: float | None = None
     clipped_fraction_error: float | None = None
     bounding: Literal["slots"] = "slots"
+    misread: ClassVar[bool] = False
 
     def note(self) -> str:
         """What a reader of answers about the table should know."""
@@ -342,6 +380,7 @@ class BitLeftOut:
     clipped_fraction: float | None = None
     clipped_fraction_error: float | None = None
     bounding: Literal["bit"] = "bit"
+    misread: ClassVar[bool] = False
 
     def note(self) -> str:
         """What a reader of answers about the table should know."""
@@ -408,11 +447,16 @@ class Meta:
     statistics: tuple[StatisticMeta, ...]
     choices: tuple[ChoiceMeta, ...] = ()
     scales: tuple[ScaleMeta, ...] = ()
-    bounding: tuple[RowsLeftOut | SlotsLeftOut | BitLeftOut, ...] = ()
+    bounding: tuple[RowsBeyondBound | SlotsLeftOut | BitLeftOut, ...] = ()
     stream: StreamMeta | None = None
     local: LocalMeta | None = None
     reported: tuple[ReportedMeta, ...] = ()
     format: int = FORMAT
+
+    def beyond(self, of: str) -> RowsBeyondBound | None:
+        """What is known of a table's rows beyond its declared bound; None where there can be none."""
+        tables = [table for table in self.bounding if isinstance(table, RowsBeyondBound) and table.of == of]
+        return tables[0] if tables else None
 
 
 def meta_from_json(entries: Mapping[str, Any]) -> Meta:

@@ -50,10 +50,10 @@ class Held(NamedTuple):
             ReleaseError: it has another one, or the file was changed.
         """
         try:
-            named, now = _state(self.path.stat()), _state(os.fstat(self.file.fileno()))
+            named, current = _state(self.path.stat()), _state(os.fstat(self.file.fileno()))
         except OSError as error:
             raise unreadable(self.path, error) from error
-        if not named == now == self.before:
+        if not named == current == self.before:
             raise ReleaseError(f"{self.path} was changed while it was opened", hint="open it again")
         if not self._open_again():
             raise ReleaseError(
@@ -63,15 +63,15 @@ class Held(NamedTuple):
 
     def _open_again(self) -> bool:
         """Whether a second descriptor of this process leads to this file, by the same name; True if nobody tells."""
-        own = self.file.fileno()
+        descriptor = self.file.fileno()
         try:
-            numbers = [int(entry.name) for entry in DESCRIPTORS.iterdir()]
+            numbers = [int(link.name) for link in DESCRIPTORS.iterdir()]
         except OSError:
             return True
         return any(
-            _number(other) == self.before[:2] and _name(other) == _name(own)
-            for other in numbers
-            if other != own
+            _number(number) == self.before[:2] and _name(number) == _name(descriptor)
+            for number in numbers
+            if number != descriptor
         )
 
 
@@ -90,10 +90,10 @@ def held(path: Path) -> Iterator[Held]:
     except OSError as error:
         raise unreadable(path, error) from error
     with file:
-        found = os.fstat(file.fileno())
-        if not stat.S_ISREG(found.st_mode):
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
             raise ReleaseError(f"there is no release at {path}", hint="it is no file")
-        yield Held(path, file, _state(found))
+        yield Held(path, file, _state(status))
 
 
 def unreadable(path: Path, error: OSError) -> ReleaseError:
@@ -101,8 +101,8 @@ def unreadable(path: Path, error: OSError) -> ReleaseError:
     return ReleaseError(f"{path} cannot be read ({error.strerror})", hint="check its rights")
 
 
-def _state(found: os.stat_result) -> tuple[int, ...]:
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+def _state(status: os.stat_result) -> tuple[int, ...]:
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def _number(descriptor: int) -> tuple[int, ...]:

@@ -59,12 +59,12 @@ class MadeStatistic:
 
 def node_sums(leaves: IntArray, trees: Sequence[Tree]) -> IntArray:
     """Sums of leaves under every combination of nodes, exactly."""
-    found = leaves
+    sums = leaves
     for axis, tree in enumerate(trees):
-        running = np.moveaxis(np.cumsum(found, axis=axis), axis, 0)
+        running = np.moveaxis(np.cumsum(sums, axis=axis), axis, 0)
         running = np.concatenate([np.zeros_like(running[:1]), running])
-        found = np.moveaxis(running[tree.hi] - running[tree.lo], 0, axis)
-    return np.ascontiguousarray(found)
+        sums = np.moveaxis(running[tree.hi] - running[tree.lo], 0, axis)
+    return np.ascontiguousarray(sums)
 
 
 def release_in_memory(
@@ -89,21 +89,21 @@ def release_in_memory(
         axes=tuple(axis.meta for axis in axes),
         statistics=tuple(replace(s.meta, id=i) for i, s in enumerate(statistics)),
     )
-    size = max((prod(axes[a].tree.size for a in made.meta.axes) for made in statistics), default=0)
+    size = max((prod(axes[a].tree.size for a in statistic.meta.axes) for statistic in statistics), default=0)
     if size > MOST_NUMBERS:
         raise _too_large(size)
     connection = duckdb.connect(":memory:", config=LOCKDOWN)
     try:
         for i, axis in enumerate(axes):
             _copy_axis(connection, f"axis_{i}", axis)
-        for s, made in enumerate(statistics):
-            nodes = node_sums(made.leaves, [axes[a].tree for a in made.meta.axes])
+        for s, statistic in enumerate(statistics):
+            nodes = node_sums(statistic.leaves, [axes[a].tree for a in statistic.meta.axes])
             create_cells(connection, f"node_combination_{s}", "n", {"estimate": nodes})
     except duckdb.OutOfMemoryException as error:
         raise _too_large(size) from error
-    found = Release(axes[0].release.path, connection, described, together=dict(readings))
-    found.keep_trees({i: axis.tree for i, axis in enumerate(axes)})
-    return found
+    release = Release(axes[0].release.path, connection, described, together=dict(readings))
+    release.keep_trees({i: axis.tree for i, axis in enumerate(axes)})
+    return release
 
 
 def _copy_axis(connection: duckdb.DuckDBPyConnection, table: str, axis: TakenAxis) -> None:

@@ -22,6 +22,7 @@ from dpsql.errors import CatalogError, InterfaceError, InternalError, ReleaseErr
 from dpsql.release.claims import read_meta
 from dpsql.release.format import DOMAIN, OTHER, AxisMeta, Meta, ScaleMeta, StatisticMeta
 from dpsql.release.held import held
+from dpsql.release.request import executed
 from dpsql.release.signature import Signer, check_signature, signer_of
 from dpsql.release.stream import AsOf, named_batch, state_file
 from dpsql.release.structure import (
@@ -33,7 +34,6 @@ from dpsql.release.structure import (
     damaged,
     refused,
 )
-from dpsql.release.watch import LIMIT, executed
 from dpsql.star import Catalog, catalog_from_json
 from dpsql.star.sql import identifier
 from dpsql.tree import Tree, stored_tree
@@ -176,18 +176,17 @@ class Release:
             columns[name] = text
         return columns
 
-    def whole(self, table: str, limit: float = LIMIT) -> dict[str, Any]:
+    def whole(self, table: str) -> dict[str, Any]:
         """A table's columns in stored order, once it is known to be no larger than a release makes it.
 
         Args:
             table: one that `meta` implies.
-            limit: seconds until reading is stopped.
 
         Raises:
             ReleaseError: it is larger, or it is damaged.
             QueryTimeout: it took too long.
         """
-        return self._columns(table, "*", "ORDER BY rowid", [], MOST_NUMBERS, limit)
+        return self._columns(table, "*", "ORDER BY rowid", [], MOST_NUMBERS)
 
     def model(self, k: int) -> Piece:
         """What `variance_<k>` holds: the variance model of an axis with its split, or that of a view's cells."""
@@ -233,17 +232,17 @@ class Release:
 
     def _reading(self, statistic: int) -> Reading:
         """The same, of what is stored."""
-        entry = self.statistics[statistic]
+        statistic_meta = self.statistics[statistic]
         if (statistic, statistic) in self.together:
             return self.together[statistic, statistic]
-        if self.estimate(statistic) == "nonnegative" and entry.nonnegative_model is not None:
-            return reading(StackReading.name, [self.model(entry.nonnegative_model)], {})
-        pieces = [self.model(k) for k in entry.models]
-        sizes = [each.model.n for each in pieces if isinstance(each, AxisSplit)]
-        if sizes != [self.axes[axis].leaves for axis in entry.axes] and (sizes or not pieces):
+        if self.estimate(statistic) == "nonnegative" and statistic_meta.nonnegative_model is not None:
+            return reading(StackReading.name, [self.model(statistic_meta.nonnegative_model)], {})
+        pieces = [self.model(k) for k in statistic_meta.models]
+        sizes = [piece.model.n for piece in pieces if isinstance(piece, AxisSplit)]
+        if sizes != [self.axes[axis].leaves for axis in statistic_meta.axes] and (sizes or not pieces):
             raise refused(self.path, f"statistic {statistic} has variance models of other axes")
         try:
-            return reading(entry.reading, pieces, dict(entry.components))
+            return reading(statistic_meta.reading, pieces, dict(statistic_meta.components))
         except (InternalError, LookupError, ValueError) as error:
             raise refused(self.path, f"statistic {statistic} is not read by its variance models") from error
 
@@ -252,20 +251,28 @@ class Release:
         if left == right:
             return self.reading(left)
         low, high = min(left, right), max(left, right)
-        one, two = self.statistics[low], self.statistics[high]
-        if (low, high) in self.together or one.view != two.view or one.reading not in SHARED:
+        low_meta, high_meta = self.statistics[low], self.statistics[high]
+        if (low, high) in self.together or low_meta.view != high_meta.view or low_meta.reading not in SHARED:
             return self.together.get((low, high))
-        return SHARED[one.reading](self.reading(low), self.reading(high))
+        return SHARED[low_meta.reading](self.reading(low), self.reading(high))
 
     def across(self, left: int, right: int) -> Shared | None:
         """How a statistic of one view errs with one of another view; None where independently."""
-        one, two = self.statistics[left], self.statistics[right]
-        alike = (one.of, one.measure, one.reading) == (two.of, two.measure, two.reading)
+        left_meta, right_meta = self.statistics[left], self.statistics[right]
+        alike = (left_meta.of, left_meta.measure, left_meta.reading) == (
+            right_meta.of,
+            right_meta.measure,
+            right_meta.reading,
+        )
         biased = "nonnegative" in (self.estimate(left), self.estimate(right))
-        if self.together or not alike or biased or one.reading not in FAMILIES:
+        if self.together or not alike or biased or left_meta.reading not in FAMILIES:
             return None
-        pairs = tuple((i, two.axes.index(axis)) for i, axis in enumerate(one.axes) if axis in two.axes)
-        return FAMILIES[one.reading](self.reading(left), self.reading(right), pairs)
+        pairs = tuple(
+            (i, right_meta.axes.index(axis))
+            for i, axis in enumerate(left_meta.axes)
+            if axis in right_meta.axes
+        )
+        return FAMILIES[left_meta.reading](self.reading(left), self.reading(right), pairs)
 
     def keep_trees(self, trees: Mapping[int, Tree]) -> None:
         """Take look-up trees as known, by axis."""
@@ -281,12 +288,12 @@ class Release:
             if question in self._kept:
                 self._kept.move_to_end(question)
                 return cast(T, self._kept[question])
-        found = make()
+        value = make()
         with self._lock:
-            self._kept[question] = found
+            self._kept[question] = value
             while len(self._kept) > KEPT:
                 self._kept.popitem(last=False)
-        return found
+        return value
 
     def close(self) -> None:
         """Close the connection."""
@@ -297,15 +304,13 @@ class Release:
         sql: str | duckdb.Statement,
         values: Sequence[Any],
         fetch: Callable[[duckdb.DuckDBPyConnection], T],
-        limit: float = LIMIT,
     ) -> T:
-        """Run a statement of our own making within a question's time, and fetch from it.
+        """Run a statement of our own making for the current request, and fetch from it.
 
         Args:
             sql: DuckDB text.
             values: for its placeholders.
             fetch: what is wanted of its result.
-            limit: seconds until it is stopped.
 
         Raises:
             QueryTimeout: it was stopped.
@@ -313,7 +318,7 @@ class Release:
             duckdb.Error: anything else; callers know what it means to them.
         """
         try:
-            return executed(self.connection.cursor(), sql, values, fetch, limit)
+            return executed(self.connection.cursor(), sql, values, fetch)
         except duckdb.OutOfMemoryException as error:
             raise ReleaseError(
                 f"reading {self.path} takes more memory than a question may", hint="ask for less"
@@ -324,17 +329,17 @@ class Release:
             raise
 
     def _columns(
-        self, table: str, picked: str, rest: str, values: list[Any], most: int, limit: float = LIMIT
+        self, table: str, picked: str, clauses: str, values: list[Any], most_rows: int
     ) -> dict[str, Any]:
         """Columns of a table as arrays, once it is known to be no larger than a release makes it."""
         texts = [f'strlen("{name}")' for name in self._texts(table)]
         size = f"SELECT count(*), coalesce(sum({' + '.join(f'coalesce({text}, 0)' for text in texts) or 0}), 0) FROM"
         try:
-            ((number, text),) = self.read(f"{size} {table}", (), lambda result: result.fetchall(), limit)
-            if number > most or text > MOST_TEXT:
+            ((number, text),) = self.read(f"{size} {table}", (), lambda cursor: cursor.fetchall())
+            if number > most_rows or text > MOST_TEXT:
                 raise refused(self.path, f"{table} is larger than a release makes it")
-            sql = f"SELECT {picked} FROM {table} {rest}"
-            return dict(self.read(sql, values, lambda result: result.fetchnumpy(), limit))
+            sql = f"SELECT {picked} FROM {table} {clauses}"
+            return dict(self.read(sql, values, lambda cursor: cursor.fetchnumpy()))
         except duckdb.Error as error:
             raise damaged(self.path) from error
 

@@ -49,16 +49,18 @@ class ShuffledMeta:
 
 
 class StandsFor(NamedTuple):
-    """Whom a random sample was scaled to, when releases were opened together.
+    """The population that respondents were scaled to, when releases were opened together.
 
     Args:
-        rows: of everybody, with standard error `error`.
+        rows: of the population, with standard error `error`.
         source: who says so: a release, or `declared`.
+        margins: columns by whose margins respondents that are no random sample were weighted.
     """
 
     rows: float
     error: float
     source: str
+    margins: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

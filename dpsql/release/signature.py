@@ -140,12 +140,12 @@ def _trailer(opened: Held) -> _Trailer | None:
     try:
         start = max(0, file.seek(0, os.SEEK_END) - TRAILER)
         file.seek(start)
-        found = file.read(TRAILER)
+        trailer = file.read(TRAILER)
     except OSError as error:
         raise unreadable(opened.path, error) from error
-    if len(found) < TRAILER or not found.startswith(MAGIC):
+    if len(trailer) < TRAILER or not trailer.startswith(MAGIC):
         return None
-    return _Trailer(start, found[len(MAGIC) : -SIGNATURE], found[-SIGNATURE:])
+    return _Trailer(start, trailer[len(MAGIC) : -SIGNATURE], trailer[-SIGNATURE:])
 
 
 def required_signers(named: str | None = None) -> frozenset[str] | None:
@@ -182,8 +182,8 @@ def required_signers(named: str | None = None) -> frozenset[str] | None:
 
 def _digest(file: BinaryIO, size: int) -> bytes:
     """SHA-256 of the next bytes of a file."""
-    whole = hashlib.sha256()
-    while size > 0 and (part := file.read(min(size, 1 << 20))):
-        whole.update(part)
-        size -= len(part)
-    return whole.digest()
+    digest = hashlib.sha256()
+    while size > 0 and (block := file.read(min(size, 1 << 20))):
+        digest.update(block)
+        size -= len(block)
+    return digest.digest()

@@ -46,10 +46,10 @@ def listed_states(entries: Any) -> tuple[State, ...]:
         ValueError: a file outside of the stream directory.
         KeyError, TypeError: not a list of states.
     """
-    found = tuple(State(str(e["file"]), str(e["sha256"]), int(e["batch"]), str(e["label"])) for e in entries)
-    if any(Path(state.file).is_absolute() or ".." in Path(state.file).parts for state in found):
+    states = tuple(State(str(e["file"]), str(e["sha256"]), int(e["batch"]), str(e["label"])) for e in entries)
+    if any(Path(state.file).is_absolute() or ".." in Path(state.file).parts for state in states):
         raise ValueError("a file outside the release")
-    return found
+    return states
 
 
 def state_file(directory: Path, as_of: AsOf | None = None) -> Path:
@@ -69,12 +69,12 @@ def state_file(directory: Path, as_of: AsOf | None = None) -> Path:
     path = directory / state.file
     try:
         with path.open("rb") as source:
-            found = hashlib.file_digest(source, "sha256").hexdigest()
+            digest = hashlib.file_digest(source, "sha256").hexdigest()
     except OSError as error:
         raise ReleaseError(
             f"{path} cannot be read ({error.strerror})", hint="open the stream again: it may have moved on"
         ) from error
-    if found != state.sha256:
+    if digest != state.sha256:
         raise ReleaseError(
             f"{path} is not the state that was published", hint="ask its curator for a fresh copy"
         )
@@ -99,8 +99,8 @@ def named_batch(file: Path) -> int | None:
 def _states(directory: Path) -> tuple[State, ...]:
     path = directory / MANIFEST
     try:
-        entry = json.loads(path.read_text(encoding="utf-8"))
-        version, states = entry["format"], listed_states(entry.get("states", []))
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+        version, states = manifest["format"], listed_states(manifest.get("states", []))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ReleaseError(
             f"{directory} holds no stream release that can be read",

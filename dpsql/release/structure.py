@@ -25,7 +25,7 @@ import duckdb
 
 from dpsql.errors import InternalError, ReleaseError
 from dpsql.release.format import Meta
-from dpsql.release.watch import executed
+from dpsql.release.request import executed
 from dpsql.variance.reading import indices, stored_columns
 
 AXIS = {"atom": "INTEGER", "leaf": "INTEGER", "kind": "TINYINT", "weight": "DOUBLE"}
@@ -89,10 +89,10 @@ def check_alone(path: Path) -> None:
         ReleaseError: something does.
     """
     for suffix in COMPANIONS:
-        beside = path.with_name(path.name + suffix)
-        if beside.exists() or beside.is_symlink():
+        companion = path.with_name(path.name + suffix)
+        if companion.exists() or companion.is_symlink():
             raise ReleaseError(
-                f"{beside.name} lies beside {path} and would change what it says",
+                f"{companion.name} lies beside {path} and would change what it says",
                 hint="a release has no write-ahead log; remove that file, or ask its curator for a fresh copy",
             )
 
@@ -158,12 +158,12 @@ def check_tables(connection: duckdb.DuckDBPyConnection, path: Path, meta: Meta) 
         expected = expected_tables(meta)
     except InternalError as error:
         raise refused(path, error.reason, error.hint) from None
-    found = found_tables(connection)
-    if found.keys() != expected.keys():
-        lacking = sorted(expected.keys() - found.keys())
+    stored = found_tables(connection)
+    if stored.keys() != expected.keys():
+        lacking = sorted(expected.keys() - stored.keys())
         raise refused(path, f"it lacks the table {lacking[0]}" if lacking else "it holds a table too many")
     for name, columns in expected.items():
-        if list(found[name].items()) != list(columns.items()):
+        if list(stored[name].items()) != list(columns.items()):
             raise refused(path, f"the table {name} has other columns or types than its meta says")
 
 
@@ -185,13 +185,13 @@ def check_labels(connection: duckdb.DuckDBPyConnection, path: Path, axes: int) -
 
 def found_tables(connection: duckdb.DuckDBPyConnection) -> dict[str, dict[str, str]]:
     """All tables of a database, with their columns in order and their types; of other schemas under a full name."""
-    found: dict[str, dict[str, str]] = {}
+    tables: dict[str, dict[str, str]] = {}
     for schema, table, column, kind in rows_of(connection, _COLUMNS):
         name = str(table) if schema == "main" else f"{schema}.{table}"
-        found.setdefault(name, {})[str(column)] = str(kind)
-    return found
+        tables.setdefault(name, {})[str(column)] = str(kind)
+    return tables
 
 
 def rows_of(connection: duckdb.DuckDBPyConnection, sql: str) -> list[tuple[Any, ...]]:
     """All rows of a statement of our own making, within a question's time."""
-    return executed(connection.cursor(), sql, (), lambda result: result.fetchall())
+    return executed(connection.cursor(), sql, (), lambda cursor: cursor.fetchall())

@@ -97,7 +97,7 @@ def _numbers(release: Release) -> Iterator[int]:
         ((rows, good),) = release.read(
             f"SELECT count(*), count(DISTINCT CASE WHEN {bounds} THEN {place} END) FROM node_combination_{number}",
             (),
-            lambda result: result.fetchall(),
+            lambda cursor: cursor.fetchall(),
         )
         if not rows == good == prod(sizes):
             raise refused(

@@ -28,7 +28,7 @@ from dpsql.release.format import (
     ColumnMeta,
     Meta,
     Promise,
-    RowsLeftOut,
+    RowsBeyondBound,
     ScaleMeta,
     SlotsLeftOut,
     Spend,
@@ -135,7 +135,7 @@ class ReleaseBuilder:
     statistics: Sequence[StatisticPart]
     choices: Sequence[ChoiceMeta] = ()
     scales: Sequence[ScaleMeta] = ()
-    bounding: Sequence[RowsLeftOut | SlotsLeftOut | BitLeftOut] = ()
+    bounding: Sequence[RowsBeyondBound | SlotsLeftOut | BitLeftOut] = ()
     stream: StreamMeta | None = None
     local: LocalMeta | None = None
     reported: Sequence[ReportedMeta] = ()
@@ -202,7 +202,7 @@ def axis_parts(placed: Iterable[PlacedAxis]) -> list[AxisPart]:
     """Axes as a release holds them: each with its table, its look-up tree and the variance model of its own number."""
     connection = duckdb.connect(":memory:")
     try:
-        return [_axis_part(connection, number, *each) for number, each in enumerate(placed)]
+        return [_axis_part(connection, number, *axis) for number, axis in enumerate(placed)]
     finally:
         connection.close()
 
@@ -250,8 +250,8 @@ def _array(values: Sequence[Any] | npt.NDArray[Any]) -> npt.NDArray[Any]:
         return values.astype(object) if np.issubdtype(values.dtype, np.str_) else values
     array = np.empty(len(values), dtype=object)
     array[:] = values
-    whole = all(type(value) is int and -(2**63) <= value < 2**63 for value in values)
-    return array.astype(np.int64) if whole else array
+    integers = all(type(value) is int and -(2**63) <= value < 2**63 for value in values)
+    return array.astype(np.int64) if integers else array
 
 
 def column_types(
@@ -280,11 +280,11 @@ def _write_axes(connection: duckdb.DuckDBPyConnection, axes: Sequence[AxisConten
     for i, axis in enumerate(axes):
         with registered(connection, ARRAYS, axis.arrays):
             connection.execute(f"CREATE TABLE axis_{i} AS {axis.select}")
-    parts = [
+    numbered = [
         (np.full(len(axis.tree.lo), i), np.arange(len(axis.tree.lo)), axis.tree)
         for i, axis in enumerate(axes)
     ]
-    arrays = [(a, n, t.parent, t.level, t.lo, t.hi) for a, n, t in parts]
+    arrays = [(a, n, t.parent, t.level, t.lo, t.hi) for a, n, t in numbered]
     columns = {
         name: np.concatenate([array[j] for array in arrays]) if arrays else np.zeros(0, np.int64)
         for j, name in enumerate(NODE)
@@ -292,9 +292,9 @@ def _write_axes(connection: duckdb.DuckDBPyConnection, axes: Sequence[AxisConten
     create_table(connection, "node", columns, NODE)
 
 
-def _write_statistic(connection: duckdb.DuckDBPyConnection, s: int, part: StatisticPart) -> None:
-    statistic, drawn = part.content, {"value": part.content.value, "budget": part.content.budget}
-    none = np.zeros((0,) * indices(part.meta.reading, len(part.meta.axes)), np.int64)
+def _write_statistic(connection: duckdb.DuckDBPyConnection, s: int, stored: StatisticPart) -> None:
+    statistic, drawn = stored.content, {"value": stored.content.value, "budget": stored.content.budget}
+    none = np.zeros((0,) * indices(stored.meta.reading, len(stored.meta.axes)), np.int64)
     rows = drawn if statistic.value.size else dict.fromkeys(drawn, none)
     create_cells(connection, f"measurement_{s}", "r", rows)
     if statistic.difference is not None:

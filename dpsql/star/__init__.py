@@ -21,7 +21,7 @@ from dpsql.star.graph import (
     view_axes,
     view_measures,
 )
-from dpsql.star.load import catalog_from_json, load_catalog, parse_catalog
+from dpsql.star.load import catalog_from_json, load_catalog, made_view, parse_catalog
 from dpsql.star.model import AxisSpec, Catalog, Privacy, Stream, View, spec_hash
 from dpsql.star.source import Source, expand
 from dpsql.star.tables import Column, Cuts, ForeignKey, Measure, Table
@@ -50,6 +50,7 @@ __all__ = [
     "joint_view",
     "ledger_path",
     "load_catalog",
+    "made_view",
     "max_ids",
     "may_be_missing",
     "parse_catalog",

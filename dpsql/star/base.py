@@ -1,7 +1,8 @@
 """What catalog models are made of: a frozen base that refuses unknown keys, and exact scalars.
 
-Every error says what to write instead. Numbers, dates and times stay text, fractions or whole **units** of their
-column, so that nothing between the catalog and a leaf index is ever a float:
+Every error says what to write instead. What names data (`Label`: categories) is kept to the byte; numbers, dates,
+widths and paths (`Text`) lose blanks around them. Numbers, dates and times stay text, fractions or whole **units** of
+their column, so that nothing between the catalog and a leaf index is ever a float:
 
     int        the value itself
     decimal    value * 10**scale
@@ -106,8 +107,10 @@ class OneOf:
         if not isinstance(written, str):
             raise ValueError(f"a word belongs here: {', '.join(f'`{word}`' for word in self.values)}")
         if written not in self.values:
-            now = self._former.get(written)
-            hint = nearest(written, tuple(self.values)) if now is None else f"did you mean `{now}`?"
+            successor = self._former.get(written)
+            hint = (
+                nearest(written, tuple(self.values)) if successor is None else f"did you mean `{successor}`?"
+            )
             raise ValueError(f"`{written}` is not known here; {hint}")
         return self.values[written]
 
@@ -122,16 +125,16 @@ class Model(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _known_keys(cls, data: Any) -> Any:
-        if not isinstance(data, dict):
-            return data
-        known = tuple(field.alias or name for name, field in cls.model_fields.items())
-        accepted = {*known, *cls.model_fields}
-        for key in data:
+    def _known_keys(cls, values: Any) -> Any:
+        if not isinstance(values, dict):
+            return values
+        keys = tuple(field.alias or name for name, field in cls.model_fields.items())
+        accepted = {*keys, *cls.model_fields}
+        for key in values:
             if key not in accepted:
-                hint = cls.former.get(str(key)) or nearest(str(key), known)
+                hint = cls.former.get(str(key)) or nearest(str(key), keys)
                 raise ValueError(f"unknown key `{key}`; {hint}")
-        return data
+        return values
 
 
 EPOCH = date(1970, 1, 1)
@@ -141,14 +144,26 @@ LARGEST_UNITS = 10**18
 _NUMBER = re.compile(r"[+-]?\d{1,30}(\.\d{1,30})?([eE][+-]?\d{1,2})?|[+-]?\d{1,30}/\d{1,30}")
 
 
-def as_text(value: Any) -> str:
-    """A scalar as the text that stands in the catalog; floats are refused, since 0.1 would not stay 1/10."""
+def as_label(value: Any) -> str:
+    """A value of the data as the text that stands in the catalog, to the byte.
+
+    >>> as_label(" Private")
+    ' Private'
+    """
     if isinstance(value, bool | float) or not isinstance(value, str | int | Decimal | Fraction | date):
         raise ValueError("write a plain value (a number in quotes if it comes from a program)")
     text = value.isoformat(sep=" ") if isinstance(value, datetime) else str(value)
-    if not text.strip() or "\x00" in text:
+    if "\x00" in text:
+        raise ValueError("a value with the character NUL; no engine has it")
+    return text
+
+
+def as_text(value: Any) -> str:
+    """A number, date or path as text, without blanks around it; floats are refused, since 0.1 would not stay 1/10."""
+    text = as_label(value).strip()
+    if not text:
         raise ValueError("an empty value; write one or leave the key out")
-    return text.strip()
+    return text
 
 
 def as_fraction(value: Any) -> Fraction:
@@ -176,6 +191,7 @@ def as_fraction(value: Any) -> Fraction:
 
 
 Text = Annotated[str, PlainValidator(as_text), WithJsonSchema({"type": ["string", "number"]})]
+Label = Annotated[str, PlainValidator(as_label), WithJsonSchema({"type": ["string", "number"]})]
 Exact = Annotated[
     Fraction,
     PlainValidator(as_fraction),

@@ -143,8 +143,8 @@ def _check_unit(catalog: Catalog) -> None:
         raise Problem(path, f"no table `{unit}`; {nearest(unit, tuple(catalog.tables))}")
     table = catalog.tables[unit]
     if table.key != key:
-        known = f"write `{unit}.{table.key}` or " if table.key else ""
-        raise Problem(path, f"`{key}` is not the key of `{unit}`; {known}set `key: {key}` under `{unit}`")
+        key_hint = f"write `{unit}.{table.key}` or " if table.key else ""
+        raise Problem(path, f"`{key}` is not the key of `{unit}`; {key_hint}set `key: {key}` under `{unit}`")
     if table.is_public:
         raise Problem(path, f"`{unit}` is public; the people's table must be private")
 
@@ -195,11 +195,11 @@ def _check_people(catalog: Catalog, view: View) -> None:
 
 
 def _check_shares(catalog: Catalog) -> None:
-    given = [view.share for view in catalog.views.values() if view.share is not None]
-    total = sum(given, Fraction(0))
+    declared = [view.share for view in catalog.views.values() if view.share is not None]
+    total = sum(declared, Fraction(0))
     if total > 1:
         raise Problem(("views",), f"the shares of the views add up to {total}; keep them at 1 or less")
-    if total == 1 and len(given) < len(catalog.views):
+    if total == 1 and len(declared) < len(catalog.views):
         raise Problem(
             ("views",), "the given shares leave nothing for the other views; lower them or give each one"
         )
@@ -209,8 +209,10 @@ def _check_source(catalog: Catalog) -> None:
     if catalog.source is None:
         return
     for name, table in catalog.tables.items():
-        kept = catalog.collection is not None and not table.is_public  # people keep these rows themselves
-        if name not in catalog.source.tables and not kept:
+        on_devices = (
+            catalog.collection is not None and not table.is_public
+        )  # people keep these rows themselves
+        if name not in catalog.source.tables and not on_devices:
             raise Problem(("source", "tables"), f"`{name}` has no file; write `{name}: <file>` or a SELECT")
 
 
@@ -223,9 +225,16 @@ def _check_stream(catalog: Catalog) -> None:
         raise Problem(
             ("privacy", "releases"), "a stream is charged once, for all of its batches; write `epsilon`"
         )
-    for name, each in catalog.tables.items():
-        if each.bounding.weighs or each.clipped_share is not None:
-            raise Problem(("tables", name), "streams bound rows by `truncate` alone; remove the key")
+    for name, table_spec in catalog.tables.items():
+        if table_spec.bounding.weighs:
+            raise Problem(
+                ("tables", name, "bounding"), "streams bound rows by `truncate` alone; remove the key"
+            )
+        if table_spec.clipped_share:
+            raise Problem(
+                ("tables", name, "clipped_share"),
+                "streams do not measure rows beyond max_ids; remove it or write 0",
+            )
     if spec is None or spec.type not in ("date", "timestamp"):
         raise Problem(("stream", "column"), "write table.column of a declared date or timestamp column")
 
@@ -258,14 +267,14 @@ def check_owners(catalog: Catalog) -> None:
 def _check_way(catalog: Catalog, view: View) -> None:
     """Refuse joins that reach a unit's rows by another way than the counted row's own."""
     of, unit = view.of, catalog.privacy.unit.table
-    own, tables = own_path(catalog, of), reachable(catalog, of)
+    owner_path, tables = own_path(catalog, of), reachable(catalog, of)
     for path in _joins_of(catalog, view):
         table = tables[path]
         belongs = not catalog.tables[table].is_public and unit in reachable(catalog, table).values()
-        if belongs and path != own[: len(path)]:
+        if belongs and path != owner_path[: len(path)]:
             raise CatalogError(
                 f"tables.{of}: `{'.'.join(path)}` leads to rows of `{table}` that belong to other privacy units",
-                hint=f"use columns reached through `{'.'.join(own) or of}`, or declare {table} public",
+                hint=f"use columns reached through `{'.'.join(owner_path) or of}`, or declare {table} public",
             )
 
 
@@ -273,15 +282,15 @@ def _check_one_owner(catalog: Catalog) -> None:
     """Refuse a private table whose rows belong to one unit in one view and to another in the next."""
     ways: dict[str, tuple[KeyPath, str]] = {}
     for of in dict.fromkeys(view.of for view in catalog.views.values()):
-        own, tables = own_path(catalog, of), reachable(catalog, of)
-        for hop in range(len(own) + 1):
-            table, way = tables[own[:hop]], own[hop:]
-            known, other = ways.setdefault(table, (way, of))
-            if known != way and not catalog.tables[table].is_public:
+        owner_path, tables = own_path(catalog, of), reachable(catalog, of)
+        for hop in range(len(owner_path) + 1):
+            table, way = tables[owner_path[:hop]], owner_path[hop:]
+            earlier, earlier_of = ways.setdefault(table, (way, of))
+            if earlier != way and not catalog.tables[table].is_public:
                 raise Problem(
                     ("tables", of, "unit_path"),
-                    f"rows of `{table}` belong to `{'.'.join(way)}` here and to `{'.'.join(known)}` in the views of "
-                    f"`{other}`, so that one of them would have two owners; give both tables one `unit_path` from "
+                    f"rows of `{table}` belong to `{'.'.join(way)}` here and to `{'.'.join(earlier)}` in the views of "
+                    f"`{earlier_of}`, so that one of them would have two owners; give both tables one `unit_path` from "
                     f"`{table}` on, or leave out the views of one",
                 )
 
@@ -304,5 +313,7 @@ def _check_rows_apart(catalog: Catalog) -> None:
 
 def _joins_of(catalog: Catalog, view: View) -> tuple[KeyPath, ...]:
     """What the rows of a view's table are joined to for this view."""
-    own = own_path(catalog, view.of)
-    return joined_paths(catalog, view.of, [own[:-1], *(axis.path for axis in view_axes(catalog, view))])
+    owner_path = own_path(catalog, view.of)
+    return joined_paths(
+        catalog, view.of, [owner_path[:-1], *(axis.path for axis in view_axes(catalog, view))]
+    )

@@ -79,8 +79,8 @@ def check_services(catalog: Catalog) -> None:
             (*at, odd[0]), "a name is 1 to 40 letters, digits and underscores; it names a plan file"
         )
     _check_axes(catalog, collection)
-    given = [s.share for s in collection.services.values() if s.share is not None]
-    if given and (len(given) != len(collection.services) or min(given) <= 0 or sum(given) != 1):
+    shares = [s.share for s in collection.services.values() if s.share is not None]
+    if shares and (len(shares) != len(collection.services) or min(shares) <= 0 or sum(shares) != 1):
         raise Problem(at, "give every service a `share` above 0, adding up to 1, or none of them")
     odd = sorted(collection.settled - BESIDE_SERVICES)
     if odd:
@@ -94,25 +94,27 @@ def check_services(catalog: Catalog) -> None:
 def _check_axes(catalog: Catalog, collection: Collection) -> None:
     """Every axis and every measure of every view stands in exactly one service, and no service tells two measures."""
     at = ("collection", "services")
-    held = Counter(axis for service in collection.services.values() for axis in service.axes)
-    asked = {axis.axis for view in catalog.views.values() for axis in view.axes}
+    axis_uses = Counter(axis for service in collection.services.values() for axis in service.axes)
+    view_axes = {axis.axis for view in catalog.views.values() for axis in view.axes}
     for name, service in collection.services.items():
         if not service.axes:
             raise Problem((*at, name, "axes"), "a service without an axis asks nothing; leave it out")
-    for axis in sorted(asked | set(held)):
-        if axis not in asked:
+    for axis in sorted(view_axes | set(axis_uses)):
+        if axis not in view_axes:
             raise Problem(at, f"no view has the axis `{axis}`; write axes as in the views")
-        if held[axis] != 1:
-            raise Problem(at, f"`{axis}` stands in {held[axis]} services; each axis belongs to exactly one")
-    told = Counter(measure for service in collection.services.values() for measure in service.measures)
+        if axis_uses[axis] != 1:
+            raise Problem(
+                at, f"`{axis}` stands in {axis_uses[axis]} services; each axis belongs to exactly one"
+            )
+    uses = Counter(measure for service in collection.services.values() for measure in service.measures)
     wanted = {measure for view in catalog.views.values() for measure in view.measures} - {"count"}
-    for measure in sorted(wanted | set(told)):
+    for measure in sorted(wanted | set(uses)):
         if measure not in wanted:
             raise Problem(at, f"no view asks the measure `{measure}`; write measures as in the views")
-        if told[measure] != 1:
+        if uses[measure] != 1:
             raise Problem(
                 at,
-                f"`{measure}` stands in {told[measure]} services; write measures: [{measure}] in the one that knows it",
+                f"`{measure}` stands in {uses[measure]} services; write measures: [{measure}] in the one that knows it",
             )
     for name, service in collection.services.items():
         if len(service.measures) > 1:
@@ -143,8 +145,8 @@ class Participation(NamedTuple):
 
 UNKNOWN = Participation("unknown")
 PARTICIPATIONS = {
-    each.name: each
-    for each in (Participation("all", whole=True), Participation("random", sampled=True), UNKNOWN)
+    participation.name: participation
+    for participation in (Participation("all", whole=True), Participation("random", sampled=True), UNKNOWN)
 }
 """Every participation by its word."""
 
@@ -198,7 +200,7 @@ def weighting_of(collection: Collection, one_row: bool) -> Weighting:
         one_row: whether everybody has one row by construction.
     """
     if collection.row_weighting is not None:
-        return next(each for each in WEIGHTINGS if each.name == collection.row_weighting)
+        return next(weighting for weighting in WEIGHTINGS if weighting.name == collection.row_weighting)
     return NO_WEIGHT if one_row or "tau" in collection.settled else BY_BIT
 
 
@@ -421,8 +423,8 @@ def check_collection(catalog: Catalog) -> None:
         raise Problem(("collection", "shares"), "a share must be above 0")
     if sum(collection.shares.values(), Fraction(0)) > 1:
         raise Problem(("collection", "shares"), "the shares add up to more than 1; lower them")
-    whole = bool(catalog.views) and set(collection.shares) == set(catalog.views)
-    if collection.fixed_share > 1 or (collection.fixed_share == 1 and not whole):
+    all_shared = bool(catalog.views) and set(collection.shares) == set(catalog.views)
+    if collection.fixed_share > 1 or (collection.fixed_share == 1 and not all_shared):
         raise Problem(
             ("collection",),
             f"`row_share`, the shares of `joint` and `shares` add up to {collection.fixed_share} and leave nobody "

@@ -65,11 +65,11 @@ def derived_sql(table: Table, types: Mapping[str, str], row: str) -> dict[str, s
         columns[name.lower()] = (
             f"TRY_CAST({plain} AS {sql_type(spec)})" if text and spec is not None else plain
         )
-    made: dict[str, str] = {}
+    derived: dict[str, str] = {}
     for name, text_ in expressions(table).items():
-        made[name] = f"TRY({row_expression(text_).over(columns)})"
-        columns[name.lower()] = made[name]
-    return made
+        derived[name] = f"TRY({row_expression(text_).over(columns)})"
+        columns[name.lower()] = derived[name]
+    return derived
 
 
 def check_derived(catalog: Catalog) -> None:
@@ -79,7 +79,7 @@ def check_derived(catalog: Catalog) -> None:
         Problem: at its key: more than a pure expression of one row, or a column that the table does not declare.
     """
     for name, table in catalog.tables.items():
-        known = {column.lower() for column in table.columns} - {
+        available = {column.lower() for column in table.columns} - {
             column.lower() for column in expressions(table)
         }
         sizes: dict[str, int] = {}
@@ -91,7 +91,7 @@ def check_derived(catalog: Catalog) -> None:
             )
             expression = _checked(path, text)
             for used in expression.columns:
-                if used.lower() not in known and not table.is_public:
+                if used.lower() not in available and not table.is_public:
                     hint = nearest(used, tuple(table.columns))
                     raise Problem(
                         path,
@@ -104,7 +104,7 @@ def check_derived(catalog: Catalog) -> None:
                 raise Problem(
                     path, "is too long with the columns that it is derived from; write it from raw columns"
                 )
-            known.add(column.lower())
+            available.add(column.lower())
 
 
 def _checked(path: tuple[str, ...], text: str) -> RowExpression:

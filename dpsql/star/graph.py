@@ -87,21 +87,21 @@ def reachable(catalog: Catalog, start: str) -> dict[KeyPath, str]:
     Raises:
         CatalogError: foreign keys run in a circle, or name no table.
     """
-    found: dict[KeyPath, str] = {(): start}
+    tables: dict[KeyPath, str] = {(): start}
     frontier: list[KeyPath] = [()]
     while frontier:
         path = frontier.pop(0)
         if len(path) > len(catalog.tables):
             raise CatalogError(f"tables.{start}: foreign keys run in a circle", hint="leave one of them out")
-        for column, foreign_key in catalog.tables[found[path]].foreign_keys.items():
+        for column, foreign_key in catalog.tables[tables[path]].foreign_keys.items():
             if foreign_key.references not in catalog.tables:
                 raise CatalogError(
-                    f"tables.{found[path]}.foreign_keys.{column}: no table `{foreign_key.references}`",
+                    f"tables.{tables[path]}.foreign_keys.{column}: no table `{foreign_key.references}`",
                     hint=nearest(foreign_key.references, tuple(catalog.tables)),
                 )
-            found[(*path, column)] = foreign_key.references
+            tables[(*path, column)] = foreign_key.references
             frontier.append((*path, column))
-    return found
+    return tables
 
 
 def paths_to(catalog: Catalog, start: str, table: str) -> tuple[KeyPath, ...]:
@@ -144,15 +144,15 @@ def unit_path(catalog: Catalog, of: str) -> UnitPath | None:
     if chosen:
         paths = tuple(path for path in paths if path == chosen)
     if len(paths) != 1:
-        found = ", ".join("[" + ", ".join(path) + "]" for path in paths_to(catalog, of, unit)) or "none"
+        listed = ", ".join("[" + ", ".join(path) + "]" for path in paths_to(catalog, of, unit)) or "none"
         raise CatalogError(
-            f"tables.{of}: {len(paths)} paths lead to the privacy unit `{unit}` (there are: {found})",
+            f"tables.{of}: {len(paths)} paths lead to the privacy unit `{unit}` (there are: {listed})",
             hint=f"write `unit_path: [foreign keys]` in tables.{of}"
-            if found != "none"
+            if listed != "none"
             else "declare its foreign keys",
         )
-    *before, last = paths[0]
-    return UnitPath(tuple(before), reachable(catalog, of)[tuple(before)], last)
+    *hops, last = paths[0]
+    return UnitPath(tuple(hops), reachable(catalog, of)[tuple(hops)], last)
 
 
 def own_path(catalog: Catalog, of: str) -> KeyPath:
@@ -233,8 +233,8 @@ def locate(catalog: Catalog, of: str, prefix: tuple[str, ...]) -> KeyPath:
             hint="name the axis by its path: "
             + " or ".join(f"`{'.'.join(path)}.<column>`" for path in paths),
         )
-    known = (*dict.fromkeys(tables.values()), *(".".join(path) for path in tables if path))
-    raise CatalogError(f"`{name}` is not reached from `{of}`", hint=nearest(name, known))
+    names = (*dict.fromkeys(tables.values()), *(".".join(path) for path in tables if path))
+    raise CatalogError(f"`{name}` is not reached from `{of}`", hint=nearest(name, names))
 
 
 def resolve_axis(catalog: Catalog, view: View, axis: AxisSpec) -> ResolvedAxis:
@@ -316,8 +316,12 @@ def _member(catalog: Catalog, of: str, path: KeyPath, name: str) -> Member:
                 f"`{name}` is not in a public table", hint="name columns of public tables in `by`"
             )
         return Member(inner, tables[inner], column)
-    own = {*catalog.tables[table].columns, *catalog.tables[table].foreign_keys, catalog.tables[table].key}
-    if column not in own:
+    table_columns = {
+        *catalog.tables[table].columns,
+        *catalog.tables[table].foreign_keys,
+        catalog.tables[table].key,
+    }
+    if column not in table_columns:
         holders = [(p, t) for p, t in arms.items() if column in catalog.tables[t].columns]
         if len(holders) == 1:
             return Member(*holders[0], column)
@@ -377,21 +381,21 @@ def view_measures(catalog: Catalog, view: View) -> tuple[ResolvedMeasure, ...]:
     Raises:
         CatalogError: a name is no measure of the view's table.
     """
-    found: dict[str, ResolvedMeasure] = {}
+    measures: dict[str, ResolvedMeasure] = {}
     for name, share in view.measures.items():
         if name == PEOPLE:
             continue
         measure = _measure(catalog, view.of, name, share)
-        if measure.name in found:
+        if measure.name in measures:
             raise CatalogError(f"measure `{name}` stands twice", hint="list it once")
-        found[measure.name] = measure
-    for measure in tuple(found.values()):
+        measures[measure.name] = measure
+    for measure in tuple(measures.values()):
         counted = f"count({measure.name})"
-        if measure.nullable and not measure.is_count and counted not in found:
+        if measure.nullable and not measure.is_count and counted not in measures:
             half = measure.share / 2
-            found[measure.name] = _with_share(measure, measure.name, half)
-            found[counted] = _with_share(measure, counted, half)
-    return tuple(found.values())
+            measures[measure.name] = _with_share(measure, measure.name, half)
+            measures[counted] = _with_share(measure, counted, half)
+    return tuple(measures.values())
 
 
 def _with_share(measure: ResolvedMeasure, name: str, share: Fraction) -> ResolvedMeasure:
@@ -409,13 +413,13 @@ def _measure(catalog: Catalog, of: str, written: str, share: Fraction) -> Resolv
         return _with_share(inner, f"count({inner.name})", share)
     table = catalog.tables[of]
     prefix, _, column = written.rpartition(".")
-    known = (
+    names = (
         "count",
         *(f"{of}.{n}" for n, c in table.columns.items() if c.measure),
         *(f"{of}.{n}" for n in table.measures),
     )
     if prefix not in ("", of):
-        raise CatalogError(f"measure `{written}` is not a column of `{of}`", hint=nearest(written, known))
+        raise CatalogError(f"measure `{written}` is not a column of `{of}`", hint=nearest(written, names))
     name = f"{of}.{column}"
     if column in table.measures:
         declared = table.measures[column]
@@ -424,6 +428,6 @@ def _measure(catalog: Catalog, of: str, written: str, share: Fraction) -> Resolv
         )
     spec = table.columns.get(column)
     if spec is None or not spec.measure:
-        hint = f"write `measure: true` in tables.{of}.columns.{column}" if spec else nearest(written, known)
+        hint = f"write `measure: true` in tables.{of}.columns.{column}" if spec else nearest(written, names)
         raise CatalogError(f"`{written}` is no measure", hint=hint)
     return ResolvedMeasure(name, share, of, column, "", spec.digits, spec.bounds, spec.nullable)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from os import PathLike
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -14,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 from dpsql.errors import CatalogError
 from dpsql.star.base import Problem
 from dpsql.star.derived import check_binding
-from dpsql.star.model import Catalog
+from dpsql.star.model import Catalog, View
 
 LARGEST_FILE = 4 * 2**20
 DEEPEST = 20
@@ -22,11 +23,12 @@ Lines = dict[tuple[str, ...], int]
 M = TypeVar("M", bound=BaseModel)
 
 
-def load_catalog(path: str | Path) -> Catalog:
+def load_catalog(path: str | Path, ledger: str | PathLike[str] | None = None) -> Catalog:
     """Read and check a catalog.
 
     Args:
         path: the YAML file.
+        ledger: the ledger's file, where it is not the catalog's; relative to the working directory.
 
     Returns:
         The catalog, which remembers its file.
@@ -38,7 +40,8 @@ def load_catalog(path: str | Path) -> Catalog:
     **Privacy**: reads the catalog alone, never a table.
     """
     file = Path(path)
-    return parse_catalog(catalog_text(file), str(file), file)
+    catalog = parse_catalog(catalog_text(file), str(file), file)
+    return catalog if ledger is None else catalog.model_copy(update={"ledger": str(Path(ledger).absolute())})
 
 
 def catalog_text(file: Path) -> str:
@@ -120,6 +123,22 @@ def read_model(
         raise CatalogError(_describe(error, name, lines)) from None
 
 
+def made_view(name: str, entry: Mapping[str, Any]) -> View:
+    """A view that a command makes, held to what a catalog may say.
+
+    Args:
+        name: what it is called below `views`.
+        entry: its keys.
+
+    Raises:
+        CatalogError: the catalog's own rules refuse it.
+    """
+    try:
+        return View.model_validate(dict(entry))
+    except ValidationError as error:
+        raise CatalogError(f"views.{name}.{_describe(error, name, {})}") from None
+
+
 def catalog_from_json(text: str) -> Catalog:
     """Read back what `Catalog.to_json` wrote, for instance from a release.
 
@@ -146,13 +165,13 @@ def _one_line(error: yaml.YAMLError) -> str:
     return re.sub(r"\s+", " ", str(getattr(error, "problem", "") or "bad character"))
 
 
-def _plain(node: yaml.Node, path: tuple[str, ...], lines: Lines, most: int) -> Any:
+def _plain(node: yaml.Node, path: tuple[str, ...], lines: Lines, limit: int) -> Any:
     """A YAML node as dicts, lists and text; lines are noted by key path.
 
     Names for parts (`&a`, `*a`) may stand for parts that hold names: a few lines would become billions of entries. A
     text without names has no more entries than characters.
     """
-    if len(lines) > most:
+    if len(lines) > limit:
         raise Problem(path[:3], "names for parts (`*`) make more of this catalog than it has characters")
     lines[path] = node.start_mark.line + 1
     if len(path) > DEEPEST:
@@ -160,25 +179,25 @@ def _plain(node: yaml.Node, path: tuple[str, ...], lines: Lines, most: int) -> A
     if isinstance(node, yaml.ScalarNode):
         return node.value
     if isinstance(node, yaml.SequenceNode):
-        return [_plain(item, (*path, str(i)), lines, most) for i, item in enumerate(node.value)]
-    found: dict[str, Any] = {}
+        return [_plain(child, (*path, str(i)), lines, limit) for i, child in enumerate(node.value)]
+    mapping: dict[str, Any] = {}
     for key_node, value_node in cast(yaml.MappingNode, node).value:
         key = key_node.value if isinstance(key_node, yaml.ScalarNode) else ""
         if not key:
             raise Problem(path, "a key must be a plain word")
-        if key in found:
+        if key in mapping:
             lines[(*path, key)] = key_node.start_mark.line + 1
             raise Problem((*path, key), f"`{key}` stands twice; keep one")
-        found[key] = _plain(value_node, (*path, key), lines, most)
+        mapping[key] = _plain(value_node, (*path, key), lines, limit)
         lines[(*path, key)] = key_node.start_mark.line + 1
-    return found
+    return mapping
 
 
 def _place(name: str, path: tuple[str, ...], lines: Lines) -> str:
-    known = path
-    while known and known not in lines:
-        known = known[:-1]
-    line = f":{lines[known]}" if known in lines else ""
+    nearest_path = path
+    while nearest_path and nearest_path not in lines:
+        nearest_path = nearest_path[:-1]
+    line = f":{lines[nearest_path]}" if nearest_path in lines else ""
     return f"{name}{line}: " + (f"{'.'.join(path)}: " if path else "")
 
 
@@ -202,7 +221,7 @@ PLAIN = {
 def _describe(error: ValidationError, name: str, lines: Lines) -> str:
     """The first error of pydantic as one line: place, what is wrong, what to write."""
     first = error.errors(include_url=False)[0]
-    path = tuple(str(part) for part in first["loc"])
+    path = tuple(str(key) for key in first["loc"])
     cause = first.get("ctx", {}).get("error")
     if isinstance(cause, Problem):
         path = cause.path
@@ -214,5 +233,9 @@ def _describe(error: ValidationError, name: str, lines: Lines) -> str:
         shown = f"`{written}`: " if isinstance(written, str) and len(written) < 60 else ""
         message = shown + PLAIN.get(first["type"], f"{message[:1].lower()}{message[1:]}")
     path = path if isinstance(cause, Problem) else _written(path, lines)
-    more = error.error_count() - 1
-    return _place(name, path, lines) + re.sub(r"\s+", " ", message) + (f" (and {more} more)" if more else "")
+    remaining = error.error_count() - 1
+    return (
+        _place(name, path, lines)
+        + re.sub(r"\s+", " ", message)
+        + (f" (and {remaining} more)" if remaining else "")
+    )

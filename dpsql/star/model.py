@@ -71,7 +71,8 @@ class AxisSpec(Model):
         if not isinstance(value, list | tuple):
             return value
         return tuple(
-            (*part, 1) if isinstance(part, list | tuple) and len(part) == 2 else part for part in value
+            (*interval, 1) if isinstance(interval, list | tuple) and len(interval) == 2 else interval
+            for interval in value
         )
 
     @model_validator(mode="after")
@@ -115,21 +116,6 @@ def _form(value: Any) -> str:
     return "tree" if isinstance(value, dict | Model) else "word"
 
 
-class Calibration(NamedTuple):
-    """Which factors put back what weighting takes away.
-
-    Args:
-        name: the catalog's word.
-        by_group: whether each group has one of its own; else the table has one.
-    """
-
-    name: str
-    by_group: bool
-
-
-ONE_FACTOR, PER_GROUP = Calibration("none", by_group=False), Calibration("per_group", by_group=True)
-
-
 class View(Model):
     """What is measured together: a table, a few axes, and measures that split the view's share."""
 
@@ -170,9 +156,6 @@ class View(Model):
     )
     cells: int = Field(
         DEFAULT_CELLS, ge=1, le=2**30, description="largest number of cells that may be published"
-    )
-    calibrate: Annotated[Calibration, OneOf(ONE_FACTOR, PER_GROUP)] = Field(
-        ONE_FACTOR, description="per_group: each group has a factor of its own (`max_ids: auto`)"
     )
     on_partial_bin: Literal["limit", "interpolate", "refuse"] | None = Field(
         None, description="bins that a statement cuts in this view; by default as the catalog says"
@@ -510,19 +493,22 @@ class Catalog(Model):
     @property
     def shares(self) -> dict[str, Fraction]:
         """The part of epsilon of each view, as exact fractions that add up to at most 1."""
-        given = {name: view.share for name, view in self.views.items() if view.share is not None}
-        rest = len(self.views) - len(given)
-        left = 1 - sum(given.values(), Fraction(0))
-        return {name: given.get(name, left / rest if rest else left) for name in self.views}
+        declared = {name: view.share for name, view in self.views.items() if view.share is not None}
+        undeclared = len(self.views) - len(declared)
+        remaining = 1 - sum(declared.values(), Fraction(0))
+        return {
+            name: declared.get(name, remaining / undeclared if undeclared else remaining)
+            for name in self.views
+        }
 
     def unconfirmed(self) -> tuple[str, ...]:
         """Key paths that still hold `confirm: true`; publishing refuses while there is one."""
-        found = ["privacy"] if self.privacy.confirm else []
+        paths = ["privacy"] if self.privacy.confirm else []
         for table_name, table in self.tables.items():
-            found += [f"tables.{table_name}"] if table.confirm else []
-            for kind, parts in (("columns", table.columns), ("measures", table.measures)):
-                found += [f"tables.{table_name}.{kind}.{n}" for n, part in parts.items() if part.confirm]
-        return tuple(found)
+            paths += [f"tables.{table_name}"] if table.confirm else []
+            for kind, specs in (("columns", table.columns), ("measures", table.measures)):
+                paths += [f"tables.{table_name}.{kind}.{n}" for n, spec in specs.items() if spec.confirm]
+        return tuple(paths)
 
     def to_json(self) -> str:
         """The public part as canonical JSON: everything but where raw rows and the ledger are kept.

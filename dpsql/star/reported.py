@@ -58,8 +58,8 @@ def reported_columns(catalog: Catalog) -> list[ReportedColumn]:
     """Every reported column of a catalog."""
     return [
         ReportedColumn(table, column, spec)
-        for table, entry in catalog.tables.items()
-        for column, spec in entry.columns.items()
+        for table, table_spec in catalog.tables.items()
+        for column, spec in table_spec.columns.items()
         if spec.reported is not None
     ]
 
@@ -75,9 +75,9 @@ def inner_catalog(catalog: Catalog, items: Callable[[ReportedColumn], int]) -> C
     if not columns:
         return catalog
     tables = dict(catalog.tables)
-    for each in columns:
-        table, size = tables[each.table], items(each)
-        told = {
+    for reported in columns:
+        table, size = tables[reported.table], items(reported)
+        domain = {
             "type": "int",
             "lower": "0",
             "upper": str(size - 1),
@@ -85,10 +85,10 @@ def inner_catalog(catalog: Catalog, items: Callable[[ReportedColumn], int]) -> C
             "cuts": None,
             "categories": (),
         }
-        spec = each.spec.model_copy(update=told)
-        derive = {name: text for name, text in table.derive.items() if not _reads(text, each.column)}
-        tables[each.table] = table.model_copy(
-            update={"columns": {**table.columns, each.column: spec}, "derive": derive}
+        spec = reported.spec.model_copy(update=domain)
+        derive = {name: text for name, text in table.derive.items() if not _reads(text, reported.column)}
+        tables[reported.table] = table.model_copy(
+            update={"columns": {**table.columns, reported.column: spec}, "derive": derive}
         )
     views = dict(catalog.views)
     for name, view in views.items():
@@ -105,9 +105,11 @@ def reported_axes(catalog: Catalog, view: str) -> list[ReportedColumn]:
     """The reported columns among a view's axes."""
     from dpsql.star.graph import view_axes
 
-    known = {(each.table, each.column): each for each in reported_columns(catalog)}
+    columns = {(reported.table, reported.column): reported for reported in reported_columns(catalog)}
     meant = view_axes(catalog, catalog.views[view])
-    return [known[axis.table, str(axis.column)] for axis in meant if (axis.table, str(axis.column)) in known]
+    return [
+        columns[axis.table, str(axis.column)] for axis in meant if (axis.table, str(axis.column)) in columns
+    ]
 
 
 def check_reported(catalog: Catalog) -> None:
@@ -120,18 +122,19 @@ def check_reported(catalog: Catalog) -> None:
     if not columns:
         return
     unit, reports = catalog.privacy.unit, catalog.source.reports if catalog.source is not None else {}
-    for each in columns:
-        at = ("tables", each.table, "columns", each.column, "reported")
-        _check_column(each, at)
-        if each.table != unit.table:
+    for reported in columns:
+        at = ("tables", reported.table, "columns", reported.column, "reported")
+        _check_column(reported, at)
+        if reported.table != unit.table:
             raise Problem(
                 at, f"one report is one person's; only a column of the unit's table `{unit.table}` has them"
             )
-        if catalog.source is not None and each.table not in reports:
+        if catalog.source is not None and reported.table not in reports:
             raise Problem(
-                ("source", "reports"), f"`{each.table}` has none; write `{each.table}: <file of reports>`"
+                ("source", "reports"),
+                f"`{reported.table}` has none; write `{reported.table}: <file of reports>`",
             )
-    if len({each.table for each in columns}) != len(columns):
+    if len({reported.table for reported in columns}) != len(columns):
         raise Problem(
             ("tables", columns[0].table, "columns"), "one report tells one column; mark one `reported`"
         )
@@ -142,16 +145,16 @@ def check_reported(catalog: Catalog) -> None:
     for name, view in catalog.views.items():
         if reported_axes(catalog, name):
             _check_view(catalog, name)
-        elif any(axis.cuts and axis.axis == str(each) for axis in view.axes for each in columns):
+        elif any(axis.cuts and axis.axis == str(reported) for axis in view.axes for reported in columns):
             raise Problem(("views", name, "axes"), "leaves of a reported column are those of its own `cuts`")
     for table in catalog.tables.values():
         for text in (measure.expr for measure in table.measures.values()):
-            if any(_reads(text, each.column) for each in columns):
+            if any(_reads(text, reported.column) for reported in columns):
                 raise Problem(("tables",), "a reported column is no measure, and no measure is made of it")
 
 
-def _check_column(each: ReportedColumn, at: tuple[str, ...]) -> None:
-    spec = each.spec
+def _check_column(reported: ReportedColumn, at: tuple[str, ...]) -> None:
+    spec = reported.spec
     wrong: Mapping[str, bool] = {
         "measure": spec.measure, "nullable": spec.nullable, "from": spec.from_ is not None,
         "out_of_domain: other": spec.out_of_domain.keeps,

@@ -13,7 +13,7 @@ and measures here, and resolves no name again.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -33,6 +33,9 @@ from dpsql.star.graph import (
 
 if TYPE_CHECKING:
     from dpsql.star.model import AxisSpec, Catalog, View
+
+CLIPPED_SHARE = Fraction(1, 100)
+"""Part of a table's charges that measures the rows beyond a declared bound, unless the catalog writes another."""
 
 
 class Hop(NamedTuple):
@@ -65,6 +68,7 @@ class StarTable:
         unit: where a row says whose it is; None where each row is a unit.
         one_row: whether each row is a unit, or names the unit that it is.
         most: rows of one unit that count; 0 where publishing chooses.
+        clipped_share: part of the table's charges that measures the rows beyond `most`; 0 for none.
     """
 
     name: str
@@ -72,11 +76,17 @@ class StarTable:
     unit: UnitPath | None
     one_row: bool
     most: int
+    clipped_share: Fraction = Fraction(0)
+
+    @property
+    def cuts(self) -> bool:
+        """Whether a declared number of rows counts of a unit that may own more."""
+        return self.most > 0 and not self.one_row
 
     def is_own(self, path: KeyPath) -> bool:
         """Whether all rows of a unit share what lies at the end of a path: it lies behind the unit's own key."""
-        own = None if self.unit is None else (*self.unit.path, self.unit.column)
-        return own is not None and path[: len(own)] == own
+        unit_key = None if self.unit is None else (*self.unit.path, self.unit.column)
+        return unit_key is not None and path[: len(unit_key)] == unit_key
 
     def ways(self, ends: Iterable[KeyPath]) -> tuple[Hop, ...]:
         """Every hop on the ways to the unit and to some axes, parents before children.
@@ -150,7 +160,7 @@ def resolve_star(catalog: Catalog) -> Star:
             name,
             view.of,
             view,
-            tuple(ViewAxis(*each) for each in zip(view.axes, view_axes(catalog, view), strict=True)),
+            tuple(ViewAxis(*axis) for axis in zip(view.axes, view_axes(catalog, view), strict=True)),
             view_measures(catalog, view),
             view.measures.get(PEOPLE, Fraction(0)),
         )
@@ -173,6 +183,10 @@ def _table(catalog: Catalog, of: str) -> StarTable:
         for path, name in tables.items()
         if path
     )
-    most = max_ids(catalog, of)
-    rows = 0 if isinstance(most, str) else most
-    return StarTable(of, hops, unit_path(catalog, of), unit.table in (None, of), rows)
+    limit = max_ids(catalog, of)
+    rows = 0 if isinstance(limit, str) else limit
+    table = StarTable(of, hops, unit_path(catalog, of), unit.table in (None, of), rows)
+    if not table.cuts or catalog.stream is not None:
+        return table
+    written = catalog.tables[of].clipped_share
+    return replace(table, clipped_share=CLIPPED_SHARE if written is None else written)

@@ -130,12 +130,24 @@ class Source(Model):
     reports: dict[str, str] = Field(
         default={}, description="table: file of its people's reports, as `dpsql collect --for` writes it"
     )
+    hive: dict[str, tuple[str, ...]] = Field(
+        default={}, description="table: columns whose values stand in names of folders, `region=north/`"
+    )
     trusted: bool = Field(
         False,
         description="take SELECTs that cannot be checked; the release says that the curator vouches for them",
     )
 
     timeout: int = Field(3600, ge=1, description="seconds that a statement may run on a server")
+
+    @model_validator(mode="after")
+    def _folders_of_files(self) -> Self:
+        if self.hive and self.kind not in (PARQUET, CSV):
+            raise ValueError("`hive` is for files; a database has no folders")
+        unknown = sorted(set(self.hive) - set(self.tables))
+        if unknown:
+            raise ValueError(f"`hive` names `{unknown[0]}`, which is not in `tables`")
+        return self
 
     @model_validator(mode="after")
     def _no_secret(self) -> Self:
@@ -177,8 +189,8 @@ class Source(Model):
             CatalogError: it is in neither place, or a variable is not set.
         """
         root = Path(expand(self.root)).expanduser()
-        beside = [] if catalog_file is None else [catalog_file.parent / root]
-        for candidate in [*beside, root]:
+        near_catalog = [] if catalog_file is None else [catalog_file.parent / root]
+        for candidate in [*near_catalog, root]:
             if candidate.exists():
                 return candidate.resolve()
         raise CatalogError(
@@ -328,8 +340,8 @@ def _shared(catalog: Catalog, table: str) -> str:
         return ""
     private = {
         place
-        for name, entry in catalog.tables.items()
-        if not entry.is_public and name in catalog.source.tables
+        for name, table_spec in catalog.tables.items()
+        if not table_spec.is_public and name in catalog.source.tables
         for place in files_read(catalog, name)
     }
     return next((place for place in files_read(catalog, table) if place in private), "")
@@ -337,10 +349,10 @@ def _shared(catalog: Catalog, table: str) -> str:
 
 def _check_columns(catalog: Catalog, name: str, columns: tuple[str, ...]) -> None:
     """A SELECT without a star makes every column that the table declares."""
-    table, known = catalog.tables[name], {column.lower() for column in columns}
+    table, select_columns = catalog.tables[name], {column.lower() for column in columns}
     derived = {column.lower() for column in (*table.derive, *table.measures)}
     for column in (*table.columns, *table.foreign_keys, *([table.key] if table.key else [])):
-        if column.lower() not in known | derived:
+        if column.lower() not in select_columns | derived:
             raise Problem(
                 ("source", "tables", name),
                 f"the SELECT makes no column `{column}`; add it, or take it out of `tables`",

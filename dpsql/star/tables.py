@@ -6,6 +6,7 @@ of an ordered column. A foreign key names rows of another table, and says what b
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import date, timedelta
 from fractions import Fraction
 from typing import Annotated, Any, Literal, NamedTuple, Self
@@ -16,6 +17,7 @@ from dpsql.star.base import (
     EPOCH,
     GRAIN_MICROSECONDS,
     Exact,
+    Label,
     Model,
     OneOf,
     Text,
@@ -29,6 +31,20 @@ NUMERIC = ("int", "decimal")
 CALENDAR = ("minute", "hour", "day", "week", "month", "quarter", "year")
 DEFAULT_SCALE = 2
 LARGEST_SCALE = 9
+
+
+def alike_but_for_blanks(labels: Iterable[str]) -> tuple[str, str] | None:
+    """Two labels that are one once blanks around them are taken off; None where there are none.
+
+    >>> alike_but_for_blanks(["a", "b", " a"])
+    ('a', ' a')
+    """
+    trimmed: dict[str, str] = {}
+    for label in labels:
+        first = trimmed.setdefault(label.strip(), label)
+        if first != label:
+            return first, label
+    return None
 
 
 class Cuts(Model):
@@ -73,6 +89,7 @@ class OutOfDomain(NamedTuple):
     keeps: bool
 
 
+OUTSIDE = "(other)"
 OTHER, DROP = OutOfDomain("other", True), OutOfDomain("drop", False)
 
 
@@ -110,7 +127,7 @@ class Nonresponse(NamedTuple):
 
 RESPONDENTS = Nonresponse("respondents", False, "")
 AT_RANDOM = Nonresponse("at_random", True, "; error bars take these for a random sample of each box's people")
-NONRESPONSES = {each.name: each for each in (RESPONDENTS, AT_RANDOM)}
+NONRESPONSES = {nonresponse.name: nonresponse for nonresponse in (RESPONDENTS, AT_RANDOM)}
 
 
 class Reported(Model):
@@ -157,7 +174,9 @@ class Column(Model):
         None, ge=0, le=LARGEST_SCALE, description="digits after the point of a decimal; 2"
     )
     grain: Literal["second", "minute", "hour", "day"] = Field("second", description="unit of a timestamp")
-    categories: tuple[Text, ...] = Field((), description="the values of a string column, in leaf order")
+    categories: tuple[Label, ...] = Field(
+        (), description="the values of a string column, in leaf order, to the byte: quote blanks at an end"
+    )
     cuts: CutsField | None = Field(None, description="leaves wider than one value")
     nullable: bool = Field(False, description="NULL gets a leaf of its own")
     measure: bool = Field(False, description="may be summed")
@@ -165,6 +184,11 @@ class Column(Model):
     from_: str | None = Field(None, alias="from", description="table of role domain that lists the values")
     out_of_domain: Annotated[OutOfDomain, OneOf(OTHER, DROP)] = Field(
         OTHER, description="a leaf of its own, or leave the row out"
+    )
+    other: str = Field(
+        OUTSIDE,
+        min_length=1,
+        description="what answers call texts outside of the domain, and NULL if not `nullable`",
     )
     reported: Reported | None = Field(
         None, description="only people's devices know it; the source has no such column but their reports"
@@ -232,6 +256,7 @@ class Column(Model):
             "upper": self.upper is not None and not self.ordered,
             "measure": self.measure and self.type not in NUMERIC,
             "from": self.from_ is not None and self.type != "string",
+            "other": self.other != OUTSIDE and self.type != "string",
         }
         for key, wrong in misplaced.items():
             if wrong:
@@ -248,6 +273,13 @@ class Column(Model):
             raise ValueError("`cuts` and `measure` need `lower` and `upper`")
         if len(set(self.categories)) != len(self.categories):
             raise ValueError("a category is listed twice; list each once")
+        if alike := alike_but_for_blanks(self.categories):
+            raise ValueError(
+                f"the categories {' and '.join(map(repr, alike))} differ in blanks alone; trim the column by "
+                "`derive` and list one of them"
+            )
+        if self.other in self.categories and self.out_of_domain.keeps:
+            raise ValueError(f"`{self.other}` is a category; write another word in `other`")
         if self.categories and self.from_ is not None:
             raise ValueError("write either `categories` or `from`, not both")
         if self.axis is not None and self.from_ is None:
@@ -324,12 +356,12 @@ def bin_starts(column: Column, cuts: Cuts | None) -> tuple[int, ...]:
 
 
 def _listed(column: Column, at: tuple[str, ...], lower: int, upper: int) -> list[int]:
-    given = [column.units(text) for text in at]
-    if given != sorted(set(given)):
+    starts = [column.units(text) for text in at]
+    if starts != sorted(set(starts)):
         raise ValueError("`cuts` must increase strictly; sort them")
-    if given[0] < lower or given[-1] > upper:
+    if starts[0] < lower or starts[-1] > upper:
         raise ValueError("`cuts` must lie between `lower` and `upper`; drop the ones outside")
-    return given if given[0] == lower else [lower, *given]
+    return starts if starts[0] == lower else [lower, *starts]
 
 
 def _even(column: Column, width: str, lower: int, upper: int) -> range:
@@ -354,8 +386,8 @@ def _calendar(column: Column, width: str, lower: int, upper: int) -> list[int]:
     unit = _DAY if column.type == "date" else GRAIN_MICROSECONDS[column.grain]
     if width in _MONTHS:
         return _months(Fraction(_DAY, unit), _MONTHS[width], lower, upper)
-    step, rest = divmod(_STEP_MICROSECONDS[width], unit)
-    if step == 0 or rest:
+    step, remainder = divmod(_STEP_MICROSECONDS[width], unit)
+    if step == 0 or remainder:
         raise ValueError(f"`width: {width}` is finer than the column; widen it")
     origin = _MONDAY * _DAY // unit if width == "week" else 0
     return [lower, *range(lower + step - (lower - origin) % step, upper + 1, step)]
@@ -473,7 +505,9 @@ class Table(Model):
         TRUNCATE, description="rows of a unit beyond max_ids: left out, or all weighted by max_ids / rows"
     )
     clipped_share: Exact | None = Field(
-        None, description="part of the table's budget that pays for telling how many rows bounding left out"
+        None,
+        description="part of the table's budget that measures the rows beyond a number in max_ids: 0.01 unless "
+        "written, 0 for no measurement",
     )
     unit_path: tuple[str, ...] = Field(
         (), description="foreign keys to the privacy unit, where several lead there"
@@ -501,16 +535,18 @@ class Table(Model):
     @field_validator("clipped_share")
     @classmethod
     def _small(cls, value: Fraction | None) -> Fraction | None:
-        if value is not None and not 0 < value <= Fraction(1, 4):
-            raise ValueError("`clipped_share` is above 0 and at most 0.25")
+        if value is not None and not 0 <= value <= Fraction(1, 4):
+            raise ValueError(
+                "`clipped_share` is at least 0 and at most 0.25; 0 measures no rows beyond max_ids"
+            )
         return value
 
     @model_validator(mode="after")
     def _bounds_fit(self) -> Self:
-        asked = [key for key, on in (("bounding: weight", self.bounding.weighs),
+        keys = [key for key, on in (("bounding: weight", self.bounding.weighs),
                                      ("clipped_share", self.clipped_share is not None)) if on]  # fmt: skip
-        if asked and not isinstance(self.max_ids, int):
-            raise ValueError(f"`{asked[0]}` needs a declared number in `max_ids`")
+        if keys and not isinstance(self.max_ids, int):
+            raise ValueError(f"`{keys[0]}` needs a declared number in `max_ids`")
         return self
 
     @model_validator(mode="after")

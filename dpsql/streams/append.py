@@ -85,8 +85,8 @@ class StreamStatistic(NamedTuple):
 
     def unit_variance(self, share: Fraction) -> float:
         """Noise variance that a cell of all budgets would have if a node of this share were to spend all."""
-        own = self.law.unit_variance(self.axes, self.spend * share, self.sensitivity)
-        return float(own * float(share) ** (2 / self.law.norm))
+        node_variance = self.law.unit_variance(self.axes, self.spend * share, self.sensitivity)
+        return float(node_variance * float(share) ** (2 / self.law.norm))
 
     def noised(self, exact: IntArray, share: Fraction, noise: Noise) -> IntArray:
         """Exact sums (int64[cells]) with the noise of one node.
@@ -223,7 +223,7 @@ def settle(
             hint="an old copy was restored: bring back the newest one; nothing was drawn",
         )
     decided, public = state.batches(manifest.first), manifest.segments
-    marked = [entry.segment for entry in decided if entry.segment is not None]
+    marked = [batch.segment for batch in decided if batch.segment is not None]
     if marked != [segment.sha256 for segment in public[: len(marked)]]:
         raise IntegrityError(
             "published batches are missing or are not the ones that were decided",
@@ -231,12 +231,12 @@ def settle(
         )
     if public:
         check_segment(directory, public[-1])
-    for place, entry in enumerate(decided[len(marked) :], start=len(marked)):
+    for place, batch in enumerate(decided[len(marked) :], start=len(marked)):
         if place < len(public):
-            _check_sent(directory, public[place], state.outbox(entry.number))
-            state.mark(entry.number, public[place].sha256)
+            _check_sent(directory, public[place], state.outbox(batch.number))
+            state.mark(batch.number, public[place].sha256)
         else:
-            manifest = send(directory, state, manifest, entry.number, kill_point, present)
+            manifest = send(directory, state, manifest, batch.number, kill_point, present)
     return manifest
 
 
@@ -246,9 +246,9 @@ def _check_sent(directory: Path, segment: Segment, stored: Sequence[NoisyNode]) 
     Raises:
         IntegrityError: they differ.
     """
-    found = read_segments(directory, Manifest("", (segment,)))["value"]
+    values = read_segments(directory, Manifest("", (segment,)))["value"]
     wanted = np.concatenate([node.values for node in stored])
-    if not np.array_equal(found, wanted):
+    if not np.array_equal(values, wanted):
         raise IntegrityError(
             f"batch {segment.batch} is public with other values than the private state decided",
             hint="bring back the state that published it; nothing was drawn",
@@ -311,13 +311,13 @@ class OpenStream:
 
     def known(self, number: int) -> bool:
         """Is the batch published already? See `StreamState.known`; also refuses batches past the horizon."""
-        known, horizon = self.state.known(number), self.spec.strategy.horizon
-        if not known and horizon is not None and number >= horizon:
+        published, horizon = self.state.known(number), self.spec.strategy.horizon
+        if not published and horizon is not None and number >= horizon:
             raise BatchOrderError(
                 f"batch {number} is past the {horizon} batches planned for",
                 hint="start a new release for the rows after them",
             )
-        return known
+        return published
 
     def admitted(self, people: Sequence[str]) -> BoolArray:
         """Which people may still be in a batch; all of them where there is no lifetime cap."""
@@ -367,8 +367,8 @@ class OpenStream:
         if self.spec.lifetime is not None:
             state.count_people(batch.people, self.spec.lifetime)
         for statistic, increment in enumerate(batch.increments):
-            before = state.sums(batch.number, statistic, increment.size)
-            state.keep_sums(length, statistic, before + increment)
+            prior_sums = state.sums(batch.number, statistic, increment.size)
+            state.keep_sums(length, statistic, prior_sums + increment)
             for emission in self.spec.strategy.emissions(batch.number):
                 values = self.spec.refined(self._exact(emission, statistic, increment.size), statistic)
                 for read in emission.reads:
@@ -391,9 +391,9 @@ class OpenStream:
 
     def _noised(self, values: IntArray, read: Read, statistic: int, length: int, draw: Draw) -> IntArray:
         """The sums with the node's noise: its draw is the one kept, or a fresh one, kept if it is read again."""
-        kept = self.state.drawn(read.node, statistic)
-        if kept is not None:
-            return values + read.sign * kept
+        node_noise = self.state.drawn(read.node, statistic)
+        if node_noise is not None:
+            return values + read.sign * node_noise
         noised = read.sign * draw(statistic, read, read.sign * values)
         if read.until > length + 1:
             self.state.keep_noise(read.node, statistic, read.until, read.sign * (noised - values))

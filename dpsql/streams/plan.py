@@ -108,11 +108,13 @@ class StreamPlan:
 
     def regrained(self) -> StreamPlan:
         """The same with sums as fine as noise nodes need; those with large weights are fine already."""
-        most, statistics = max(self.strategy.shares()) / self.price, list(self.batch.statistics)
+        largest_share, statistics = max(self.strategy.shares()) / self.price, list(self.batch.statistics)
         for members in self.batch.families:
             coarse = [replace(statistics[i], grain=1) for i in members]
             grain = max(
-                s.law.grain(axis_budgets(self.batch.strategies(s)[1:]), s.spend * most, s.drawn_sensitivity)
+                s.law.grain(
+                    axis_budgets(self.batch.strategies(s)[1:]), s.spend * largest_share, s.drawn_sensitivity
+                )
                 for s in coarse
             )
             for i in members:
@@ -139,10 +141,10 @@ class StreamPlan:
         Raises:
             PrivacyError: a budget is too small to be shared out.
         """
-        found, least = self._statistics(), min(self.strategy.shares())
-        for statistic in found:
-            statistic.budgets(least)
-        return found
+        statistics, smallest_share = self._statistics(), min(self.strategy.shares())
+        for statistic in statistics:
+            statistic.budgets(smallest_share)
+        return statistics
 
     def _statistics(self) -> tuple[StreamStatistic, ...]:
         return tuple(
@@ -157,7 +159,10 @@ class StreamPlan:
 
     def models(self, batches: int) -> list[AxisVariance]:
         """The variance model of each axis after so many batches, time first."""
-        return [self.strategy.variance(batches), *(own.strategy.variance() for own in self.batch.axes[1:])]
+        return [
+            self.strategy.variance(batches),
+            *(planned.strategy.variance() for planned in self.batch.axes[1:]),
+        ]
 
     def unit_variances(self) -> list[float]:
         """Variance of a number of each statistic that would spend all, for the model of time to multiply.
@@ -225,12 +230,12 @@ def chosen(catalog: Catalog, law: NoiseLaw, reach: int = 1) -> TimeChoice:
     stream, _, _ = stream_column(catalog)
     usual = ("running", "range", *(w for w in DEFAULT_WINDOWS[stream.grain] if int(w) <= stream.horizon))
     weights = stream.asked or dict.fromkeys(usual, Fraction(1))
-    asked = tuple(
+    questions = tuple(
         question_of(name, float(weights.get(name, 0))) for name in dict.fromkeys((*usual, *weights))
     )
     bits = 61 - (ROWS - 1).bit_length() - (reach - 1).bit_length()
     question = TimeQuestion(
-        law, stream.horizon, asked, stream.max_batches or 1, stream.ends, max(1, min(bits, MOST_BITS))
+        law, stream.horizon, questions, stream.max_batches or 1, stream.ends, max(1, min(bits, MOST_BITS))
     )
     word = words()[stream.strategy]
     if stream.asked and not word.tuned:
@@ -247,11 +252,11 @@ def chosen(catalog: Catalog, law: NoiseLaw, reach: int = 1) -> TimeChoice:
 def _time_first(plan: ReleasePlan, stream: Stream, time: TimeChoice) -> ReleasePlan:
     """The same plan with one time axis, axis 0 of every statistic."""
     times = [i for i, planned in enumerate(plan.axes) if is_time(planned.resolved, stream)]
-    others = [i for i in range(len(plan.axes)) if i not in times]
-    moved = {old: new for new, old in enumerate(others, start=1)}
+    other_axes = [i for i in range(len(plan.axes)) if i not in times]
+    moved = {old: new for new, old in enumerate(other_axes, start=1)}
     first = plan.axes[times[0]]
     choice = AxisChoice(first.strategy, *time[1:])
-    axes = (PlannedAxis(first.resolved, first.axis, choice), *(plan.axes[i] for i in others))
+    axes = (PlannedAxis(first.resolved, first.axis, choice), *(plan.axes[i] for i in other_axes))
     statistics = []
     for s in plan.statistics:
         statistics.append(replace(s, axes=(0, *sorted(moved[axis] for axis in s.axes if axis in moved))))
@@ -300,11 +305,11 @@ def frozen(plan: StreamPlan) -> dict[str, Any]:
     **Privacy**: public facts; they follow from the catalog and public tables.
     """
     time = {"kind": plan.strategy.kind, "strategy": plan.strategy.frozen()}
-    others = [
+    axes = [
         _to_json(planned.axis.name, planned.choice) | {"leaves": leaf_digest(planned.axis)}
         for planned in plan.batch.axes[1:]
     ]
-    return {"time": time, "axes": others}
+    return {"time": time, "axes": axes}
 
 
 def thawed(catalog: Catalog, make_axis: AxisMaker, number: int, kept: dict[str, Any]) -> StreamPlan:
@@ -325,15 +330,17 @@ def thawed(catalog: Catalog, make_axis: AxisMaker, number: int, kept: dict[str, 
 
     try:
         plan = _planned(catalog, make_axis, number, restored)
-        others = [_from_json(entry) for entry in kept["axes"]]
+        choices = [_from_json(frozen_axis) for frozen_axis in kept["axes"]]
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise IntegrityError("the stream's promise is damaged", hint="restore it from a backup") from error
     axes = plan.batch.axes
     fits = [(planned.axis.name, planned.axis.leaves) for planned in axes[1:]]
-    if [(name, choice.strategy.leaves) for name, choice in others] != fits:
+    if [(name, choice.strategy.leaves) for name, choice in choices] != fits:
         raise _other_axes()
-    rest = [replace(own, choice=choice) for own, (_, choice) in zip(axes[1:], others, strict=True)]
-    return replace(plan, batch=replace(plan.batch, axes=(axes[0], *rest)))
+    restored_axes = [
+        replace(planned, choice=choice) for planned, (_, choice) in zip(axes[1:], choices, strict=True)
+    ]
+    return replace(plan, batch=replace(plan.batch, axes=(axes[0], *restored_axes)))
 
 
 def check_leaves(plan: StreamPlan, kept: dict[str, Any]) -> None:
@@ -346,7 +353,9 @@ def check_leaves(plan: StreamPlan, kept: dict[str, Any]) -> None:
     Raises:
         IntegrityError: a public table has changed what leaves stand for, or the promise is damaged.
     """
-    if [entry.get("leaves") for entry in kept["axes"]] != [leaf_digest(p.axis) for p in plan.batch.axes[1:]]:
+    if [frozen_axis.get("leaves") for frozen_axis in kept["axes"]] != [
+        leaf_digest(p.axis) for p in plan.batch.axes[1:]
+    ]:
         raise _other_axes()
 
 
@@ -384,7 +393,9 @@ def _to_json(name: str, choice: AxisChoice) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _from_json(entry: dict[str, Any]) -> tuple[str, AxisChoice]:
-    strategy = thaw(str(entry["kind"]), entry["strategy"])
-    runners = tuple((str(name), float(error)) for name, error in entry["runners_up"])
-    return str(entry["axis"]), AxisChoice(strategy, str(entry["name"]), float(entry["error"]), runners)
+def _from_json(frozen_axis: dict[str, Any]) -> tuple[str, AxisChoice]:
+    strategy = thaw(str(frozen_axis["kind"]), frozen_axis["strategy"])
+    runners = tuple((str(name), float(error)) for name, error in frozen_axis["runners_up"])
+    return str(frozen_axis["axis"]), AxisChoice(
+        strategy, str(frozen_axis["name"]), float(frozen_axis["error"]), runners
+    )

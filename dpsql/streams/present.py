@@ -66,9 +66,9 @@ class Presenter:
         """
         folder = directory / STATES
         folder.mkdir(exist_ok=True)
-        for left in folder.iterdir():  # of an append that did not finish
-            if f"{STATES}/{left.name}" not in {state.file for state in manifest.states}:
-                left.unlink()
+        for leftover in folder.iterdir():  # of an append that did not finish
+            if f"{STATES}/{leftover.name}" not in {state.file for state in manifest.states}:
+                leftover.unlink()
         published = _published(directory, manifest, self.plan)
         content = state_content(self.plan, manifest, published, self.insecure)
         name = f"{STATES}/{manifest.as_of_batch:09d}.duckdb"
@@ -94,15 +94,15 @@ def _published(directory: Path, manifest: Manifest, plan: StreamPlan) -> list[In
         return published_numbers(read_segments(directory, manifest), plan)
     newest = read_segments(directory, Manifest("", manifest.segments[-1:]))
     try:
-        before = open_release(
+        release = open_release(
             directory / last.file, insecure=True
         )  # as readers of this process may have it open
     except ReleaseError:  # its hash was right, so the disk is at fault; the segments hold the same numbers
         return published_numbers(read_segments(directory, manifest), plan)
     try:
-        earlier = [before.whole(f"measurement_{s}")["value"] for s in range(len(cells))]
+        earlier = [release.whole(f"measurement_{s}")["value"] for s in range(len(cells))]
     finally:
-        before.close()
+        release.close()
     return [
         np.concatenate([np.asarray(earlier[s], dtype=np.int64).reshape(-1, size), _of(newest, s, size)])
         for s, size in enumerate(cells)
@@ -115,8 +115,8 @@ def published_numbers(columns: dict[str, IntArray], plan: StreamPlan) -> list[In
 
 
 def _of(columns: dict[str, IntArray], statistic: int, cells: int) -> IntArray:
-    own: IntArray = columns["value"][columns["statistic"] == statistic]
-    return own.reshape(-1, cells)
+    values: IntArray = columns["value"][columns["statistic"] == statistic]
+    return values.reshape(-1, cells)
 
 
 @dataclass(frozen=True)
@@ -162,19 +162,21 @@ def state_content(
         insecure: whether the noise came from test entropy.
     """
     batches = manifest.batches
-    made = state_estimates(stream, batches, published)
-    plan, statistics = made.plan, stream.statistics()
-    metas = statistic_metas(plan, made.components)
-    parts = [
+    estimates = state_estimates(stream, batches, published)
+    plan, statistics = estimates.plan, stream.statistics()
+    metas = statistic_metas(plan, estimates.components)
+    contents = [
         StatisticPart(
             replace(meta, nonnegative=False),  # a projection of all cells would cost more than the append
             StatisticContent(
-                _shaped(plan, i, published[i]), _budgets(stream, plan, i, statistic, batches), made.nodes[i]
+                _shaped(plan, i, published[i]),
+                _budgets(stream, plan, i, statistic, batches),
+                estimates.nodes[i],
             ),
         )
         for i, (meta, statistic) in enumerate(zip(metas, statistics, strict=True))
     ]
-    builder = planned_release(plan, manifest.release_id, made.models, parts, insecure=insecure)
+    builder = planned_release(plan, manifest.release_id, estimates.models, contents, insecure=insecure)
     return replace(
         builder,
         privacy=replace(builder.privacy, unit=stream.unit),
@@ -217,12 +219,12 @@ def _budgets(
 ) -> IntArray:
     """Integer budget of each published number; 0 where it holds several nodes: the strategy tells their shares."""
     several = np.zeros(statistic.cells, dtype=np.int64)
-    known: dict[Fraction, IntArray] = {}
+    budgets: dict[Fraction, IntArray] = {}
     rows = []
     for batch in range(batches):
         for emission in stream.strategy.emissions(batch):
             share = emission.reads[0].share
-            if share not in known:
-                known[share] = statistic.budgets(share)
-            rows.append(known[share] if len(emission.reads) == 1 else several)
+            if share not in budgets:
+                budgets[share] = statistic.budgets(share)
+            rows.append(budgets[share] if len(emission.reads) == 1 else several)
     return _shaped(plan, index, np.array(rows, dtype=np.int64))

@@ -114,12 +114,12 @@ def read_head(directory: Path) -> Manifest:
     Raises:
         ReleaseError: no manifest, another format, or batches that do not follow each other.
     """
-    entry = _json(directory / MANIFEST)
+    body = _json(directory / MANIFEST)
     try:
-        segments, pages = _listed(entry["segments"]), _listed(entry.get("pages", []))
-        base = (str(entry["base"]["file"]), str(entry["base"]["sha256"])) if entry.get("base") else None
-        states, version = listed_states(entry.get("states", [])), entry["format"]
-        manifest = Manifest(str(entry["release_id"]), segments, base, pages, states)
+        segments, pages = _listed(body["segments"]), _listed(body.get("pages", []))
+        base = (str(body["base"]["file"]), str(body["base"]["sha256"])) if body.get("base") else None
+        states, version = listed_states(body.get("states", [])), body["format"]
+        manifest = Manifest(str(body["release_id"]), segments, base, pages, states)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ReleaseError(f"{directory} holds no stream release that can be read") from error
     if version != FORMAT:
@@ -127,7 +127,7 @@ def read_head(directory: Path) -> Manifest:
             f"{directory} has stream format {version}", hint=f"this version reads format {FORMAT}"
         )
     wanted = [*range(0, manifest.first, PAGE), *range(manifest.first, manifest.batches)]
-    if [part.batch for part in (*pages, *segments)] != wanted or (base and _outside(base[0])):
+    if [segment.batch for segment in (*pages, *segments)] != wanted or (base and _outside(base[0])):
         raise ReleaseError(f"the manifest of {directory} is damaged", hint="restore it from a backup")
     return manifest
 
@@ -167,10 +167,10 @@ def _json(path: Path) -> Any:
 
 def _listed(entries: Any) -> tuple[Segment, ...]:
     """Files named by a manifest or a page; none outside the release directory."""
-    found = tuple(Segment(str(e["file"]), str(e["sha256"]), int(e["batch"])) for e in entries)
-    if any(_outside(entry.file) for entry in found):
+    segments = tuple(Segment(str(e["file"]), str(e["sha256"]), int(e["batch"])) for e in entries)
+    if any(_outside(segment.file) for segment in segments):
         raise ValueError("a file outside the release")
-    return found
+    return segments
 
 
 def _outside(name: str) -> bool:
@@ -220,7 +220,7 @@ def grow(directory: Path, manifest: Manifest, segment: Segment) -> Manifest:
     segments, pages = (*manifest.segments, segment), manifest.pages
     if len(segments) > PAGE:
         name = f"{SEGMENTS}/page-{manifest.first:09d}.json"
-        _write_json(directory / name, {"segments": [asdict(entry) for entry in segments[:PAGE]]})
+        _write_json(directory / name, {"segments": [asdict(older) for older in segments[:PAGE]]})
         pages = (*pages, Segment(name, file_hash(directory / name), manifest.first))
         segments = segments[PAGE:]
     return replace(manifest, segments=segments, pages=pages)
@@ -295,12 +295,12 @@ def read_segments(directory: Path, manifest: Manifest) -> dict[str, IntArray]:
         return {column: np.zeros(0, np.int64) for column in SCHEMA}
     files = [str(directory / segment.file) for segment in manifest.segments]
     with duckdb.connect(config={"threads": 1}) as connection:
-        found: dict[str, Any] = connection.execute(
+        columns: dict[str, Any] = connection.execute(
             f"SELECT {', '.join(SCHEMA)} FROM read_parquet(?, file_row_number = true, filename = true) "
             "ORDER BY filename, file_row_number",
             [files],
         ).fetchnumpy()
-    return {column: np.asarray(values, dtype=np.int64) for column, values in found.items()}
+    return {column: np.asarray(values, dtype=np.int64) for column, values in columns.items()}
 
 
 def _columns(nodes: Sequence[NoisyNode]) -> dict[str, IntArray]:

@@ -28,6 +28,7 @@ from dpsql.errors import BatchOrderError, IntegrityError, OperationalError
 from dpsql.faults import CHARGED, UNCHARGED, machine, spending
 from dpsql.ledger import Label, Order, Receipt, ledger_entries, new_release_id, publish_file
 from dpsql.ledger.keys import signing_seed
+from dpsql.ledger.memory import Memory
 from dpsql.noise import Entropy, Noise
 from dpsql.progress import Progress, Stage, silent
 from dpsql.publishing.axes import AxisMaker, axis_maker, open_public
@@ -60,6 +61,7 @@ class Appended:
         charged, left: epsilon at the catalog's delta.
         left_out: raw rows that each rule left out: late, early, bounded (out of domain, or more than max_ids
             of a unit), lifetime (units past max_batches). Private.
+        forgotten: why the computer's memory does not know of this charge; empty where it does, or nothing was charged.
     """
 
     path: Path
@@ -70,30 +72,32 @@ class Appended:
     charged: Fraction
     left: Fraction
     left_out: dict[str, int] = field(default_factory=dict)
+    forgotten: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for `--json`."""
         return {
             "path": str(self.path), "batch": self.batch, "label": self.label, "added": self.added,
             "created": self.created, "charged": str(self.charged), "left": str(self.left),
-            "left_out_private": self.left_out,
+            "left_out_private": self.left_out, "forgotten": self.forgotten,
         }  # fmt: skip
 
     def summary(self) -> str:
-        """One line for people."""
+        """One line for people, and one where the computer's memory does not know of the charge."""
         if not self.added:
             return (
                 f"batch {self.batch} ({self.label}) of {self.path} is public; data are not compared, nothing was drawn "
                 "or charged; send corrections with a later batch"
             )
-        made = (
+        creation = (
             f"made {self.path}, charged {float(self.charged):g}, left {float(self.left):g}; "
             if self.created
             else ""
         )
         out = ", ".join(f"{rows} {rule}" for rule, rows in self.left_out.items())
         rules = f"; rows left out (private): {out}" if out else ""
-        return f"{made}appended batch {self.batch} ({self.label}) to {self.path}{rules}"
+        forgotten = f"\nno memory on this computer: {self.forgotten}" if self.forgotten else ""
+        return f"{creation}appended batch {self.batch} ({self.label}) to {self.path}{rules}{forgotten}"
 
 
 @dataclass(frozen=True)
@@ -167,6 +171,7 @@ def append_batch(
     *,
     progress: Progress = silent,
     kill_point: KillPoint = no_kill,
+    memory: Memory | None = None,
 ) -> Appended:
     """Publish one batch of a stream, exactly once; the first one makes the stream.
 
@@ -179,6 +184,7 @@ def append_batch(
         chance: where noise and secret come from.
         progress: told each step.
         kill_point: told each step, for tests that kill there.
+        memory: of this computer, by which a ledger that begins anew is noticed; None for made-up rows.
 
     Returns:
         What was done.
@@ -203,16 +209,16 @@ def append_batch(
             f"batch {arrival.label} has not begun yet", hint="check the label, or this machine's clock"
         )
     private = private_state(catalog, directory)
-    before = earlier(private)
-    is_public = number < before.batches  # then no raw row is opened: what it holds cannot show
+    history = earlier(private)
+    is_public = number < history.batches  # then no raw row is opened: what it holds cannot show
     raw = (
         open_public(catalog).as_duckdb("stream")
         if is_public
-        else open_batch(catalog, raw_source, of, arrival.source, before.types)
+        else open_batch(catalog, raw_source, of, arrival.source, history.types)
     )
     try:
         plan = _planned(catalog, axis_maker(catalog, raw), number, directory)
-        receipt = _created(plan, raw, directory, private, chance)
+        receipt = _created(plan, raw, directory, private, chance, memory)
         progress(Stage("planned", plan.batch.axes[0].choice.name, {"statistics": len(plan.batch.statistics)}))
         present = Presenter(plan, chance.noise.insecure, signing_seed(ledger_path(catalog)))
         opened = opened_stream(directory, private, plan.spec(), kill_point=kill_point, present=present)
@@ -221,13 +227,13 @@ def append_batch(
         with machine("the batch is not public yet", CHARGED), opened as now_open:
             if not now_open.known(number):
                 progress(Stage("bounding and counting the batch"))
-                batch = _batch(now_open, raw, plan, number, before, arrival.source is not None)
+                batch = _batch(now_open, raw, plan, number, history, arrival.source is not None)
                 progress(Stage("drawing, estimating and writing"))
                 now_open.append(batch, noise_for(plan.statistics(), chance.noise))
                 left_out = batch.left_out
         return Appended(
             directory, number, arrival.label, left_out is not None, receipt.drawn, receipt.charged_epsilon,
-            receipt.left_epsilon, left_out or {},
+            receipt.left_epsilon, left_out or {}, receipt.forgotten,
         )  # fmt: skip
     finally:
         raw.close()
@@ -283,12 +289,12 @@ def check_batch(catalog: Catalog, directory: Path, arrival: Arrival) -> Compared
     raw_source, (stream, of, column) = confirmed_source(catalog), stream_column(catalog)
     number = batch_number(arrival.label, str(column.lower), stream.grain)
     private = private_state(catalog, directory)
-    before = earlier(private)
-    if number >= before.batches:
+    history = earlier(private)
+    if number >= history.batches:
         raise BatchOrderError(
             f"batch {arrival.label} has not been appended", hint="append it; nothing was compared"
         )
-    raw = open_batch(catalog, raw_source, of, arrival.source, before.types)
+    raw = open_batch(catalog, raw_source, of, arrival.source, history.types)
     try:
         with raw.step("reading the batch", "nothing was compared"):
             arrived = arrive(raw, catalog, number, arrival.source is not None)
@@ -326,25 +332,25 @@ def forget_people(catalog: Catalog, directory: Path, people: Sequence[str]) -> i
         try:
             seal_state(private, closed=False)
             with state.transaction():
-                known = state.forget_people(people)
+                known_people = state.forget_people(people)
         finally:
             state.close()
         seal_state(private, closed=True)
-    return known
+    return known_people
 
 
 def _planned(catalog: Catalog, make_axis: AxisMaker, number: int, directory: Path) -> StreamPlan:
     """The plan, with the strategies that the stream was made with, if it has been made."""
     try:
-        kept = json.loads((directory / PROMISE).read_text(encoding="utf-8"))["strategies"]
+        strategies = json.loads((directory / PROMISE).read_text(encoding="utf-8"))["strategies"]
     except FileNotFoundError:
         plan = plan_stream(catalog, make_axis, number)
         plan.statistics()  # refuses budgets that are too small, before anything is charged
         return plan
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise IntegrityError(f"{directory / PROMISE} is damaged", hint="restore it from a backup") from error
-    restored = thawed(catalog, make_axis, number, kept)
-    check_leaves(restored, kept)
+    restored = thawed(catalog, make_axis, number, strategies)
+    check_leaves(restored, strategies)
     return restored
 
 
@@ -354,7 +360,9 @@ def private_state(catalog: Catalog, directory: Path) -> Path:
     return ledger_path(catalog).absolute().parent / f"{directory.name}.{owner}.stream"
 
 
-def _created(plan: StreamPlan, raw: RawSide, directory: Path, private: Path, chance: Chance) -> Receipt:
+def _created(
+    plan: StreamPlan, raw: RawSide, directory: Path, private: Path, chance: Chance, memory: Memory | None
+) -> Receipt:
     """Make the stream if there is none; charge its budget once; refuse sides that are not from one making.
 
     Raises:
@@ -383,7 +391,7 @@ def _created(plan: StreamPlan, raw: RawSide, directory: Path, private: Path, cha
             raise _absent(plan.catalog, directory, release_id)
         with machine(f"{directory} cannot be made", UNCHARGED):
             directory.mkdir(parents=True, exist_ok=True)
-        receipt = _charged(plan, raw, directory, release_id, chance.noise)
+        receipt = _charged(plan, raw, directory, release_id, chance.noise, memory)
         if receipt.release_id != release_id:
             raise IntegrityError(
                 f"{directory.name} was charged with another private state than {private}",
@@ -397,8 +405,10 @@ def _created(plan: StreamPlan, raw: RawSide, directory: Path, private: Path, cha
 
 def _absent(catalog: Catalog, directory: Path, release_id: str) -> IntegrityError:
     """Why batches cannot be appended here: the stream of this name lies elsewhere, or its manifest is gone."""
-    made = (Path(e.target).parent for e in ledger_entries(ledger_path(catalog)) if e.release_id == release_id)
-    place = next(made, directory)
+    folders = (
+        Path(e.target).parent for e in ledger_entries(ledger_path(catalog)) if e.release_id == release_id
+    )
+    place = next(folders, directory)
     if place == directory:
         return IntegrityError(f"the manifest of {directory} is gone", hint="restore the directory")
     return IntegrityError(
@@ -407,10 +417,12 @@ def _absent(catalog: Catalog, directory: Path, release_id: str) -> IntegrityErro
     )
 
 
-def _charged(plan: StreamPlan, raw: RawSide, directory: Path, release_id: str, noise: Noise) -> Receipt:
+def _charged(
+    plan: StreamPlan, raw: RawSide, directory: Path, release_id: str, noise: Noise, memory: Memory | None
+) -> Receipt:
     """Charge the whole budget once, with a public file that says what for."""
     catalog, privacy = plan.catalog, plan.catalog.privacy
-    spend = release_spend(catalog, plan.batch, plan.unit)
+    spend = release_spend(catalog, plan.batch, raw, plan.unit)
     promise = {
         "release_id": release_id, "catalog": json.loads(catalog.to_json()), "spec_hash": spec_hash(catalog),
         "unit": plan.unit, "neighbours": privacy.neighbours, "insecure_entropy": noise.insecure,
@@ -424,5 +436,6 @@ def _charged(plan: StreamPlan, raw: RawSide, directory: Path, release_id: str, n
     order = Order(
         Label(privacy.lineage, directory.name, spec_hash(catalog)), directory / PROMISE, release_id, build,
         lambda: source_digests(raw, plan.catalog, spend.tables), tuple(releases_beside(directory, privacy.lineage)),
+        memory,
     )  # fmt: skip
     return publish_file(ledger_path(catalog), spend, order)

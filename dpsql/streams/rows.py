@@ -40,15 +40,16 @@ from typing import Any
 import numpy as np
 
 from dpsql.engines import RawSide, retyped
-from dpsql.engines.casts import exact_cast, roots
+from dpsql.engines.engine import missing_column
+from dpsql.engines.keygroups import roots
 from dpsql.engines.keys import open_star
-from dpsql.engines.kinds import family, widest
+from dpsql.engines.united import schema_of
+from dpsql.engines.values import canonical_text, exact_cast, family, type_word, widest
 from dpsql.errors import CatalogError, IntegrityError, SourceError
 from dpsql.mechanisms.axis.strategy import measure
 from dpsql.publishing.cells import PlacedCells
 from dpsql.publishing.rows import place_rows, prepare_tables
 from dpsql.star import Catalog
-from dpsql.star.base import nearest
 from dpsql.star.source import Source
 from dpsql.star.sql import identifier
 from dpsql.star.tables import Table
@@ -126,12 +127,10 @@ def arrive(raw: RawSide, catalog: Catalog, number: int, own_file: bool) -> Arriv
     stream, of, declared = stream_column(catalog)
     connection, table = raw.connection, f"raw.{identifier(of)}"
     name = stream.column.rpartition(".")[2]
-    known = {column.lower(): column for column in raw.columns[of]}
-    if name.lower() not in known:
-        raise SourceError(
-            f"tables.{of}: the source has no column `{name}`", hint=nearest(name, tuple(known.values()))
-        )
-    column = identifier(known[name.lower()])
+    column_names = {column.lower(): column for column in raw.columns[of]}
+    if name.lower() not in column_names:
+        raise missing_column(of, name, len(column_names))
+    column = identifier(column_names[name.lower()])
     start, end = batch_bounds(number, str(declared.lower), stream.grain)
     start = max(start, datetime.fromisoformat(str(declared.lower)))
     moment = f"TRY_CAST({column} AS TIMESTAMP)"
@@ -142,7 +141,7 @@ def arrive(raw: RawSide, catalog: Catalog, number: int, own_file: bool) -> Arriv
         + ("" if own_file else f"WHERE {in_time}")
     )
     begin = f"DATE '{start.date()}'" if declared.type == "date" else f"TIMESTAMP '{start}'"
-    kind = raw.columns[of][known[name.lower()]]
+    kind = raw.columns[of][column_names[name.lower()]]
     moved = f"CASE \"arrival rule\" WHEN 'in' THEN {column} ELSE CAST({begin} AS {kind}) END"
     counted = ("in", "late") if stream.late.counted else ("in",)
     connection.execute(
@@ -157,9 +156,9 @@ def arrive(raw: RawSide, catalog: Catalog, number: int, own_file: bool) -> Arriv
 
 def _digest(rows: Sequence[tuple[str, int, int]], counted: tuple[str, ...]) -> tuple[bytes, dict[str, int]]:
     """An order-independent digest of all rows that arrived, and how many the rules leave out."""
-    found = {str(rule): (int(count), str(total)) for rule, count, total in rows}
-    left_out = {rule: rows for rule, (rows, _) in sorted(found.items()) if rule not in counted}
-    return hashlib.sha256(json.dumps(sorted(found.items())).encode()).digest(), left_out
+    by_rule = {str(rule): (int(count), str(total)) for rule, count, total in rows}
+    left_out = {rule: rows for rule, (rows, _) in sorted(by_rule.items()) if rule not in counted}
+    return hashlib.sha256(json.dumps(sorted(by_rule.items())).encode()).digest(), left_out
 
 
 def aggregate(
@@ -205,15 +204,19 @@ def _rows(plan: StreamPlan, index: int, cells: IntArray) -> IntArray:
 
 def _admitted(raw: RawSide, table: str, admit: Admit) -> tuple[str, ...]:
     """Leave out the rows of units that have been in all their batches; the units that are left."""
-    query = f"SELECT DISTINCT CAST(unit AS VARCHAR) FROM {table} ORDER BY 1"
+    person = person_text(raw, table)
+    query = f"SELECT DISTINCT {person} FROM {table} ORDER BY 1"
     people = [str(row[0]) for row in raw.connection.execute(query).fetchall()]
     allowed = admit(people)
-    kept = [person for person, may in zip(people, allowed, strict=True) if may]
-    if len(kept) < len(people):
-        raw.connection.execute(
-            f"DELETE FROM {table} WHERE CAST(unit AS VARCHAR) NOT IN (SELECT unnest(?))", [kept]
-        )
-    return tuple(kept)
+    admitted = [person for person, may in zip(people, allowed, strict=True) if may]
+    if len(admitted) < len(people):
+        raw.connection.execute(f"DELETE FROM {table} WHERE {person} NOT IN (SELECT unnest(?))", [admitted])
+    return tuple(admitted)
+
+
+def person_text(raw: RawSide, table: str) -> str:
+    """SQL of the canonical text by which the private state knows a unit again."""
+    return canonical_text("unit", schema_of(raw.connection, f"(SELECT unit FROM {table})")["unit"])
 
 
 def _count(raw: RawSide, table: str) -> int:
@@ -244,9 +247,9 @@ class StreamTypes:
             IntegrityError: it is something else.
         """
         try:
-            entry: dict[str, Any] = json.loads(text)
+            body: dict[str, Any] = json.loads(text)
             return StreamTypes(
-                dict(entry["keys"]), {t: dict(columns) for t, columns in entry["columns"].items()}
+                dict(body["keys"]), {t: dict(columns) for t, columns in body["columns"].items()}
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise IntegrityError("the private state is damaged", hint="restore its newest copy") from error
@@ -277,22 +280,22 @@ def carry_columns(catalog: Catalog, raw: RawSide, types: StreamTypes) -> None:
     """
     keys = roots(catalog)
     for table, columns in types.columns.items():
-        own = {name.lower(): (name, kind) for name, kind in raw.columns[table].items()}
+        batch_columns = {name.lower(): (name, kind) for name, kind in raw.columns[table].items()}
         carried = {}
         for column, first in columns.items():
-            if column.lower() not in own:
+            if column.lower() not in batch_columns:
                 raise SourceError(
                     f"tables.{table}: this batch has no column `{column}`, which the first one had",
                     hint="write the column, empty where nothing is known",
                 )
-            name, kind = own[column.lower()]
+            name, kind = batch_columns[column.lower()]
             if (table, column.lower()) in keys:
                 carried[column] = (identifier(name), kind)
                 continue
             value = _carried(identifier(name), kind, first, _declared(catalog.tables[table], column))
             if value is None:
                 raise SourceError(
-                    f"tables.{table}.{column}: {kind} in this batch, {first} in the first one",
+                    f"tables.{table}.{column}: {type_word(kind)} in this batch, {type_word(first)} in the first one",
                     hint="write the column in the type that it had",
                 )
             carried[column] = value
@@ -330,25 +333,25 @@ def _used(table: Table, columns: dict[str, str]) -> dict[str, str]:
 
 def _declared(table: Table, column: str) -> str:
     """The type that the catalog declares for a column, or an empty string."""
-    declared = {name.lower(): entry.type for name, entry in table.columns.items()}
+    declared = {name.lower(): described.type for name, described in table.columns.items()}
     return declared.get(column.lower(), "")
 
 
-def _carried(value: str, own: str, first: str, declared: str) -> tuple[str, str] | None:
+def _carried(value: str, kind: str, first: str, declared: str) -> tuple[str, str] | None:
     """(SQL, type) of a column in this batch; None where its type does not fit."""
-    if own == first:
-        return value, own
-    here, there = family(own), family(first)
+    if kind == first:
+        return value, kind
+    kind_family, first_family = family(kind), family(first)
     if declared in ("int", "decimal"):
         free: tuple[str, ...] = NUMBERS
-        read = widest(first) if there == "float" or declared == "int" else ANY_NUMBER
+        read = widest(first) if first_family == "float" or declared == "int" else ANY_NUMBER
     elif declared in ("date", "timestamp"):
         free, read = ("time",), "TIMESTAMP"
     else:
         target = widest(first)
-        carried = exact_cast(value, own, target)
+        carried = exact_cast(value, kind, target)
         return None if carried is None else (carried, target)
-    if here in free or here == there == "text":
-        return (f"CAST({value} AS VARCHAR)", "VARCHAR") if there == "text" else (value, own)
-    carried = exact_cast(value, own, read) if here == "text" else None
+    if kind_family in free or kind_family == first_family == "text":
+        return (canonical_text(value, kind), "VARCHAR") if first_family == "text" else (value, kind)
+    carried = exact_cast(value, kind, read) if kind_family == "text" else None
     return None if carried is None else (carried, read)

@@ -202,9 +202,13 @@ class StreamState:
 
     def forget_sums(self, keep: Iterable[int]) -> None:
         """Drop the sums at all positions but these. Inside a transaction."""
-        kept = set(keep)
-        held = {int(p) for (p,) in self._database.execute("SELECT DISTINCT position FROM prefix_sum")}
-        self._database.executemany("DELETE FROM prefix_sum WHERE position = ?", [(p,) for p in held - kept])
+        kept_positions = set(keep)
+        stored_positions = {
+            int(p) for (p,) in self._database.execute("SELECT DISTINCT position FROM prefix_sum")
+        }
+        self._database.executemany(
+            "DELETE FROM prefix_sum WHERE position = ?", [(p,) for p in stored_positions - kept_positions]
+        )
 
     def drawn(self, node: int, statistic: int) -> IntArray | None:
         """The draw of a noise node that is still to be read again, or None."""
@@ -342,8 +346,8 @@ def seal_state(path: Path, *, closed: bool) -> None:
         path: the state.
         closed: False as long as somebody may write to it.
     """
-    whole = closed and not beside(path, "-journal").exists()  # else SQLite will still undo what failed
-    write_private(beside(path, ".sum"), (file_hash(path) if whole else IN_USE).encode())
+    intact = closed and not beside(path, "-journal").exists()  # else SQLite will still undo what failed
+    write_private(beside(path, ".sum"), (file_hash(path) if intact else IN_USE).encode())
 
 
 def check_seal(path: Path) -> None:
@@ -352,14 +356,14 @@ def check_seal(path: Path) -> None:
     Raises:
         IntegrityError: it was damaged, or is an older copy.
     """
-    kept = beside(path, ".sum")
-    if not kept.exists():
+    seal = beside(path, ".sum")
+    if not seal.exists():
         return
-    text = kept.read_bytes()
+    text = seal.read_bytes()
     if text != IN_USE.encode() and text != file_hash(path).encode():
         raise IntegrityError(
             f"the private state {path} is damaged or an old copy",
-            hint=f"bring back the newest one, with {kept.name}; nothing was drawn",
+            hint=f"bring back the newest one, with {seal.name}; nothing was drawn",
         )
 
 

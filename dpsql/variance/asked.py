@@ -74,8 +74,8 @@ class AskedVariance:
     @cached_property
     def sizes(self) -> FloatArray:
         """Cells of each class, shape (K,)."""
-        held = self.classes[self.classes >= 0]
-        return np.bincount(held, minlength=self.rows.shape[1]).astype(np.float64)
+        measured = self.classes[self.classes >= 0]
+        return np.bincount(measured, minlength=self.rows.shape[1]).astype(np.float64)
 
     @cached_property
     def _place(self) -> tuple[IntArray, IntArray]:
@@ -95,11 +95,11 @@ class AskedVariance:
         """Mean weight of each class under products of masks, shape (g, K)."""
         order, first = self._place
         step = max(1, _AT_ONCE // max(1, self.classes.size))
-        parts = [
+        chunks = [
             np.add.reduceat(self._cells([mask[i : i + step] for mask in masks])[:, order], first, axis=1)
             for i in range(0, len(masks[0]), step)
         ]
-        return np.concatenate(parts) / self.sizes
+        return np.concatenate(chunks) / self.sizes
 
     def covariance(
         self, masks: Sequence[FloatArray], other: Sequence[FloatArray] | None = None
@@ -129,29 +129,33 @@ class AskedVariance:
 
     def columns(self) -> dict[str, np.typing.NDArray[np.generic]]:
         """A line per entry of the rows (part 0), per measured cell (part 1), per axis (part 2): (part, a, b, value)."""
-        entry, cell = np.argwhere(self.rows), np.flatnonzero(self.classes.ravel() >= 0)
+        row_entry, cell = np.argwhere(self.rows), np.flatnonzero(self.classes.ravel() >= 0)
         axes = np.arange(self.classes.ndim)
         return {
-            "part": np.repeat([0, 1, 2], [len(entry), len(cell), len(axes)]),
-            "a": np.concatenate([entry[:, 0], cell, axes]),
-            "b": np.concatenate([entry[:, 1], self.classes.ravel()[cell], np.zeros_like(axes)]),
+            "part": np.repeat([0, 1, 2], [len(row_entry), len(cell), len(axes)]),
+            "a": np.concatenate([row_entry[:, 0], cell, axes]),
+            "b": np.concatenate([row_entry[:, 1], self.classes.ravel()[cell], np.zeros_like(axes)]),
             "value": np.concatenate(
-                [self.rows[entry[:, 0], entry[:, 1]], np.ones(len(cell)), np.array(self.classes.shape)]
+                [
+                    self.rows[row_entry[:, 0], row_entry[:, 1]],
+                    np.ones(len(cell)),
+                    np.array(self.classes.shape),
+                ]
             ).astype(np.float64),
         }
 
 
 def from_columns(columns: Columns) -> AskedVariance:
     """The model that `columns` were read from; lines may come in any order."""
-    part, a, b = (columns[name].astype(np.int64) for name in ("part", "a", "b"))
+    section, a, b = (columns[name].astype(np.int64) for name in ("part", "a", "b"))
     value = columns["value"].astype(np.float64)
-    entry, cell, axis = (part == which for which in (0, 1, 2))
+    row_entry, cell, axis = (section == code for code in (0, 1, 2))
     shape = np.zeros(int(axis.sum()), np.int64)
     shape[a[axis]] = np.rint(value[axis]).astype(np.int64)
     classes = zeros(shape.tolist(), MOST_CELLS).astype(np.int64).ravel() - 1
     classes[a[cell]] = b[cell]
-    rows = zeros((int(a[entry].max(initial=-1)) + 1, int(b[cell].max(initial=-1)) + 1), MOST_CELLS)
-    rows[a[entry], b[entry]] = value[entry]
+    rows = zeros((int(a[row_entry].max(initial=-1)) + 1, int(b[cell].max(initial=-1)) + 1), MOST_CELLS)
+    rows[a[row_entry], b[row_entry]] = value[row_entry]
     return AskedVariance(classes.reshape(shape), rows)
 
 
@@ -187,8 +191,8 @@ class AskedReading:
     ) -> Covariance:
         """Covariances under `masks` and `other`, as `Reading` says."""
         (model,), (factor,) = self.pieces, self.components.values()
-        found = factor * model.covariance(masks, other)
-        return Covariance(np.maximum(found, 0.0) if other is None else found)
+        covariance = factor * model.covariance(masks, other)
+        return Covariance(np.maximum(covariance, 0.0) if other is None else covariance)
 
     def matrix(self, masks: Sequence[FloatArray]) -> FloatArray:
         """Covariances of all combinations of rows, as `Reading` says."""

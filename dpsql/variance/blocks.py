@@ -59,12 +59,12 @@ class BlockVariance:
 
     def covered(self, masks: Masks) -> FloatArray:
         """Sum of each product of masks over each piece, shape (g, pieces)."""
-        found = np.ones((len(masks[0]), len(self.bounds)))
+        sums = np.ones((len(masks[0]), len(self.bounds)))
         for axis, mask in enumerate(masks):
             low, high = self.bounds[:, axis].T
             prefix = np.concatenate([np.zeros((len(mask), 1)), np.cumsum(mask, axis=1)], axis=1)
-            found *= prefix[:, high] - prefix[:, low]
-        return found
+            sums *= prefix[:, high] - prefix[:, low]
+        return sums
 
     def covariance(self, masks: Masks, other: Masks | None = None) -> Covariance:
         """Covariances of noise and of what lies inside leaves, each of shape (g,)."""
@@ -73,19 +73,21 @@ class BlockVariance:
         noise, within = np.zeros(rows), np.zeros(rows)
         for a in range(0, rows, step):
             u, w = ([mask[a : a + step] for mask in side] for side in (masks, right))
-            both = self.covered([one * two for one, two in zip(u, w, strict=True)])
+            joint = self.covered([first * second for first, second in zip(u, w, strict=True)])
             apart = self.covered(u) * self.covered(w)
-            noise[a : a + step] = both @ self.noise[:, 0] + apart @ self.noise[:, 1]
-            within[a : a + step] = both @ self.within[:, 0] + apart @ self.within[:, 1]
+            noise[a : a + step] = joint @ self.noise[:, 0] + apart @ self.noise[:, 1]
+            within[a : a + step] = joint @ self.within[:, 0] + apart @ self.within[:, 1]
         return Covariance(noise, within_leaf=within)
 
     def columns(self) -> dict[str, Any]:
         """One line per piece: its bounds along each axis, then A and B of each part."""
         sides = {f"{end}{axis + 1}": self.bounds[:, axis, i]
                  for axis in range(self.bounds.shape[1]) for i, end in enumerate(("lo", "hi"))}  # fmt: skip
-        parts = {"noise": self.noise, "within": self.within, "shared": self.shared}
+        coefficients = {"noise": self.noise, "within": self.within, "shared": self.shared}
         return sides | {
-            f"{name}_{letter}": part[:, i] for name, part in parts.items() for i, letter in enumerate("ab")
+            f"{name}_{letter}": values[:, i]
+            for name, values in coefficients.items()
+            for i, letter in enumerate("ab")
         }
 
 
@@ -130,9 +132,9 @@ class BlockReading:
     def covariance(self, masks: Masks, other: Masks | None = None) -> Covariance:
         """Covariances under `masks` and `other`, as `Reading` says."""
         (model,), (factor,) = self.pieces, self.components.values()
-        found = model.covariance(masks, other)
-        parts = [factor * found.noise, factor * np.asarray(found.within_leaf)]
-        noise, within = (np.maximum(part, 0.0) if other is None else part for part in parts)
+        covariance = model.covariance(masks, other)
+        scaled = [factor * covariance.noise, factor * np.asarray(covariance.within_leaf)]
+        noise, within = (np.maximum(values, 0.0) if other is None else values for values in scaled)
         return Covariance(noise, within_leaf=within)
 
     def matrix(self, masks: Masks) -> FloatArray:
@@ -142,11 +144,11 @@ class BlockReading:
         """
         places = [grid.ravel() for grid in np.indices([len(mask) for mask in masks])]
         every = [mask[place] for mask, place in zip(masks, places, strict=True)]
-        found = [
+        covariances = [
             self.covariance([np.broadcast_to(u[k], u.shape) for u in every], every)
             for k in range(len(places[0]))
         ]
-        return np.array([each.noise + each.within_leaf for each in found])
+        return np.array([covariance.noise + covariance.within_leaf for covariance in covariances])
 
     def columns(self) -> tuple[Columns, ...]:
         """One table."""
@@ -171,8 +173,8 @@ class SharedBlocks:
 
     def covariance(self, masks: Masks, other: Masks | None = None) -> Covariance:
         """See `Shared`."""
-        found = self.model.covariance(masks, other)
-        return Covariance(found.noise, within_leaf=self.factor * np.asarray(found.within_leaf))
+        covariance = self.model.covariance(masks, other)
+        return Covariance(covariance.noise, within_leaf=self.factor * np.asarray(covariance.within_leaf))
 
 
 def shared_blocks(one: BlockReading, other: BlockReading) -> SharedBlocks:

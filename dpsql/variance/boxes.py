@@ -45,22 +45,22 @@ class BoxVariance:
 
     def means(self, masks: Sequence[FloatArray]) -> FloatArray:
         """Mean of each product of masks over each box, shape (g, boxes)."""
-        found = np.ones((len(masks[0]), len(self.bounds)))
+        means = np.ones((len(masks[0]), len(self.bounds)))
         for axis, mask in enumerate(masks):
             low, high = self.bounds[:, axis].T
             prefix = np.concatenate([np.zeros((len(mask), 1)), np.cumsum(mask, axis=1)], axis=1)
-            found *= (prefix[:, high] - prefix[:, low]) / (high - low)
-        return found
+            means *= (prefix[:, high] - prefix[:, low]) / (high - low)
+        return means
 
     def covariance(
         self, masks: Sequence[FloatArray], other: Sequence[FloatArray] | None = None
     ) -> FloatArray:
         """Covariances of the answers under products of masks, shape (g,)."""
         right = masks if other is None else other
-        one, two = self.means(masks), self.means(right)
-        both = self.means([u * w for u, w in zip(masks, right, strict=True)])
-        inside = (both - one * two) @ self.within
-        return np.asarray(np.sum((one @ self.sums) * two, axis=1) + inside)
+        left_means, right_means = self.means(masks), self.means(right)
+        joint = self.means([u * w for u, w in zip(masks, right, strict=True)])
+        inside = (joint - left_means * right_means) @ self.within
+        return np.asarray(np.sum((left_means @ self.sums) * right_means, axis=1) + inside)
 
     def columns(self) -> dict[str, npt.NDArray[np.generic]]:
         """One line per pair of boxes i <= j (part 0), per bound (part 1) and per box (part 2): (part, a, b, value)."""
@@ -78,11 +78,11 @@ class BoxVariance:
 
 def from_columns(columns: Columns) -> BoxVariance:
     """The model that `columns` were read from; lines may come in any order."""
-    part, a, b = (columns[name].astype(np.int64) for name in ("part", "a", "b"))
+    section, a, b = (columns[name].astype(np.int64) for name in ("part", "a", "b"))
     value, boxes = columns["value"].astype(np.float64), int(a.max()) + 1
     sums, within = zeros((boxes, boxes), 2 * len(value)), zeros((boxes,), len(value))
-    held, side, alone = part == 0, part == 1, part == 2
-    sums[a[held], b[held]] = sums[b[held], a[held]] = value[held]
+    pairs, side, alone = section == 0, section == 1, section == 2
+    sums[a[pairs], b[pairs]] = sums[b[pairs], a[pairs]] = value[pairs]
     within[a[alone]] = value[alone]
     bounds = zeros((boxes, int(b[side].max()) + 1), len(value)).astype(np.int64)
     bounds[a[side], b[side]] = np.rint(value[side]).astype(np.int64)
@@ -121,8 +121,8 @@ class BoxReading:
     ) -> Covariance:
         """Covariances under `masks` and `other`, as `Reading` says."""
         (model,), (factor,) = self.pieces, self.components.values()
-        found = factor * model.covariance(masks, other)
-        return Covariance(np.maximum(found, 0.0) if other is None else found)
+        covariance = factor * model.covariance(masks, other)
+        return Covariance(np.maximum(covariance, 0.0) if other is None else covariance)
 
     def matrix(self, masks: Sequence[FloatArray]) -> FloatArray:
         """Covariances of all combinations of rows, as `Reading` says."""

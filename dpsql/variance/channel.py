@@ -117,15 +117,15 @@ class ChannelModel:
         """Parts one after the other; `CONSTANTS` say how each is folded."""
         constants = [self.place, *self.law.shape, self.counts.ndim, *self.counts.shape]
         constants += [self.squares.own, self.squares.pairs, *self.deviations, self.sampled]
-        parts = [
+        sections = [
             (LAW, self.law.ravel()), (SCORES, self.scores.ravel()), (COUNTS, self.counts.ravel()),
             (SUMS, self.sums.ravel()), (CONSTANTS, np.array(constants, np.float64)),
             (STICK, np.array(self.squares.stick)),
         ]  # fmt: skip
         return {
-            "part": np.concatenate([np.full(len(values), part, np.int64) for part, values in parts]),
-            "place": np.concatenate([np.arange(len(values), dtype=np.int64) for _, values in parts]),
-            "value": np.concatenate([np.asarray(values, np.float64) for _, values in parts]),
+            "part": np.concatenate([np.full(len(values), section, np.int64) for section, values in sections]),
+            "place": np.concatenate([np.arange(len(values), dtype=np.int64) for _, values in sections]),
+            "value": np.concatenate([np.asarray(values, np.float64) for _, values in sections]),
         }
 
     def asked(self, masks: Masks) -> FloatArray:
@@ -139,27 +139,27 @@ class ChannelModel:
 
     def rows(self, left: Masks, right: Masks) -> FloatArray:
         """H of pairs of questions, shape (g,): at least what noise may hide where both are one."""
-        one, two = self.asked(left), self.asked(right)
-        h = (one * two) @ self.law - (one @ self.law) * (two @ self.law)
-        both = [u * v for u, v in zip(left, right, strict=True)]
-        found = weigh(self.counts, self._within(both, h))
-        inside = np.maximum(weigh(self.counts, self._within(both, np.ones_like(h))), 0.0)
-        least = np.maximum(LEAST * h.min(axis=1) * inside, h.max(axis=1))
+        first, second = self.asked(left), self.asked(right)
+        h = (first * second) @ self.law - (first @ self.law) * (second @ self.law)
+        intersection = [u * v for u, v in zip(left, right, strict=True)]
+        weighted = weigh(self.counts, self._within(intersection, h))
+        inside = np.maximum(weigh(self.counts, self._within(intersection, np.ones_like(h))), 0.0)
+        floor = np.maximum(LEAST * h.min(axis=1) * inside, h.max(axis=1))
         same = np.all([np.all(u == v, axis=1) for u, v in zip(left, right, strict=True)], axis=0)
-        return np.where(same, np.maximum(found, least), found)
+        return np.where(same, np.maximum(weighted, floor), weighted)
 
     def moved(self, masks: Masks) -> Masks:
         """Masks with d in the attribute's place; NULL is the first leaf after the domain's."""
-        own, leaves = masks[self.place], self.law.shape[1]
-        return self._within(masks, own[:, :leaves] - own[:, leaves : leaves + 1])
+        mask, leaves = masks[self.place], self.law.shape[1]
+        return self._within(masks, mask[:, :leaves] - mask[:, leaves : leaves + 1])
 
     def sample(self, left: Masks, right: Masks) -> FloatArray:
         """(1 - r) d d' over the rows of pairs of questions with `moved` masks, shape (g,): H of who reported."""
-        both = [u * v for u, v in zip(left, right, strict=True)]
-        found = weigh(self.counts, both)
+        intersection = [u * v for u, v in zip(left, right, strict=True)]
+        weighted = weigh(self.counts, intersection)
         same = np.all([np.all(u == v, axis=1) for u, v in zip(left, right, strict=True)], axis=0)
-        least = both[self.place].max(axis=1)
-        return np.asarray(self._silent(both) * np.where(same, np.maximum(found, least), found))
+        floor = intersection[self.place].max(axis=1)
+        return np.asarray(self._silent(intersection) * np.where(same, np.maximum(weighted, floor), weighted))
 
     def _silent(self, boxes: Masks) -> FloatArray:
         """1 - r, the released part of each box's rows whose people did not report, shape (g,)."""
@@ -175,17 +175,17 @@ class ChannelModel:
 
     def together(self, left: Masks, right: Masks) -> FloatArray:
         """Chance that of a pair of rows with one in the left box the other is in the right one, shape (g,)."""
-        found = np.ones(len(left[0]))
+        chance = np.ones(len(left[0]))
         total = max(float(self.counts.sum()), 1.0)
         for axis, stick in enumerate(self.squares.stick):
             if axis != self.place:
-                others = tuple(i for i in range(self.counts.ndim) if i != axis)
-                margin = np.maximum(self.counts.sum(axis=others), 0.0) / total
+                other_axes = tuple(i for i in range(self.counts.ndim) if i != axis)
+                margin = np.maximum(self.counts.sum(axis=other_axes), 0.0) / total
                 second = np.clip(right[axis] @ margin, 0.0, 1.0)
                 first = np.clip(left[axis] @ margin, 1e-12, 1.0)
                 shared = np.clip((left[axis] * right[axis]) @ margin / first, 0.0, 1.0)
-                found = found * (stick * shared + (1 - stick) * second)
-        return found
+                chance = chance * (stick * shared + (1 - stick) * second)
+        return chance
 
     def mean(self, masks: Masks) -> FloatArray:
         """What a row of each box adds on average, shape (g,)."""
@@ -206,8 +206,8 @@ class ChannelModel:
         """What who reported adds to what two statistics have in common, shape (g,); arguments as `shared`."""
         if not self.sampled:
             return np.zeros(len(left[0]))
-        one, two = self.moved(left), other.moved(right)
-        return self._shared(other, one, two, self.sample(one, two))
+        first, second = self.moved(left), other.moved(right)
+        return self._shared(other, first, second, self.sample(first, second))
 
     def _shared(self, other: ChannelModel, left: Masks, right: Masks, rows: FloatArray) -> FloatArray:
         size = self.squares.own + self.squares.pairs * self.together(left, right)
@@ -221,8 +221,8 @@ class ChannelModel:
         """What who reported adds to covariances of the statistic with itself, shape (g,); 0 if taken as given."""
         if not self.sampled:
             return np.zeros(len(left[0]))
-        one, two = self.moved(left), self.moved(right)
-        return self._alone(one, two, self.sample(one, two))
+        first, second = self.moved(left), self.moved(right)
+        return self._alone(first, second, self.sample(first, second))
 
     def _alone(self, left: Masks, right: Masks, rows: FloatArray) -> FloatArray:
         together = self.squares.pairs * self.together(left, right)
@@ -236,16 +236,16 @@ class ChannelModel:
 
 def from_columns(columns: Columns) -> ChannelModel:
     """What `ChannelModel.columns` gave."""
-    part, value = np.asarray(columns["part"]), np.asarray(columns["value"], np.float64)
-    place, items, leaves, axes, *rest = value[part == CONSTANTS].tolist()
-    shape, numbers = tuple(int(size) for size in rest[: int(axes)]), rest[int(axes) :]
+    section, value = np.asarray(columns["part"]), np.asarray(columns["value"], np.float64)
+    place, items, leaves, axes, *trailing = value[section == CONSTANTS].tolist()
+    shape, numbers = tuple(int(size) for size in trailing[: int(axes)]), trailing[int(axes) :]
     return ChannelModel(
         int(place),
-        value[part == LAW].reshape(int(items), int(leaves)),
-        value[part == SCORES].reshape(int(leaves), int(items)),
-        value[part == COUNTS].reshape(shape),
-        value[part == SUMS].reshape(shape),
-        Squares(numbers[0], numbers[1], tuple(value[part == STICK].tolist())),
+        value[section == LAW].reshape(int(items), int(leaves)),
+        value[section == SCORES].reshape(int(leaves), int(items)),
+        value[section == COUNTS].reshape(shape),
+        value[section == SUMS].reshape(shape),
+        Squares(numbers[0], numbers[1], tuple(value[section == STICK].tolist())),
         Deviations(*numbers[2:5]),
         any(numbers[5:]),
     )
@@ -288,11 +288,11 @@ class ChannelReading:
         """Noise and channel of all combinations of rows, as `Reading` says."""
         grids = np.meshgrid(*(np.arange(len(mask)) for mask in masks), indexing="ij")
         cells = [mask[grid.ravel()] for mask, grid in zip(masks, grids, strict=True)]
-        found = self.noise.matrix(masks)
-        for i in range(len(found)):
+        covariances = self.noise.matrix(masks)
+        for i in range(len(covariances)):
             row = [np.broadcast_to(cell[i], cell.shape) for cell in cells]
-            found[i] += self.channel.alone(row, cells) + self.channel.alone_sample(row, cells)
-        return found
+            covariances[i] += self.channel.alone(row, cells) + self.channel.alone_sample(row, cells)
+        return covariances
 
     def columns(self) -> tuple[Columns, ...]:
         """Those of the noise, then the channel's."""
@@ -313,8 +313,8 @@ class SharedChannel:
     def covariance(self, masks: Masks, other: Masks | None = None) -> Covariance:
         """See `Reading`; masks of the first, and of the second."""
         second = masks if other is None else other
-        found = self.one.shared(self.other, masks, second)
-        return Covariance(found + self.one.shared_sample(self.other, masks, second), channel=found)
+        channel = self.one.shared(self.other, masks, second)
+        return Covariance(channel + self.one.shared_sample(self.other, masks, second), channel=channel)
 
 
 def shared_channel(one: ChannelReading, other: ChannelReading) -> SharedChannel:

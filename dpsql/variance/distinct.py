@@ -118,9 +118,9 @@ class GapModel:
 
     def _solve(self, x: FloatArray) -> FloatArray:
         """(H' W H)^-1 x for columns x, shape (m, q): a diagonal and everybody's row."""
-        everybody, own = self.precision[0], self.precision[1:]
-        scaled = x / own[:, None]
-        first = self._first / own
+        everybody, diagonal = self.precision[0], self.precision[1:]
+        scaled = x / diagonal[:, None]
+        first = self._first / diagonal
         seen = self._first @ scaled
         return np.asarray(scaled - np.outer(first, seen) * (everybody / (1 + everybody * first.sum())))
 
@@ -209,14 +209,16 @@ GAPS, CELLS = "gaps", "touched"
 def from_columns(kind: str, columns: Columns) -> Single:
     """What `columns()` gave."""
     place, norm = (int(np.asarray(columns[name])[0]) for name in ("place", "norm"))
-    leaves, own = (tuple(np.asarray(columns[name]).astype(int).tolist()) for name in ("leaves", "own"))
-    return Single(kind, place, norm, leaves, own)
+    leaves, single_leaf = (
+        tuple(np.asarray(columns[name]).astype(int).tolist()) for name in ("leaves", "own")
+    )
+    return Single(kind, place, norm, leaves, single_leaf)
 
 
-def _apart(boxes: Sequence[Sequence[FloatArray]], own: Sequence[int]) -> bool:
+def _apart(boxes: Sequence[Sequence[FloatArray]], single_leaf: Sequence[int]) -> bool:
     """Whether nobody is in two boxes: each pair takes different leaves of an axis on which a person has one."""
     return all(
-        any(mine and not np.any(u * w) for u, w, mine in zip(left, right, own, strict=True))
+        any(single and not np.any(u * w) for u, w, single in zip(left, right, single_leaf, strict=True))
         for left, right in combinations(boxes, 2)
     )
 
@@ -226,9 +228,9 @@ def _whole(mask: FloatArray) -> bool:
     return bool(np.all((mask == 0.0) | (mask == 1.0)))
 
 
-def _along(masks: Sequence[FloatArray], other: Sequence[FloatArray], places: Iterable[int]) -> FloatArray:
+def _along(masks: Sequence[FloatArray], second: Sequence[FloatArray], places: Iterable[int]) -> FloatArray:
     """Products over axes of what two masks have in common, shape (g,)."""
-    shared = [np.sum(masks[i] * other[i], axis=1) for i in places]
+    shared = [np.sum(masks[i] * second[i], axis=1) for i in places]
     return np.asarray(prod(shared, start=np.ones(len(masks[0]))), np.float64)
 
 
@@ -256,19 +258,19 @@ class GapReading:
         """Whole leaves that stand beside each other, and nobody in two boxes."""
         taken, single = list(boxes), self.pieces[0]
         ranges = [box[single.place] for box in taken]
-        beside = all(_whole(mask) and np.all(np.diff(mask, axis=1, prepend=0.0).clip(0).sum(axis=1) <= 1)
+        contiguous = all(_whole(mask) and np.all(np.diff(mask, axis=1, prepend=0.0).clip(0).sum(axis=1) <= 1)
                      for mask in ranges)  # fmt: skip
-        return beside and _apart(taken, single.own)
+        return contiguous and _apart(taken, single.own)
 
     def terms(self, masks: Sequence[FloatArray]) -> tuple[Sum, ...]:
         """The stored numbers of the ranges."""
         place = self.pieces[0].place
         i, j = _ends(masks[place])
         picked = np.zeros((len(i), self.listed[place]))
-        some = np.flatnonzero(j > i)
-        picked[some, range_number(i[some], j[some], masks[place].shape[1])] = 1.0
-        own = [picked if axis == place else mask for axis, mask in enumerate(masks)]
-        return (Sum("node_combination", tuple(own), listed=self.listed),)
+        nonempty = np.flatnonzero(j > i)
+        picked[nonempty, range_number(i[nonempty], j[nonempty], masks[place].shape[1])] = 1.0
+        picked_masks = [picked if axis == place else mask for axis, mask in enumerate(masks)]
+        return (Sum("node_combination", tuple(picked_masks), listed=self.listed),)
 
     def covariance(
         self, masks: Sequence[FloatArray], other: Sequence[FloatArray] | None = None
@@ -277,11 +279,13 @@ class GapReading:
         single, right = self.pieces[0], masks if other is None else other
         (sigma2,) = self.components.values()
         ends = np.stack([*_ends(masks[single.place]), *_ends(right[single.place])], axis=1)
-        some, back = np.unique(ends, axis=0, return_inverse=True)
+        unique_ends, back = np.unique(ends, axis=0, return_inverse=True)
         model = gap_model(masks[single.place].shape[1], single.norm)
-        of_ranges = model.covariance((some[:, 0], some[:, 1]), (some[:, 2], some[:, 3]))[back.reshape(-1)]
-        others = [axis for axis in range(len(masks)) if axis != single.place]
-        return Covariance(sigma2 * of_ranges * _along(masks, right, others))
+        of_ranges = model.covariance(
+            (unique_ends[:, 0], unique_ends[:, 1]), (unique_ends[:, 2], unique_ends[:, 3])
+        )[back.reshape(-1)]
+        other_axes = [axis for axis in range(len(masks)) if axis != single.place]
+        return Covariance(sigma2 * of_ranges * _along(masks, right, other_axes))
 
     def matrix(self, masks: Sequence[FloatArray]) -> FloatArray:
         """Covariances of all combinations of rows, as `Reading` says."""
@@ -300,9 +304,9 @@ def _ends(mask: FloatArray) -> tuple[IntArray, IntArray]:
     """First leaf and one past the last of each row's range; 0, 0 where it takes none."""
     n = mask.shape[1]
     taken = mask > 0
-    some = taken.any(axis=1)
-    first = np.where(some, taken.argmax(axis=1), 0)
-    last = np.where(some, n - taken[:, ::-1].argmax(axis=1), 0)
+    nonempty = taken.any(axis=1)
+    first = np.where(nonempty, taken.argmax(axis=1), 0)
+    last = np.where(nonempty, n - taken[:, ::-1].argmax(axis=1), 0)
     return first.astype(np.int64), last.astype(np.int64)
 
 
@@ -324,7 +328,7 @@ class TouchedReading:
     def listed(self) -> Mapping[int, int]:
         """The axes along which cells do not add up, and their leaves."""
         (single,) = self.pieces
-        return {i: single.leaves[i] for i, own in enumerate(single.own) if not own}
+        return {i: single.leaves[i] for i, single_leaf in enumerate(single.own) if not single_leaf}
 
     def takes(self, boxes: Iterable[Sequence[FloatArray]]) -> bool:
         """One whole leaf of each axis that does not add up, and nobody in two boxes."""

@@ -67,22 +67,22 @@ class FilterVariance:
         if self.n <= TABLE:
             return np.asarray(self.prefix[lo, lo] + self.prefix[hi, hi] - 2 * self.prefix[lo, hi])
         leaf, step = np.arange(self.n), max(1, _CHUNK // self.n)
-        parts = [
+        variances = [
             self.quadratic((leaf >= lo[a : a + step, None]) & (leaf < hi[a : a + step, None]))
             for a in range(0, len(lo), step)
         ]
-        return np.concatenate(parts) if parts else np.zeros(0)
+        return np.concatenate(variances) if variances else np.zeros(0)
 
     def quadratic(self, masks: npt.ArrayLike) -> FloatArray:
         """u' C u for each row of masks, shape (g, n) -> (g,): what they read of each noise, squared."""
         size = 1 << (2 * self.n - 1).bit_length()
         through = np.conj(np.fft.rfft(self.kernel, size))
-        given, step = np.asarray(masks), max(1, _CHUNK // size)
-        parts = []
-        for a in range(0, len(given), step):
-            read = np.fft.rfft(given[a : a + step] * self.factor, size, axis=1) * through
-            parts.append(np.sum(np.fft.irfft(read, size, axis=1)[:, : self.n] ** 2, axis=1))
-        return np.concatenate(parts) if parts else np.zeros(0)
+        coverages, step = np.asarray(masks), max(1, _CHUNK // size)
+        variances = []
+        for a in range(0, len(coverages), step):
+            read = np.fft.rfft(coverages[a : a + step] * self.factor, size, axis=1) * through
+            variances.append(np.sum(np.fft.irfft(read, size, axis=1)[:, : self.n] ** 2, axis=1))
+        return np.concatenate(variances) if variances else np.zeros(0)
 
     def columns(self) -> dict[str, npt.NDArray[np.generic]]:
         """One line a leaf: its factor, and the kernel at its place."""

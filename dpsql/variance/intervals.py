@@ -145,8 +145,8 @@ def _gram(rows: IntervalRows) -> tuple[FloatArray, FloatArray]:
             changes = (np.diff(first) != 0) | (np.diff(second) != 0)
             runs = np.concatenate([[0], 1 + np.flatnonzero(changes)])  # two rows overlap in one run
             overlap = np.add.reduceat(weighted * rows.value[b], runs)
-            both = (first[runs] >= 0) & (second[runs] >= 0)
-            x, y, overlap = first[runs][both], second[runs][both], overlap[both]
+            overlapping = (first[runs] >= 0) & (second[runs] >= 0)
+            x, y, overlap = first[runs][overlapping], second[runs][overlapping], overlap[overlapping]
             if a == b:
                 diagonal[x] += overlap
             else:
@@ -170,14 +170,14 @@ def factorise(rows: IntervalRows) -> Factor:
         pending[:, s] = 0.0
     inverse = np.zeros((p + 1, slots, slots))
     for k in range(p - 1, -1, -1):
-        s, now = slot[k], inverse[k]
-        now[:] = inverse[k + 1]
-        now[s] = 0.0
-        now[:, s] = 0.0
-        column = -(now @ gain[k])
-        now[s] = column
-        now[:, s] = column
-        now[s, s] = 1.0 / pivot[k] - gain[k] @ column
+        s, current = slot[k], inverse[k]
+        current[:] = inverse[k + 1]
+        current[s] = 0.0
+        current[:, s] = 0.0
+        column = -(current @ gain[k])
+        current[s] = column
+        current[:, s] = column
+        current[s, s] = 1.0 / pivot[k] - gain[k] @ column
     return Factor(pivot, gain, inverse)
 
 
@@ -211,12 +211,12 @@ def backward(rows: IntervalRows, factor: Factor, solved: FloatArray) -> tuple[Fl
         x, shape (p, m), and x of the rows in the slots before each step, shape (p + 1, slots, m).
     """
     out = solved / factor.pivot[:, None]
-    held = np.zeros((len(solved) + 1, rows.slots, solved.shape[1]))
+    in_slots = np.zeros((len(solved) + 1, rows.slots, solved.shape[1]))
     for k in range(len(solved) - 1, -1, -1):
-        out[k] -= factor.gain[k] @ held[k + 1]
-        held[k] = held[k + 1]
-        held[k, rows.slot[k]] = out[k]
-    return out, held
+        out[k] -= factor.gain[k] @ in_slots[k + 1]
+        in_slots[k] = in_slots[k + 1]
+        in_slots[k, rows.slot[k]] = out[k]
+    return out, in_slots
 
 
 AT_ONCE = 1 << 20
@@ -231,9 +231,9 @@ def row_sums(rows: IntervalRows, x: FloatArray) -> FloatArray:
         entries = rows.value[first : first + step, :, None] * x
         total = np.zeros((len(entries), rows.n + 1, x.shape[1]))
         np.cumsum(entries, axis=1, out=total[:, 1:])
-        mine = np.flatnonzero((rows.slot >= first) & (rows.slot < first + step))
-        slot = rows.slot[mine] - first
-        out[mine] = total[slot, rows.stop[mine]] - total[slot, rows.start[mine]]
+        selected = np.flatnonzero((rows.slot >= first) & (rows.slot < first + step))
+        slot = rows.slot[selected] - first
+        out[selected] = total[slot, rows.stop[selected]] - total[slot, rows.start[selected]]
     return out
 
 
@@ -241,8 +241,8 @@ def spread(rows: IntervalRows, y: FloatArray) -> FloatArray:
     """B' y: what the rows give back to the leaves, shape (p, m) -> (n, m)."""
     out = np.zeros((rows.n, y.shape[1]))
     for slot in range(rows.slots):
-        held = rows.holder[slot] >= 0
-        out[held] += rows.value[slot][held, None] * y[rows.holder[slot][held]]
+        occupied = rows.holder[slot] >= 0
+        out[occupied] += rows.value[slot][occupied, None] * y[rows.holder[slot][occupied]]
     return out
 
 
@@ -304,34 +304,34 @@ class IntervalVariance:
     def _prefix(self) -> tuple[FloatArray, FloatArray]:
         """c, shape (n + 1,), and the running row sums per slot, shape (slots, n + 1)."""
         q = self.rows.diag**-2
-        parts = np.zeros((self.rows.slots, self.n + 1))
-        np.cumsum(self.rows.value * q, axis=1, out=parts[:, 1:])
-        return np.concatenate([[0.0], np.cumsum(q)]), parts
+        row_prefix = np.zeros((self.rows.slots, self.n + 1))
+        np.cumsum(self.rows.value * q, axis=1, out=row_prefix[:, 1:])
+        return np.concatenate([[0.0], np.cumsum(q)]), row_prefix
 
     @cached_property
     def _solution(self) -> _Solution:
         right = row_sums(self.rows, (self.rows.diag**-2)[:, None])
         solved, owed = forward(self.rows, self.factor, right)
-        _, held = backward(self.rows, self.factor, solved)
+        _, in_slots = backward(self.rows, self.factor, solved)
         explained = np.concatenate([[0.0], np.cumsum(solved[:, 0] ** 2 / self.factor.pivot)])
-        return _Solution(explained, owed[:, :, 0], held[:, :, 0])
+        return _Solution(explained, owed[:, :, 0], in_slots[:, :, 0])
 
     def _at(self, border: IntArray) -> _Boundary:
         """The prefix quantities at the given borders, each in 0..n."""
-        rows, (c, parts), (explained, owed, _) = self.rows, self._prefix, self._solution
+        rows, (c, row_prefix), (explained, owed, _) = self.rows, self._prefix, self._solution
         state = np.searchsorted(rows.stop, border, side="right")
         unexplained = np.zeros((len(border), rows.slots))
         for slot in range(rows.slots):
             row = rows.holder[slot][np.maximum(border - 1, 0)]
             inside = (border > 0) & (row >= state)  # started before the border and not yet eliminated
-            part = parts[slot][border] - parts[slot][rows.start[row]]
-            unexplained[:, slot] = np.where(inside, part - owed[state, slot], 0.0)
-        before = c[border] - explained[state]
+            running = row_prefix[slot][border] - row_prefix[slot][rows.start[row]]
+            unexplained[:, slot] = np.where(inside, running - owed[state, slot], 0.0)
+        closed = c[border] - explained[state]
         explains = np.zeros(len(border))
         for a in range(rows.slots):
             for b in range(rows.slots):
                 explains += unexplained[:, a] * unexplained[:, b] * self.factor.inverse[state, a, b]
-        return _Boundary(state, unexplained, before, before - explains)
+        return _Boundary(state, unexplained, closed, closed - explains)
 
     @cached_property
     def _blocks(self) -> list[FloatArray]:
@@ -364,12 +364,12 @@ class IntervalVariance:
         """Variance of each half-open range, shape (q,); a single `lo` serves all ranges at little cost."""
         lo, hi = np.atleast_1d(np.asarray(lo, np.int64)), np.atleast_1d(np.asarray(hi, np.int64))
         first, second = self._at(lo), self._at(hi)
-        held = self._solution.held
-        together = first.before - np.sum(first.open * held[first.state], axis=1)
+        in_slots = self._solution.held
+        together = first.before - np.sum(first.open * in_slots[first.state], axis=1)
         if np.any(first.open):
             states = np.broadcast_arrays(first.state, second.state)
             carried = self._carry(np.broadcast_to(first.open, (len(states[0]), self.rows.slots)), *states)
-            weight = held[second.state]
+            weight = in_slots[second.state]
             weight -= np.einsum("qij,qj->qi", self.factor.inverse[second.state], second.open)
             together = together + np.sum(carried * weight, axis=1)
         return np.where(lo < hi, first.variance + second.variance - 2 * together, 0.0)

@@ -73,8 +73,8 @@ class AxisSplit:
             (u' C u - k (g.u)^2, (g.u)^2), each of shape (g,).
         """
         share = (masks @ self.spread) ** 2
-        rest = self.model.quadratic(masks) - self.total * share
-        return np.maximum(rest, 0.0), share
+        remainder = self.model.quadratic(masks) - self.total * share
+        return np.maximum(remainder, 0.0), share
 
     def mixed(self, left: FloatArray, right: FloatArray) -> tuple[FloatArray, FloatArray]:
         """What `parts` says of single masks, of pairs: by polarisation, which holds on one axis.
@@ -92,8 +92,8 @@ class AxisSplit:
     def table(self, masks: FloatArray) -> tuple[FloatArray, FloatArray]:
         """`mixed` of all pairs of rows of masks, each of shape (g, g)."""
         pairs = [self.mixed(np.broadcast_to(mask, masks.shape), masks) for mask in masks]
-        rest, share = (np.array([pair[i] for pair in pairs]) for i in (0, 1))
-        return (rest + rest.T) / 2, share
+        remainder, share = (np.array([pair[i] for pair in pairs]) for i in (0, 1))
+        return (remainder + remainder.T) / 2, share
 
 
 @dataclass(frozen=True)
@@ -135,14 +135,14 @@ class ProductReading:
 
     def matrix(self, masks: Sequence[FloatArray]) -> FloatArray:
         """Covariances of all combinations of rows, as `Reading` says: Kronecker products of the axes' own."""
-        parts = [axis.table(mask) for axis, mask in zip(self.axes, masks, strict=True)]
-        found = np.zeros((1, 1))
+        tables = [axis.table(mask) for axis, mask in zip(self.axes, masks, strict=True)]
+        covariance = np.zeros((1, 1))
         for subset, sigma2 in self.components.items():
             term = np.full((1, 1), sigma2)
-            for position, (rest, share) in enumerate(parts):
-                term = np.kron(term, rest if position in subset else share)
-            found = found + term
-        return found
+            for position, (remainder, share) in enumerate(tables):
+                term = np.kron(term, remainder if position in subset else share)
+            covariance = covariance + term
+        return covariance
 
     def columns(self) -> tuple[Columns, ...]:
         """One table for each axis."""
@@ -152,14 +152,14 @@ class ProductReading:
         """Nothing: each axis's table of ranges is enough."""
         return {}
 
-    def _sum(self, parts: Sequence[tuple[FloatArray, FloatArray]]) -> FloatArray:
+    def _sum(self, pairs: Sequence[tuple[FloatArray, FloatArray]]) -> FloatArray:
         """The sum over components of products over axes of (rest, share), shape (g,)."""
-        groups = len(parts[0][0]) if parts else 1
+        groups = len(pairs[0][0]) if pairs else 1
         variance = np.zeros(groups)
         for subset, sigma2 in self.components.items():
             term = np.full(groups, sigma2)
-            for position, (rest, share) in enumerate(parts):
-                term = term * (rest if position in subset else share)
+            for position, (remainder, share) in enumerate(pairs):
+                term = term * (remainder if position in subset else share)
             variance += term
         return variance
 
@@ -190,16 +190,16 @@ class FamilyAcross:
             shared = {pair[at] for pair in self.pairs}
             for position, (axis, mask) in enumerate(zip(view.axes, side, strict=True)):
                 alone = alone if position in shared else alone * (mask @ axis.spread)
-        found = np.zeros(len(alone))
+        covariance = np.zeros(len(alone))
         places = {i: n for n, (i, _) in enumerate(self.pairs)}
         for subset, sigma2 in self.left.components.items():
             if set(subset) <= set(places):
                 term = sigma2 * alone
                 for position, n in places.items():
-                    rest, share = mixed[n]
-                    term = term * (rest if position in subset else share)
-                found = found + term
-        return Covariance(found)
+                    remainder, share = mixed[n]
+                    term = term * (remainder if position in subset else share)
+                covariance = covariance + term
+        return Covariance(covariance)
 
 
 def of_one_family(
@@ -214,7 +214,7 @@ def of_one_family(
     places = dict(pairs)
     for subset, sigma2 in left.components.items():
         if set(subset) <= set(places):
-            theirs = right.components.get(tuple(sorted(places[i] for i in subset)), 0.0)
-            if not np.isclose(theirs, sigma2, rtol=1e-9, atol=0.0):
+            right_sigma2 = right.components.get(tuple(sorted(places[i] for i in subset)), 0.0)
+            if not np.isclose(right_sigma2, sigma2, rtol=1e-9, atol=0.0):
                 return None
     return FamilyAcross(left, right, pairs)

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.tree import FloatArray, IntArray
-from dpsql.variance.model import AxisVariance, Columns, covariance, zeros
+from dpsql.variance.model import AxisVariance, Columns, zeros
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,21 +100,6 @@ class PrefixVariance:
         return {"i": i, "j": j, "covariance": self.leaves[i, j]}
 
 
-def scaled_leaves(model: AxisVariance, factors: FloatArray) -> PrefixVariance:
-    """The model of leaves that are each multiplied by a factor of their own.
-
-    Args:
-        model: the leaves' model before.
-        factors: one for each leaf, shape (n,).
-
-    >>> scaled_leaves(PrefixVariance(np.eye(2)), np.array([1.0, 3.0])).ranges([0, 1], [2, 2]).tolist()
-    [10.0, 9.0]
-    """
-    i, j = np.indices((model.n, model.n)).reshape(2, -1)
-    between = covariance(model, i, i + 1, j, j + 1).reshape(model.n, model.n)
-    return PrefixVariance(np.asarray(factors[:, None] * between * factors, np.float64))
-
-
 def dense_from_columns(n: int, columns: Columns) -> PrefixVariance:
     """The model that `columns` were read from; lines may come in any order."""
     i, j = columns["i"].astype(np.int64), columns["j"].astype(np.int64)
@@ -168,11 +153,11 @@ class GroupedVariance:
         """Variance of each half-open range, shape (q,)."""
         lo, hi = np.broadcast_arrays(*(np.atleast_1d(np.asarray(end, np.int64)) for end in (lo, hi)))
         leaf, step = np.arange(self.n), max(1, _CHUNK // self.n)
-        parts = [
+        variances = [
             self.quadratic((leaf >= lo[a : a + step, None]) & (leaf < hi[a : a + step, None]))
             for a in range(0, len(lo), step)
         ]
-        return np.concatenate(parts) if parts else np.zeros(0)
+        return np.concatenate(variances) if variances else np.zeros(0)
 
     def quadratic(self, masks: npt.ArrayLike) -> FloatArray:
         """u' C u for each row of masks, shape (g, n) -> (g,)."""
@@ -183,11 +168,11 @@ class GroupedVariance:
     def columns(self) -> dict[str, npt.NDArray[np.generic]]:
         """The inner model's columns and `group`, the shorter ones filled up; `held` lines are the inner model's."""
         inner = self.inner.columns()
-        held = len(next(iter(inner.values())))
-        rows = max(held, self.n)
+        lines = len(next(iter(inner.values())))
+        rows = max(lines, self.n)
         filled = {name: np.resize(values, rows) for name, values in inner.items()}
         group = np.concatenate([self.group, np.full(rows - self.n, -1)])
-        return {"group": group, "held": np.full(rows, held), **filled}
+        return {"group": group, "held": np.full(rows, lines), **filled}
 
 
 def grouped_from_columns(
@@ -201,6 +186,8 @@ def grouped_from_columns(
         inner: reads the model over groups.
     """
     group = columns["group"].astype(np.int64)[:n]
-    held = int(columns["held"].astype(np.int64)[0])
-    own = {name: values[:held] for name, values in columns.items() if name not in ("group", "held")}
-    return GroupedVariance(group, inner(int(group.max()) + 1, own))
+    lines = int(columns["held"].astype(np.int64)[0])
+    inner_columns = {
+        name: values[:lines] for name, values in columns.items() if name not in ("group", "held")
+    }
+    return GroupedVariance(group, inner(int(group.max()) + 1, inner_columns))

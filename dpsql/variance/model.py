@@ -142,12 +142,12 @@ def zeros(shape: Sequence[int], most: int) -> FloatArray:
 def all_pairs(reading: Shared, masks: Sequence[FloatArray]) -> FloatArray:
     """A reading's `matrix` from its covariances alone: all combinations of rows of masks, in row-major order."""
     rows = np.indices([len(mask) for mask in masks]).reshape(len(masks), -1)
-    own = [mask[row] for mask, row in zip(masks, rows, strict=True)]
-    found = [
-        reading.covariance([np.broadcast_to(mask[i], mask.shape) for mask in own], own).noise
+    combined = [mask[row] for mask, row in zip(masks, rows, strict=True)]
+    covariances = [
+        reading.covariance([np.broadcast_to(mask[i], mask.shape) for mask in combined], combined).noise
         for i in range(rows.shape[1])
     ]
-    return np.array(found)
+    return np.array(covariances)
 
 
 def covariance(

@@ -151,13 +151,13 @@ class PlaneVariance:
 
 def from_columns(columns: Columns) -> PlaneVariance:
     """The model that `columns` were read from; lines may come in any order."""
-    part, a, b = (columns[name].astype(np.int64) for name in ("part", "a", "b"))
+    section, a, b = (columns[name].astype(np.int64) for name in ("part", "a", "b"))
     value, tables = columns["value"].astype(np.float64), []
-    for which in (0, 1):
-        mine = part == which
-        shape = (int(a[mine].max(initial=-1)) + 1, int(b[mine].max(initial=-1)) + 1)
+    for number in (0, 1):
+        lines = section == number
+        shape = (int(a[lines].max(initial=-1)) + 1, int(b[lines].max(initial=-1)) + 1)
         table = zeros(shape, len(value))
-        table[a[mine], b[mine]] = value[mine]
+        table[a[lines], b[lines]] = value[lines]
         tables.append(table)
     return PlaneVariance(*tables)
 

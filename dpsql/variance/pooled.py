@@ -51,13 +51,13 @@ def weigh(tensor: FloatArray, masks: Masks) -> FloatArray:
     if not masks:
         return tensor.reshape(1)
     rows = len(masks[0])
-    found, step = np.zeros(rows), max(1, CHUNK // max(tensor.size // tensor.shape[-1], 1))
+    sums, step = np.zeros(rows), max(1, CHUNK // max(tensor.size // tensor.shape[-1], 1))
     for a in range(0, rows, step):
-        part = np.tensordot(masks[-1][a : a + step], tensor, axes=(1, tensor.ndim - 1))
+        contracted = np.tensordot(masks[-1][a : a + step], tensor, axes=(1, tensor.ndim - 1))
         for mask in reversed(masks[:-1]):
-            part = np.einsum("g...n,gn->g...", part, mask[a : a + step])
-        found[a : a + step] = part
-    return found
+            contracted = np.einsum("g...n,gn->g...", contracted, mask[a : a + step])
+        sums[a : a + step] = contracted
+    return sums
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,32 +69,40 @@ class Read:
         places: for each of its own axes the table's axis, or None where the table adds it up.
         sizes: leaves of its own axes.
         weight: what covariances are multiplied by.
+        groups: by axis of the table, which leaves each of its cells adds up, shape (cells, leaves); None where the
+            cells of the table are leaves.
     """
 
     reading: Reading
     places: tuple[int | None, ...]
     sizes: tuple[int, ...]
     weight: float = 1.0
+    groups: tuple[FloatArray, ...] | None = None
 
     def _own(self, masks: Masks) -> list[FloatArray]:
         rows = len(masks[0]) if masks else 1
+        if self.groups is not None:
+            masks = [mask @ group for mask, group in zip(masks, self.groups, strict=True)]
         pairs = zip(self.places, self.sizes, strict=True)
         return [np.ones((rows, n)) if place is None else masks[place] for place, n in pairs]
 
     def between(self, left: Masks, right: Masks) -> FloatArray:
         """As the reading says."""
-        other = None if left is right else self._own(right)
-        found = self.reading.covariance(self._own(left), other)
-        return np.asarray(self.weight * (found.noise + found.within_leaf))
+        second = None if left is right else self._own(right)
+        covariance = self.reading.covariance(self._own(left), second)
+        return np.asarray(self.weight * (covariance.noise + covariance.within_leaf))
 
     def matrix(self) -> FloatArray:
         """As the reading says, its axes in the table's order."""
         pairs = list(zip(self.places, self.sizes, strict=True))
-        found = self.reading.matrix([np.ones((1, n)) if place is None else np.eye(n) for place, n in pairs])
-        shape = [1 if place is None else n for place, n in pairs]
+        masks = [np.ones((1, n)) if place is None else self._cells(place, n) for place, n in pairs]
+        covariance, shape = self.reading.matrix(masks), [len(mask) for mask in masks]
         order = sorted(range(len(pairs)), key=lambda i: -1 if pairs[i][0] is None else pairs[i][0] or 0)
-        moved = found.reshape(shape * 2).transpose([*order, *(len(shape) + i for i in order)])
-        return self.weight * np.asarray(moved.reshape(found.shape))
+        moved = covariance.reshape(shape * 2).transpose([*order, *(len(shape) + i for i in order)])
+        return self.weight * np.asarray(moved.reshape(covariance.shape))
+
+    def _cells(self, place: int, leaves: int) -> FloatArray:
+        return np.eye(leaves) if self.groups is None else self.groups[place]
 
     def times(self, factor: float) -> Read:
         """With another weight."""
@@ -171,10 +179,10 @@ class Lean:
 
     def between(self, left: Masks, right: Masks) -> FloatArray:
         """Cov(table, its total) times the other side's sum."""
-        own, other = (right, left) if self.turned else (left, right)
-        whole = [np.ones_like(mask) for mask in own]
-        lean = np.asarray(sum(piece.between(own, whole) for piece in self.pieces))
-        return self.weight * lean * weigh(self.values, other)
+        table_masks, value_masks = (right, left) if self.turned else (left, right)
+        total_masks = [np.ones_like(mask) for mask in table_masks]
+        lean = np.asarray(sum(piece.between(table_masks, total_masks) for piece in self.pieces))
+        return self.weight * lean * weigh(self.values, value_masks)
 
     def matrix(self) -> FloatArray:
         """Of rank one."""
@@ -201,11 +209,11 @@ class Matrix:
     def between(self, left: Masks, right: Masks) -> FloatArray:
         """u' C v of each pair."""
         rows = len(left[0]) if left else 1
-        found, step = np.zeros(rows), max(1, CHUNK // max(len(self.values), 1))
+        covariance, step = np.zeros(rows), max(1, CHUNK // max(len(self.values), 1))
         for a in range(0, rows, step):
             u, v = (_outer([mask[a : a + step] for mask in masks]) for masks in (left, right))
-            found[a : a + step] = np.sum((u @ self.values) * v, axis=1)
-        return found
+            covariance[a : a + step] = np.sum((u @ self.values) * v, axis=1)
+        return covariance
 
     def matrix(self) -> FloatArray:
         """Itself."""
@@ -222,10 +230,10 @@ class Matrix:
 
 def _outer(masks: Masks) -> FloatArray:
     """Outer products of rows of masks, shape (g, cells)."""
-    found = np.ones((len(masks[0]) if masks else 1, 1))
+    products = np.ones((len(masks[0]) if masks else 1, 1))
     for mask in masks:
-        found = (found[:, :, None] * mask[:, None, :]).reshape(len(mask), -1)
-    return found
+        products = (products[:, :, None] * mask[:, None, :]).reshape(len(mask), -1)
+    return products
 
 
 @dataclass(frozen=True, eq=False)
@@ -257,8 +265,8 @@ class PooledReading:
     def covariance(self, masks: Masks, other: Masks | None = None) -> Covariance:
         """Covariances under `masks` and `other`, as `Reading` says."""
         right = masks if other is None else other
-        found = np.asarray(sum((piece.between(masks, right) for piece in self.pieces), np.zeros(1)))
-        return Covariance(np.maximum(found, 0.0) if other is None else found)
+        covariance = np.asarray(sum((piece.between(masks, right) for piece in self.pieces), np.zeros(1)))
+        return Covariance(np.maximum(covariance, 0.0) if other is None else covariance)
 
     @cached_property
     def whole(self) -> FloatArray:

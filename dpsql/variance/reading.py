@@ -193,7 +193,7 @@ def reading(name: str, pieces: Sequence[Piece], components: Components) -> Readi
         InternalError: for a name that no reading has, or pieces that it is not made of.
     """
     stored = READINGS.get(name)
-    if stored is None or not all(isinstance(each, stored.of) for each in pieces):
+    if stored is None or not all(isinstance(piece, stored.of) for piece in pieces):
         raise InternalError(f"no statistic is read as {name!r}", hint="use the version that wrote it")
     return stored.make(tuple(pieces), components)
 

@@ -11,20 +11,20 @@ question asks for, groups whose people own more or less than others, and rows of
 | `groups[i].halved` | v_k: how far the left half of a node of an ordered axis is off, squared | squared stored units |
 | `groups[i].together` | u_g: how far they may be off together, pulled by rows that nothing shows | stored units |
 | `interaction` | i2 cells: how far cells are off beyond their groups, over all cells | squared stored units |
-| `tail` | (left n)^2 / (F H): what nobody's rows showed, in few hands | squared stored units |
-| `common` | (1 - 1/R)^2 .3^2 n^2 / F^2, where no groups were measured | squared stored units |
+| `most` | (U / 2)^2: how far off cells are at most, over F^2 | squared stored units |
+| `tail` | (left n)^2 / H: what nobody's rows showed, in few hands | squared stored units |
+| `taste` | (.8 left n)^2: the same, of people who all own the same things | squared stored units |
 
 With m_g the part of group g that a question covers, and m_k the part of a left half less that of its right half, two
 questions have in common
 
     noise      the view's own, both questions less their part F of the total: the total is scaled exactly
-    spread     sum over axes and groups of v_g (m_g - mean m) (m'_g - mean m') + interaction (F_both - F F')
-               + sum over axes and nodes of v_k m_k m'_k
+    spread     sum over axes and groups of v_g (m_g - mean m) (m'_g - mean m') + sum over axes and nodes of v_k m_k m'_k
                + sum over axes of [sum u_g (m_g - mean m)] [sum u_g (m'_g - mean m')]
-    tail       tail (F_both - F F')
+               + alike root(cells of F) root(cells of F')         cells of F = min(interaction F (1 - F), most F^2)
+    tail       tail (F_both - F F') + taste alike F (1 - F) F' (1 - F')
 
-so that the whole has none of them. `common` is of single questions: it is multiplied by the correlation that F_both
-- F F' gives.
+so that the whole has none of them. `alike` is the correlation that F_both - F F' gives, 1 of a question with itself.
 
 **Source**: docs/method/user_level.md, "Intervals that hold the plain answer".
 """
@@ -63,10 +63,19 @@ class GroupsOff(NamedTuple):
     together: FloatArray
     halved: FloatArray
 
+    def alone(self, part: FloatArray) -> FloatArray:
+        """How far each group may be off, squared, shape (n,).
+
+        Args:
+            part: f_g, shape (n,).
+        """
+        single = _off(np.eye(part.size), part)
+        return self.common(single, single)
+
     def common(self, one: Off, two: Off) -> FloatArray:
         """What two questions have in common, shape (g,)."""
-        found = (one.groups * two.groups) @ self.variance + (one.halves * two.halves) @ self.halved
-        return found + (one.groups @ self.together) * (two.groups @ self.together)
+        covariance = (one.groups * two.groups) @ self.variance + (one.halves * two.halves) @ self.halved
+        return covariance + (one.groups @ self.together) * (two.groups @ self.together)
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,32 +85,48 @@ class Spread:
     Args:
         shares: shape (n_1, .., n_d), adding to 1.
         groups: of each axis.
-        interaction, tail, common: as in the module's table.
+        interaction, most, tail, taste: as in the module's table.
     """
 
     shares: FloatArray
     groups: tuple[GroupsOff, ...]
     interaction: float = 0.0
+    most: float = 0.0
     tail: float = 0.0
-    common: float = 0.0
+    taste: float = 0.0
     kind: ClassVar[str] = "spread"
+
+    @property
+    def constants(self) -> tuple[float, float, float, float]:
+        """What is not of one axis."""
+        return self.interaction, self.most, self.tail, self.taste
+
+    def cells(self, share: FloatArray) -> FloatArray:
+        """How far questions are off beyond their groups, squared, at most `most`.
+
+        Args:
+            share: F, shape (g,).
+        """
+        return np.minimum(self.interaction * np.maximum(share * (1 - share), 0.0), self.most * share**2)
 
     def columns(self) -> dict[str, Any]:
         """One table: cells, groups of each axis, constants."""
         none = np.zeros(self.shares.size)
-        parts = [
+        sections = [
             (CELLS, self.shares.ravel(), none, none),
             *(
-                (i, own.variance, own.together, np.append(own.halved, 0.0))
-                for i, own in enumerate(self.groups)
+                (i, group.variance, group.together, np.append(group.halved, 0.0))
+                for i, group in enumerate(self.groups)
             ),
-            (CONSTANTS, np.array([self.interaction, self.tail, self.common]), np.zeros(3), np.zeros(3)),
+            (CONSTANTS, np.array(self.constants), np.zeros(4), np.zeros(4)),
         ]
         return {
-            "part": np.concatenate([np.full(len(values), part, np.int64) for part, values, *_ in parts]),
-            "place": np.concatenate([np.arange(len(values), dtype=np.int64) for _, values, *_ in parts]),
+            "part": np.concatenate(
+                [np.full(len(values), section, np.int64) for section, values, *_ in sections]
+            ),
+            "place": np.concatenate([np.arange(len(values), dtype=np.int64) for _, values, *_ in sections]),
         } | {
-            name: np.concatenate([np.asarray(columns[i], np.float64) for _, *columns in parts])
+            name: np.concatenate([np.asarray(columns[i], np.float64) for _, *columns in sections])
             for i, name in enumerate(("value", "together", "halved"))
         }
 
@@ -109,16 +134,16 @@ class Spread:
         """What masks ask for."""
         letters = "abcdefghijklmnopqrstuvwxyz"[: len(masks)]
         covered = []
-        for i, own in enumerate(masks):
-            others = [j for j in range(len(masks)) if j != i]
-            names = ",".join([letters, *(f"z{letters[j]}" for j in others)])
-            if others:
+        for i, mask in enumerate(masks):
+            other_axes = [j for j in range(len(masks)) if j != i]
+            names = ",".join([letters, *(f"z{letters[j]}" for j in other_axes)])
+            if other_axes:
                 inside = np.einsum(
-                    f"{names}->z{letters[i]}", self.shares, *(masks[j] for j in others), optimize=True
+                    f"{names}->z{letters[i]}", self.shares, *(masks[j] for j in other_axes), optimize=True
                 )
-                whole = self.shares.sum(axis=tuple(others))
-                own = own * np.divide(inside, whole, out=np.zeros_like(inside), where=whole > 0)
-            covered.append(own)
+                margin = self.shares.sum(axis=tuple(other_axes))
+                mask = mask * np.divide(inside, margin, out=np.zeros_like(inside), where=margin > 0)
+            covered.append(mask)
         share = self.part(masks)
         margins = [
             self.shares.sum(axis=tuple(j for j in range(len(masks)) if j != i)) for i in range(len(masks))
@@ -175,17 +200,17 @@ class Asked(NamedTuple):
 
 def from_columns(columns: Columns) -> Spread:
     """What `Spread.columns` gave."""
-    part, value = np.asarray(columns["part"]), np.asarray(columns["value"], np.float64)
+    section, value = np.asarray(columns["part"]), np.asarray(columns["value"], np.float64)
     together, halved = (np.asarray(columns[name], np.float64) for name in ("together", "halved"))
-    axes = int(part.max(initial=CELLS)) + 1
-    if axes > len(part):
+    axes = int(section.max(initial=CELLS)) + 1
+    if axes > len(section):
         raise ValueError("a spread has more axes than lines")
     groups = tuple(
-        GroupsOff(value[own], together[own], halved[own][:-1]) for own in (part == i for i in range(axes))
+        GroupsOff(value[group], together[group], halved[group][:-1])
+        for group in (section == i for i in range(axes))
     )
-    interaction, tail, common = value[part == CONSTANTS].tolist()
-    shape = [len(own.variance) for own in groups]
-    return Spread(value[part == CELLS].reshape(shape), groups, interaction, tail, common)
+    shape = [len(group.variance) for group in groups]
+    return Spread(value[section == CELLS].reshape(shape), groups, *value[section == CONSTANTS].tolist())
 
 
 @dataclass(frozen=True, eq=False)
@@ -227,15 +252,15 @@ class ScaledReading:
         """See `Reading`; noise, spread and tail."""
         left, second = self.spread.asked(masks), masks if other is None else other
         right = left if other is None else self.spread.asked(second)
-        both = self.spread.part([u * w for u, w in zip(masks, second, strict=True)])
-        apart = both - left.share * right.share
-        spread = self.spread.interaction * apart
-        for own, one, two in zip(self.spread.groups, left.off, right.off, strict=True):
-            spread = spread + own.common(one, two)
-        spread = spread + self._common(left.share, right.share, apart)
-        return Covariance(
-            self._noise(masks, second, left.share, right.share), spread, self.spread.tail * apart
-        )
+        joint_share = self.spread.part([u * w for u, w in zip(masks, second, strict=True)])
+        apart = joint_share - left.share * right.share
+        alike = _alike(apart, left.share, right.share)
+        left_off, right_off = (np.maximum(asked.share * (1 - asked.share), 0.0) for asked in (left, right))
+        spread = alike * np.sqrt(self.spread.cells(left.share) * self.spread.cells(right.share))
+        for group, first, last in zip(self.spread.groups, left.off, right.off, strict=True):
+            spread = spread + group.common(first, last)
+        tail = self.spread.tail * apart + self.spread.taste * alike * left_off * right_off
+        return Covariance(self._noise(masks, second, left.share, right.share), spread, tail)
 
     def columns(self) -> tuple[Columns, ...]:
         """Those of the shape, then the spread's."""
@@ -251,21 +276,20 @@ class ScaledReading:
         """Of both questions less their parts of the total, whose covariance with any question is that of the first
         component alone."""
         total = self.shape.components[()]
-        one, two = (
+        left_spread, right_spread = (
             prod((u @ axis.spread for axis, u in zip(self.shape.axes, side, strict=True)), start=np.ones(1))
             for side in (masks, other)
         )
-        own = self.shape.covariance(masks, None if other is masks else other).noise
-        noise = own + total * (left * right - left * two - right * one)
+        covariance = self.shape.covariance(masks, None if other is masks else other).noise
+        noise = covariance + total * (left * right - left * right_spread - right * left_spread)
         return np.maximum(noise, 0.0) if other is masks else noise
 
-    def _common(self, left: FloatArray, right: FloatArray, apart: FloatArray) -> FloatArray:
-        if not self.spread.common:
-            return np.zeros(1)
-        alone = np.sqrt(np.maximum(left * (1 - left) * right * (1 - right), 0.0))
-        seen = (np.minimum(left, right) > 0) & (np.maximum(left, right) < 1 - WHOLE)
-        alike = np.divide(apart, alone, out=np.zeros_like(apart), where=seen & (alone > 0))
-        return np.asarray(self.spread.common * left * right * alike, np.float64)
+
+def _alike(apart: FloatArray, left: FloatArray, right: FloatArray) -> FloatArray:
+    """The correlation that F_both - F F' gives; 0 where a question asks for nothing or for the whole."""
+    alone = np.sqrt(np.maximum(left * (1 - left) * right * (1 - right), 0.0))
+    some = (np.minimum(left, right) > 0) & (np.maximum(left, right) < 1 - WHOLE)
+    return np.asarray(np.divide(apart, alone, out=np.zeros_like(apart), where=some & (alone > 0)), np.float64)
 
 
 def scaled_reading(pieces: tuple[Any, ...], components: Mapping[tuple[int, ...], float]) -> ScaledReading:
@@ -291,14 +315,14 @@ class ScaledAcross:
     ) -> Covariance:
         """Covariances under `masks` of the left view and `other` of the right one: noise alone."""
         second = masks if other is None else other
-        one, two = (
+        left_spread, right_spread = (
             prod((u @ axis.spread for axis, u in zip(view.shape.axes, side, strict=True)), start=np.ones(1))
             for view, side in ((self.left, masks), (self.right, second))
         )
         left, right = self.left.spread.part(masks), self.right.spread.part(second)
         total = self.left.shape.components[()]
         noise = self.shapes.covariance(masks, second).noise
-        return Covariance(noise + total * (left * right - left * two - right * one))
+        return Covariance(noise + total * (left * right - left * right_spread - right * left_spread))
 
 
 def of_one_family(

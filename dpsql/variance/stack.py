@@ -86,14 +86,14 @@ class StackVariance:
         """One line per pair of leaves i <= j; `share` stands on the lines of one leaf, both parts on all."""
         i, j = np.triu_indices(self.n)
         share = np.where(i == j, self.shares[i], 0.0)
-        parts = {"small": np.full(len(i), self.small), "large": np.full(len(i), self.large)}
+        constants = {"small": np.full(len(i), self.small), "large": np.full(len(i), self.large)}
         return {
             "i": i,
             "j": j,
             "refit": self.refit[i, j],
             "unbiased": self.unbiased[i, j],
             "share": share,
-            **parts,
+            **constants,
         }
 
 
@@ -101,15 +101,15 @@ def from_columns(columns: Columns) -> StackVariance:
     """The model that `columns` were read from; lines may come in any order."""
     i, j = columns["i"].astype(np.int64), columns["j"].astype(np.int64)
     size, alone = int(i.max()) + 1, i == j
-    held = []
+    matrices = []
     for name in ("refit", "unbiased"):
         leaves = zeros((size, size), 2 * len(i))
         leaves[i, j] = leaves[j, i] = columns[name].astype(np.float64)
-        held.append(leaves)
+        matrices.append(leaves)
     shares = zeros((size,), len(i))
     shares[i[alone]] = columns["share"].astype(np.float64)[alone]
     small, large = (float(columns[name].astype(np.float64)[0]) for name in ("small", "large"))
-    return StackVariance(held[0], held[1], shares, small, large)
+    return StackVariance(matrices[0], matrices[1], shares, small, large)
 
 
 @dataclass(frozen=True)
@@ -138,8 +138,8 @@ class StackReading:
     ) -> Covariance:
         """Covariances under `masks` and `other`, as `Reading` says."""
         (mask,) = masks
-        found = self.model.covariance(np.asarray(mask, np.float64), None if other is None else other[0])
-        return Covariance(np.maximum(found, 0.0) if other is None else found)
+        covariance = self.model.covariance(np.asarray(mask, np.float64), None if other is None else other[0])
+        return Covariance(np.maximum(covariance, 0.0) if other is None else covariance)
 
     def matrix(self, masks: Sequence[FloatArray]) -> FloatArray:
         """Covariances of all pairs of rows, as `Reading` says."""

@@ -58,8 +58,8 @@ class TreeVariance:
         lo, hi = np.atleast_1d(np.asarray(lo, np.int64)), np.atleast_1d(np.asarray(hi, np.int64))
         lo, hi = np.broadcast_arrays(lo, hi)
         out = np.zeros(len(lo))
-        asked = np.flatnonzero(lo < hi)
-        out[asked] = self._climb(self.tree.leaves[lo[asked]], self.tree.leaves[hi[asked] - 1])
+        nonempty = np.flatnonzero(lo < hi)
+        out[nonempty] = self._climb(self.tree.leaves[lo[nonempty]], self.tree.leaves[hi[nonempty] - 1])
         return out
 
     def _climb(self, left: IntArray, right: IntArray) -> FloatArray:
@@ -75,9 +75,9 @@ class TreeVariance:
             end = np.where(meet, right, tree.first_child[above_left] + tree.child_count[above_left])
             between = np.where(apart, self._left[end] - self._left[left + 1], 0.0)
             begin = tree.first_child[above_right]
-            before = self._left[right] - self._left[begin]
+            preceding = self._left[right] - self._left[begin]
             a, r = self._step(up_left, above_left, a, r, between + meet * b, between + meet * t)
-            b, t = self._step(up_right & apart & ~meet, above_right, b, t, before, before)
+            b, t = self._step(up_right & apart & ~meet, above_right, b, t, preceding, preceding)
             left = np.where(up_left, above_left, left)
             right = np.where(up_right, above_right, right)
         return r
@@ -117,9 +117,9 @@ class TreeVariance:
 
 def inner_levels(tree: Tree) -> list[tuple[IntArray, IntArray]]:
     """(inner nodes, their first children) of each level that has inner nodes, from the bottom up."""
-    parts = [np.arange(part.start, part.stop) for part in reversed(tree.level_slices)]
-    inner = [part[tree.child_count[part] > 0] for part in parts]
-    return [(part, tree.first_child[part]) for part in inner if len(part)]
+    levels = [np.arange(level.start, level.stop) for level in reversed(tree.level_slices)]
+    inner = [level[tree.child_count[level] > 0] for level in levels]
+    return [(level, tree.first_child[level]) for level in inner if len(level)]
 
 
 def node_spread(tree: Tree, weight: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import duckdb
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 import dpsql
 from dpsql import api
 from dpsql.answer import Answerer
-from dpsql.answer.block import Linear, Ratio, Term
+from dpsql.answer.block import Expression, Linear, Predicate, Ratio, Term
 from dpsql.answer.cuts import average_of, ratio_moved
 from dpsql.answer.output import render
 from dpsql.answer.relation import PartialBin
@@ -134,9 +135,13 @@ def test_ratios() -> None:
     assert np.isnan(ratio_moved(above, below, moved, None)[1])
     assert ratio_moved(above, below, moved, (0.0, 3.0)).tolist() == [2 * 1 / 4, 2.0, 0.0]
     count, paid = Term("count"), Term("sales.paid")
-    assert average_of(Ratio(Linear(((paid, 2.0),)), Linear(((count, 1.0),)), mean=True)) == (paid, 2.0)
-    assert average_of(Ratio(Linear(((paid, 1.0),)), Linear(((count, 1.0),)))) is None
-    assert average_of(Ratio(Linear(((paid, 1.0),), 3.0), Linear(((count, 1.0),)), mean=True)) is None
+    view = SimpleNamespace(statistics={"count": SimpleNamespace(measure="count")})
+    few = Term("count", Predicate(Expression("dp_c0 > 1", frozenset([0]))))
+    assert average_of(Ratio(Linear(((paid, 2.0),)), Linear(((count, 1.0),)), mean=True), view) == (paid, 2.0)
+    assert average_of(Ratio(Linear(((paid, 1.0),)), Linear(((count, 1.0),))), view) == (paid, 1.0)
+    assert average_of(Ratio(Linear(((paid, 1.0),)), Linear(((few, 1.0),))), view) is None
+    assert average_of(Ratio(Linear(((count, 1.0),)), Linear(((count, 1.0),))), view) is None
+    assert average_of(Ratio(Linear(((paid, 1.0),), 3.0), Linear(((count, 1.0),)), mean=True), view) is None
 
 
 @pytest.mark.slow

@@ -138,7 +138,7 @@ ASKED = {
 def test_error_bars_of_boxes_are_those_of_the_dense_covariance(release: Path, text: str):
     answerer = Answerer(open_release(release, insecure=True))
     mask = np.asarray(ASKED[text], np.float64).ravel()
-    (found,) = answerer.query(f"SELECT {text}").stderr_rows[0]
+    (found,) = answerer.query(f"SELECT {text}").noise_rows[0]
     assert found == pytest.approx(np.sqrt(SIGMA2 * mask @ dense(MODEL) @ mask), rel=1e-9)
     answerer.release.close()
 
@@ -149,14 +149,14 @@ def test_groups_and_ratios_keep_their_covariance(release: Path):
         "SELECT x, COUNT(*) FILTER (WHERE y < 3 OR x = 4) FROM hits GROUP BY x ORDER BY x"
     )
     c = SIGMA2 * dense(MODEL)
-    for x, error in enumerate(result.stderr_rows):
+    for x, error in enumerate(result.noise_rows):
         mask = ((x == X) & ((Y < 3) | (X == 4))).ravel().astype(float)
         assert error[1] == pytest.approx(np.sqrt(mask @ c @ mask), rel=1e-9)
     ratio = answerer.query("SELECT COUNT(*) FILTER (WHERE x < 5 OR y = 0), COUNT(*) FROM hits")
     share = answerer.query("SELECT COUNT(*) FILTER (WHERE x < 5 OR y = 0) / COUNT(*) FROM hits")
     (above, below), (r,) = ratio.rows[0], share.rows[0]
     tangent = (((X < 5) | (Y == 0)).astype(float) - above / below).ravel() / below
-    assert share.stderr_rows[0][0] == pytest.approx(np.sqrt(tangent @ c @ tangent), rel=1e-6)
+    assert share.noise_rows[0][0] == pytest.approx(np.sqrt(tangent @ c @ tangent), rel=1e-6)
     assert r == pytest.approx(above / below)
     answerer.release.close()
 

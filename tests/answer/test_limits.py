@@ -14,7 +14,7 @@ from dpsql.answer.session import OpenReleases, open_session
 from dpsql.answer.sql.growth import MOST, check_growth
 from dpsql.answer.sql.parse import parse
 from dpsql.errors import InterfaceError, NotSupportedError, QueryTimeout, SqlSyntaxError
-from dpsql.release.watch import question
+from dpsql.release.request import Request
 from dpsql.star.sql import bounded
 from dpsql.star.sql.bounded import A_TOKEN, FREE, bounded_parser
 from tests.doors_release import build
@@ -113,7 +113,7 @@ def test_a_text_is_as_long_as_its_bound_says(shop: OpenReleases) -> None:
 def test_a_question_has_one_limit_of_time() -> None:
     endless = "SELECT COUNT(*) FROM range(100000000) a, range(1000000) b"
     start = time.monotonic()
-    with question(0.5), question(60):
+    with Request(0.5).working():
         with pytest.raises(QueryTimeout):
             run_apart(endless, ())
         with pytest.raises(QueryTimeout):  # nothing is left of it

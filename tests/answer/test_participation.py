@@ -31,8 +31,12 @@ VIEW = """views:
   people: {of: customer, axes: [{axis: customer.age, cuts: {width: 12}}, customer.sex],
     measures: [count, customer.income]}
 """
+FINER = """views:
+  people: {of: customer, axes: [{axis: customer.age, cuts: {width: 6}}, customer.region], measures: [count]}
+"""
 REGION = "views:\n  places: {of: customer, axes: [customer.region], measures: [count]}\n"
-DIFFERS = "who reported to biased differs from the population: it is not scaled to everybody, and mixed with nothing"
+NOT_SCALED = "respondents of {} differ from the population of one: they are not scaled to it, and combined with nothing"
+DIFFERS = NOT_SCALED.format("biased")
 
 
 @pytest.fixture(scope="module")
@@ -44,9 +48,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     star = make_star(3, PEOPLE, 20)
     write_star(folder / "data", star)
     rng = np.random.default_rng(5)
+    young = np.where(star["customer"]["age"] < 42, 3.0, 1.0)
     drawn = {
         "asked": rng.choice(PEOPLE, ASKED, replace=False),
         "women": np.argsort(star["customer"]["sex"], kind="stable")[:ASKED],
+        "young": rng.choice(PEOPLE, ASKED, replace=False, p=young / young.sum()),
     }
     for name, few in drawn.items():
         write_star(folder / name, {**star, "customer": {c: v[few] for c, v in star["customer"].items()}})
@@ -63,12 +69,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     collect(folder, head, "biased", "women", ", participation: random")
     collect(folder, head, "declared", "asked", f", participation: random, everybody: {PEOPLE}")
     collect(folder, head, "all", "data", ", participation: all")
+    otherwise = head.replace("description: full years", "description: age at the last birthday")
+    collect(folder, otherwise, "finer", "young", ", participation: random", FINER)
+    collect(folder, otherwise, "finer_random", "asked", ", participation: random", FINER)
+    collect(folder, head, "part", "young", ", participation: all")
     return folder
 
 
-def collect(folder: Path, head: str, name: str, root: str, said: str) -> None:
+def collect(folder: Path, head: str, name: str, root: str, said: str, view: str = VIEW) -> None:
     asks = head.replace("name: retail", f"name: {name}").replace("root: data", f"root: {root}")
-    (folder / f"{name}.yaml").write_text(f"{asks}collection: {{epsilon: 8{said}}}\n{VIEW}")
+    (folder / f"{name}.yaml").write_text(f"{asks}collection: {{epsilon: 8{said}}}\n{view}")
     dpsql.simulate(folder / f"{name}.yaml", folder / f"{name}.parquet", folder / f"{name}.json", seed=1)
     dpsql.collect(folder / f"{name}.json", folder / f"{name}.parquet", folder / f"{name}.dpsql")
 
@@ -154,6 +164,56 @@ def test_a_sample_that_differs_is_mixed_with_nothing(folder: Path, combine: bool
         assert [test["rejected"] for test in result.provenance["routed"]["tests"]] == [True]
         assert DIFFERS in result.notes
         assert DIFFERS in both.explain(sql)
+
+
+def test_columns_are_compared_on_common_edges_whatever_they_are_called_in_words(folder: Path) -> None:
+    for name in ("finer", "finer_random"):
+        tests = session(folder, "one", name).router.standing.tests
+        assert [test.rejected for test in tests] == [name == "finer"]
+        columns = {column.column: column for column in tests[0].columns}
+        assert columns["customer.age"].compared, "groups of 6 and of 12 years, described otherwise"
+        assert not columns["customer.region"].compared
+        assert columns["customer.region"].reason == "one has no such column for rows of customer"
+
+
+def test_respondents_who_differ_are_weighted_to_central_margins(folder: Path) -> None:
+    both = session(folder, "one", "finer")
+    people = duckdb.read_parquet(str(folder / "data" / "customer.parquet"))
+    for a, b in ((18, 29), (30, 53), (66, 89)):
+        condition = f"region = 'north' AND age BETWEEN {a} AND {b}"
+        result = both.query(f"SELECT COUNT(*) FROM customer WHERE {condition}")
+        truth = people.filter(condition).aggregate("count(*)").fetchall()[0][0]
+        (low,), (high,) = (bound[0] for bound in result.interval_rows(0.95))
+        assert low < truth < high
+        assert high - low < 1.2 * truth, "not an interval that holds anything"
+        assert result.notes[0].startswith(
+            "of everybody: 2,000 respondents, no random sample, weighted to the margins of"
+        )
+        assert result.notes[0] in result.flags
+    by_region = both.query("SELECT region, COUNT(*) AS n FROM customer GROUP BY 1").rows
+    whole = both.query("SELECT COUNT(*) FROM customer WHERE region IS NULL OR region IS NOT NULL").scalar()
+    assert sum(row[1] for row in by_region) == pytest.approx(whole, abs=1e-4)
+    explained = both.explain(COUNT).splitlines()
+    assert explained[0].startswith("answered by one (mean standard error ")
+    assert explained[1] == "not by finer: its respondents differ from the population"
+    assert explained[2].startswith("finer against one: chi-squared ")
+
+
+def test_all_people_are_tested_too(folder: Path) -> None:
+    both = session(folder, "one", "part")
+    result = both.query(COUNT)
+    assert result.provenance["routed"]["chosen"] == "one"
+    assert NOT_SCALED.format("part") in result.notes
+
+
+def test_what_cannot_be_compared_is_said(folder: Path) -> None:
+    result = session(folder, "places", "random").query(MEAN)
+    assert any(
+        note.startswith(
+            "whether respondents of random are a random sample is not tested: customer.region not comparable"
+        )
+        for note in result.notes
+    )
 
 
 def test_together_they_err_less_and_parts_add_up(folder: Path) -> None:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 
 import duckdb
 import numpy as np
+import numpy.typing as npt
 import pytest
-from hypothesis import assume, example, given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from dpsql.answer import Answerer
 from dpsql.answer import quantiles as rooms
-from dpsql.answer.quantiles import Prefix, Values
+from dpsql.answer.quantiles import Prefix, Steps, Values
 from dpsql.noise import ExactNoise, insecure_test_entropy
 from dpsql.publishing.central import publish_release
 from dpsql.release import open_release
@@ -45,34 +47,51 @@ class Even:
         size = self.sizes[step]
         return int(self.begins[step]) + min(max(int(np.ceil(part * size)) - 1, 0), size - 1)
 
-    def below(self, step: int, part: float) -> float:
-        return (self.value(step, part) - int(self.begins[step]) + 1) / self.sizes[step]
+    def bounds(self, step: int) -> tuple[int, int]:
+        return self.value(step, 0.0), self.value(step, 1.0)
 
 
 steps = st.lists(st.tuples(st.integers(-40, 200), st.sampled_from([1, 2, 4, 8])), min_size=1, max_size=8)
 
 
-@given(steps, st.floats(0.01, 0.99), st.floats(-3, 3))
-@example(
-    [(1, 1), (0, 2)], 0.5, 1.0
-)  # a share that is never reached ends with the last value, whatever is there
+def prefix(
+    counts: Sequence[float] | npt.NDArray[np.float64], steps: Steps, at: float, error: float = 5.0
+) -> Prefix:
+    """Counts whose error is the same at every step; one standard error on each side."""
+    return Prefix(np.asarray(counts, np.float64), steps, at, lambda step: error, lambda level: 1.0)
+
+
+@given(steps, st.floats(0.01, 0.99))
 def test_steps_of_many_values_reach_the_value_that_single_ones_reach(
-    drawn: list[tuple[int, int]], at: float, errors: float
+    drawn: list[tuple[int, int]], at: float
 ) -> None:
     counts, sizes = np.array([count for count, _ in drawn], np.float64), [size for _, size in drawn]
     single = np.repeat(counts / sizes, sizes)
-    coarse = Prefix(counts, Even(sizes), at, 5.0)
-    fine = Prefix(single, Values(range(len(single))), at, 5.0)
+    coarse = prefix(counts, Even(sizes), at)
+    leaf = np.repeat(np.arange(len(sizes)), sizes)
+    first, last = np.searchsorted(leaf, leaf), np.searchsorted(leaf, leaf, side="right") - 1
+    fine = prefix(single, Values(range(len(single)), first.tolist(), last.tolist()), at)
     assume(counts[0] >= 0)  # below 0 from the start, a low end may lie inside of the first leaf
     running = np.maximum.accumulate(np.cumsum(single))
-    assume(np.min(np.abs(running - at * running[-1] - 5.0 * errors)) > 1e-6)
-    assert coarse.value(errors) == fine.value(errors)
+    assume(np.min(np.abs(running - at * running[-1])) > 1e-6)
+    assert coarse.value() == fine.value()
+    assume(np.min(np.abs(np.abs(running - at * running[-1]) - 5.0)) > 1e-6 and np.all(counts >= 0))
+    assert coarse.ends(0.95) == fine.ends(0.95)
+
+
+def test_the_interval_is_where_the_counts_interval_reaches_the_share() -> None:
+    many = prefix([10.0] * 10, Even([4] * 10), 0.5)
+    assert many.value() == 19
+    assert many.ends(0.95) == (16, 23)  # 50 - 5 is reached in the fifth step of 16 to 19, 50 + 5 in the sixth
+    wide = prefix([10.0] * 10, Even([4] * 10), 0.5, 60.0)
+    assert wide.ends(0.95) == (0, 39)  # a share that may never be reached ends with the domain
+    assert many.stderr() == pytest.approx(7 / (2 * 1.959964))
 
 
 def test_an_error_that_nothing_bounds_leaves_the_value_and_takes_its_ends() -> None:
-    prefix = Prefix(np.array([1.0, 2.0, 1.0]), Values(range(3)), 0.5, math.nan)
-    assert prefix.value() == 1
-    assert prefix.value(1.0) is None and prefix.value(-1.0) is None
+    unknown = prefix([1.0, 2.0, 1.0], Values(range(3), range(3), range(3)), 0.5, math.nan)
+    assert unknown.value() == 1
+    assert unknown.ends(0.95) == (None, None) and unknown.stderr() is None
 
 
 @pytest.fixture(scope="module")
@@ -107,3 +126,29 @@ def test_both_ways_agree(shop: Path, text: str, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(rooms, "_rising", lambda *arguments: None)
     other = Answerer(release, on_partial_bin="interpolate").query(text)
     assert (mine.rows, mine.types) == (other.rows, other.types)
+
+
+def test_a_quantile_takes_the_finest_view_and_names_it(tmp_path: Path) -> None:
+    days = "SELECT DATE '2025-01-01' + CAST(i % 90 AS INTEGER) AS day, i % 3 AS shop FROM range(3000) AS r(i)"
+    duckdb.connect().execute(f"COPY ({days}) TO '{tmp_path}/sales.parquet'")
+    (tmp_path / "shop.yaml").write_text("""
+dpsql: 1
+name: shop
+source: {kind: parquet, tables: {sales: sales.parquet}}
+privacy: {lineage: shop, cap: 10, unit: row, epsilon: 2}
+tables: {sales: {role: fact, columns: {shop: {type: int, lower: 0, upper: 2},
+    day: {type: date, lower: 2025-01-01, upper: 2025-03-31, out_of_domain: drop}}}}
+views:
+  months: {of: sales, axes: [{axis: sales.day, cuts: {width: month}}, sales.shop], measures: [count], share: 0.8}
+  days: {of: sales, axes: [sales.day], measures: [count], share: 0.2}
+""")
+    noise = ExactNoise(insecure_test_entropy(3))
+    publish_release(load_catalog(tmp_path / "shop.yaml"), tmp_path / "shop.dpsql", noise=noise, key=bytes(32))
+    release = open_release(tmp_path / "shop.dpsql", insecure=True)
+    result = Answerer(release).query("SELECT MEDIAN(day) AS m, DP_STDERR(MEDIAN(day)) AS e FROM sales")
+    assert result.provenance["views"] == ["days"]
+    assert "the quantile of sales.day comes from the view days" in result.notes
+    ((low, _),), ((high, _),) = result.interval_rows()
+    assert low <= result.rows[0][0] <= high and low < high
+    assert result.rows[0][1] == result.stderr_rows[0][0] == pytest.approx((high - low).days / (2 * 1.959964))
+    assert f"{result.rows[0][0]} ({low} to {high})" in str(result)

@@ -127,9 +127,12 @@ def test_spellings_have_equal_values_and_equal_errors(answerer: Answerer, name: 
     assert values == pytest.approx([values[0]] * len(values), rel=1e-6, abs=1e-6)
     for text, result in zip(texts, results, strict=True):
         error, low, high = result.stderr_rows[0][0], *(ends[0][0] for ends in result.interval_rows())
-        assert error == pytest.approx(results[0].stderr_rows[0][0], rel=near, abs=1e-4), text
+        assert result.noise_rows[0][0] == pytest.approx(results[0].noise_rows[0][0], rel=near, abs=1e-4), text
+        assert error == pytest.approx(results[0].stderr_rows[0][0], rel=0.05, abs=1e-3), (
+            text
+        )  # tails of Laplace noise
         assert low is not None and low <= values[0] + 1e-3 and high >= values[0] - 1e-3, text
-        assert high - low == pytest.approx(2.04 * 2 * error, rel=0.06, abs=1e-3), text
+        assert high - low == pytest.approx(2 * 1.959964 * error, rel=1e-6, abs=1e-3), text
 
 
 @pytest.mark.parametrize(("text", "why"), UNDEFINED.items())
@@ -188,9 +191,9 @@ FIRST, SECOND = ('"clinic (one.dpsql)"', '"clinic (two.dpsql)"')
 def test_whether_named_releases_differ(publish: Publish, answerer: Answerer) -> None:
     other = publish(ExactNoise(insecure_test_entropy(8)), "two.dpsql")
     both = OpenReleases((answerer.release, other.release), (answerer, other))
-    alone = [answerer.query("SELECT COUNT(*), DP_STDERR(COUNT(*)) FROM visit").rows[0], other.query(
-        "SELECT COUNT(*), DP_STDERR(COUNT(*)) FROM visit").rows[0]]  # fmt: skip
-    apart = "SELECT x - y, DP_STDERR(x - y), DP_DIFFERS(x, y), DP_DIFFERS(x, 3 * y) FROM "
+    alone = [answerer.query("SELECT COUNT(*), DP_STDERR(COUNT(*), 'noise') FROM visit").rows[0], other.query(
+        "SELECT COUNT(*), DP_STDERR(COUNT(*), 'noise') FROM visit").rows[0]]  # fmt: skip
+    apart = "SELECT x - y, DP_STDERR(x - y, 'noise'), DP_DIFFERS(x, y), DP_DIFFERS(x, 3 * y) FROM "
     apart += (
         f"(SELECT COUNT(*) AS x FROM {FIRST}.visit) AS p, (SELECT COUNT(*) AS y FROM {SECOND}.clinic) AS q"
     )
@@ -242,7 +245,7 @@ def test_a_near_denominator_has_the_interval_of_fieller(answerer: Answerer) -> N
     ends = [answerer.query(text).interval_rows(0.95) for text in (plain, hidden)]
     (low, high), (other_low, other_high) = ((a[0][0], b[0][0]) for a, b in ends)
     assert (other_low, other_high) == pytest.approx((low, high), rel=1e-6)
-    delta = answerer.query(plain).stderr_rows[0][0]
+    delta = answerer.query(plain).noise_rows[0][0]
     assert high - low > 1.01 * 2 * 1.96 * delta  # so near that the delta method is too short
 
 

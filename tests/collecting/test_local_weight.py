@@ -201,8 +201,8 @@ def test_releases_that_do_not_tell_the_error_read_as_zero(slots: Answerer, answe
     told, untold = answerer.query(sql), slots.query(sql)
     assert told.components["scale"] == untold.components["scale"] == ((0.0, 0.0),)
     assert told.components["noise"][0][0] > 3 * untold.components["noise"][0][0]
-    assert any("common to all of them and part of their error bars" in note for note in told.notes)
-    assert any(note.endswith("common to all of them") for note in untold.notes)
+    assert any("the same shift for all groups and part of their error bars" in note for note in told.notes)
+    assert any(note.endswith("the same shift for all groups") for note in untold.notes)
 
 
 def test_every_door_tells_the_same_error(answerer: Answerer) -> None:
@@ -223,7 +223,8 @@ def test_every_door_tells_the_same_error(answerer: Answerer) -> None:
     groups = answerer.query("SELECT hour, COUNT(*) AS n FROM visit GROUP BY hour")
     (histogram,) = page_model(answerer.release)["views"][0]["histograms"]
     by_hour = {row[0]: error[1] for row, error in zip(groups.rows, groups.stderr_rows, strict=True)}
-    drawn = dict(zip(histogram["labels"], histogram["stderr"], strict=True))
+    ends = zip(histogram["low"], histogram["high"], strict=True)
+    drawn = dict(zip(histogram["labels"], [(high - low) / (2 * 1.959964) for low, high in ends], strict=True))
     assert {hour: drawn[hour] for hour in "abcdefgh"} == pytest.approx(
         {h: by_hour[h] for h in "abcdefgh"}, rel=1e-3
     )

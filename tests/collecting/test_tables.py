@@ -17,7 +17,7 @@ from dpsql.collecting.tables import tally_tables
 from dpsql.collecting.tallies import Tallies
 from dpsql.engines.dialect import DUCK
 from dpsql.engines.engine import IntArray
-from dpsql.engines.server import Column, StoredTable
+from dpsql.engines.server import StoredTable
 from dpsql.errors import SourceError
 from tests.collecting.test_counting import KEY, PLAN, ROWS, SOUND, one_a_token, parquet, wanted
 
@@ -36,7 +36,7 @@ class DuckSession:
         if not Path(place).exists():
             return None
         described = self.connection.execute(f"DESCRIBE FROM '{place}'").fetchall()
-        return StoredTable(f"'{place}'", {row[0]: Column(row[1], f'"{row[0]}"') for row in described}, True)
+        return StoredTable(f"'{place}'", {row[0]: row[1] for row in described}, True)
 
     def columns(self, sql: str, step: str) -> Mapping[str, IntArray]:
         found = self.connection.execute(sql).fetchnumpy()
@@ -44,6 +44,9 @@ class DuckSession:
         return self.found[-1]
 
     def rows(self, sql: str, step: str) -> list[tuple[Any, ...]]:
+        raise NotImplementedError
+
+    def places(self, name: str) -> tuple[str, ...]:
         raise NotImplementedError
 
     def lookup(self, keys: str, kind: str) -> str:

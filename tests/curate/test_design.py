@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from fractions import Fraction
 from itertools import combinations
 from pathlib import Path
@@ -16,9 +17,11 @@ from dpsql import api
 from dpsql.answer import Answerer
 from dpsql.curate.design.designing import Design, design_catalog, rounded
 from dpsql.curate.design.views import Designed
+from dpsql.curate.forecast import dry_answerer, priced_plan
 from dpsql.doors.cli import all_commands, cli
 from dpsql.errors import CatalogError, InterfaceError, NoViewError
 from dpsql.noise import ZeroNoise
+from dpsql.publishing.axes import axis_maker, open_public
 from dpsql.publishing.central import publish_release
 from dpsql.publishing.userlevel.guess import Guess
 from dpsql.release import open_release
@@ -261,9 +264,15 @@ def test_people_are_counted_where_they_are_the_unit(shop: Path, tmp_path: Path) 
     ]
     made = design_catalog(text, tmp_path / "shop.yaml", asked, Guess(300, 6000))
     assert made.served == 2 and any("people" in view["measures"] for view in made.views.values())
-    error = made.questions[0].columns[0].median
-    assert made.questions[0].relative == pytest.approx(error / 300)  # type: ignore[operator]  # people, not rows
     (tmp_path / "designed.yaml").write_text(made.text)
+    designed = load_catalog(tmp_path / "designed.yaml")
+    with closing(open_public(designed)) as public:
+        priced = priced_plan(designed, axis_maker(designed, public))
+    with dry_answerer(priced) as dry:
+        dry_run = dry.query(asked[0])
+        spread, noise = dry_run.stderr_rows[0][0], dry_run.noise_rows[0][0]
+    assert made.questions[0].columns[0].median == pytest.approx(spread)
+    assert made.questions[0].relative == pytest.approx(noise / 300)  # people, not rows
     answerer = exactly(tmp_path / "designed.yaml", tmp_path / "designed.dpsql")
     assert answerer.query(asked[0]).scalar() == 300
     answerer.release.close()
@@ -350,3 +359,21 @@ def test_parts_of_one_question_are_the_known_best(power: int) -> None:
     assert view.parts == pytest.approx(
         {name: part / sum(best.values()) for name, part in best.items()}, rel=1e-6
     )
+
+
+def test_nine_one_column_questions_under_a_delta_make_no_cube_of_nine_axes(tmp_path: Path) -> None:
+    names = [f"c{i}" for i in range(9)]
+    columns = ", ".join(f"{name}: {{type: int, lower: 0, upper: 9}}" for name in names)
+    values = ", ".join(f"(i * {i + 3}) % 10 AS {name}" for i, name in enumerate(names))
+    duckdb.connect().execute(f"COPY (SELECT {values} FROM range(500) AS r(i)) TO '{tmp_path}/t.parquet'")
+    text = (
+        "dpsql: 1\nname: t\nsource: {kind: parquet, tables: {t: t.parquet}}\n"
+        "privacy: {lineage: t, cap: 100, unit: row, epsilon: 1, delta: 1.0e-6}\n"
+        f"tables: {{t: {{role: fact, columns: {{{columns}}}}}}}\n"
+        "views: {old: {of: t, axes: [t.c0], measures: [count]}}\n"
+    )
+    questions = [f"SELECT {name}, COUNT(*) FROM t GROUP BY 1" for name in names]
+    found = design_catalog(text, tmp_path / "t.yaml", questions, None)
+    (tmp_path / "new.yaml").write_text(found.text)
+    views = load_catalog(tmp_path / "new.yaml").views
+    assert {axis.axis.rpartition(".")[2] for view in views.values() for axis in view.axes} == set(names)

@@ -107,6 +107,44 @@ def test_what_the_curator_says_is_not_marked(tmp_path: Path) -> None:
             drafted(tmp_path / "shop.duckdb", tmp_path / "wrong.yaml", wrong)
 
 
+def test_what_the_rows_alone_decided_is_marked(tmp_path: Path) -> None:
+    """Free text, ids and empty columns by their values, scales of floats, types of CSV columns."""
+    (tmp_path / "raw").mkdir()
+    with duckdb.connect() as connection:
+        connection.execute(
+            "CREATE TABLE t AS SELECT i % 7 AS age, 'w ' || i AS essay, i % 2 = 0 AS smoker, "
+            "i / 8 AS litres, CAST(NULL AS VARCHAR) AS nothing FROM range(200) AS r(i)"
+        )
+        for table in ("typed", "named"):
+            (tmp_path / table).mkdir()
+        connection.execute(f"COPY t TO '{tmp_path}/typed/t.parquet' (FORMAT parquet)")
+        connection.execute(f"COPY t TO '{tmp_path}/raw/t.csv' (FORMAT csv)")
+        plain = "SELECT age, 'n' || age AS note, smoker FROM t"
+        connection.execute(f"COPY ({plain}) TO '{tmp_path}/named/t.parquet' (FORMAT parquet)")
+    marked = {}
+    for folder in ("typed", "raw", "named"):
+        catalog = drafted(tmp_path / folder, tmp_path / f"{folder}.yaml")
+        marked[folder] = set(catalog.unconfirmed()) - {"privacy"}
+    ordered = {"tables.t.columns.age", "tables.t.columns.litres"}
+    assert marked["typed"] == {"tables.t", *ordered}
+    assert marked["raw"] == {"tables.t", *ordered, "tables.t.columns.smoker"}
+    assert marked["named"] == {"tables.t.columns.age"}, "a note is one by its name, and a boolean by its type"
+    text = (tmp_path / "typed.yaml").read_text(encoding="utf-8")
+    assert (
+        "Which column is free\n# text, empty or an id, and how many digits of a decimal are kept, are facts"
+        in text
+    )
+    assert "# left out: essay (free text); nothing (empty); check it against every possible row" in text
+
+
+def test_a_first_line_that_may_be_a_row_is_marked(tmp_path: Path) -> None:
+    (tmp_path / "raw").mkdir()
+    (tmp_path / "raw" / "t.csv").write_text("34,north\n" + "35,south\n36,north\n" * 9, encoding="utf-8")
+    catalog = drafted(tmp_path / "raw", tmp_path / "t.yaml")
+    assert "tables.t" in catalog.unconfirmed()
+    assert "is that a row, and no header?" in (tmp_path / "t.yaml").read_text(encoding="utf-8")
+
+
 def test_a_row_is_never_the_unit_in_silence(tmp_path: Path) -> None:
     with duckdb.connect() as connection:
         connection.execute(f"COPY (SELECT i AS x FROM range(50) AS r(i)) TO '{tmp_path}/rides.parquet'")

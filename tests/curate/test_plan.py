@@ -15,7 +15,8 @@ import pytest
 
 from dpsql import api
 from dpsql.answer.answerer import Answerer
-from dpsql.curate.forecast import break_even, priced_plan, write_dry_release
+from dpsql.curate.dry import priced_plan, write_dry_release
+from dpsql.curate.forecast import break_even
 from dpsql.doors.cli.plan import plan_text, statements
 from dpsql.errors import CatalogError, InterfaceError, ReleaseError
 from dpsql.noise import ExactNoise, insecure_test_entropy

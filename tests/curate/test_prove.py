@@ -58,10 +58,10 @@ PROMISES = {
 }
 
 
-def shop(folder: Path, promise: str = "epsilon: 1") -> Path:
+def shop(folder: Path, promise: str = "epsilon: 1", bound: str = "max_ids: 4") -> Path:
     for name, sql in TABLES.items():
         duckdb.connect().execute(f"COPY ({sql}) TO '{folder}/{name}.parquet'")
-    text = SHOP.replace("ROOT", str(folder)).replace("PROMISE", promise)
+    text = SHOP.replace("ROOT", str(folder)).replace("PROMISE", promise).replace("max_ids: 4", bound)
     (folder / "shop.yaml").write_text(text)
     return folder / "shop.yaml"
 
@@ -94,7 +94,7 @@ def test_no_pair_passes_the_claim_and_one_pays_it(tmp_path: Path, name: str) -> 
 def test_half_the_noise_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bought = plan._spend
     monkeypatch.setattr(plan, "_spend", lambda catalog, charge, law: bought(catalog, 2 * charge, law))
-    proof = prove(load_catalog(shop(tmp_path)))
+    proof = prove(load_catalog(shop(tmp_path, bound="max_ids: 4, clipped_share: 0")))
     assert not proof.held and proof.worst.share == pytest.approx(2, rel=0.01)
     assert "2.0" in proof.check.detail and proof.check.held is False
 
@@ -103,19 +103,21 @@ def test_half_the_noise_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_what_no_noise_covers_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A release that also tells how often noise was drawn for a person who comes."""
     drawn: ClassVar[list[int]] = []  # type: ignore[misc]
-    measured = run.measure_sides
+    measured = run.measure_pair
 
     def told(left, right, seed):  # type: ignore[no-untyped-def]
         publish = type(left).publish
         monkeypatch.setattr(
-            type(left), "publish", lambda side, noise: (publish(side, noise), drawn.append(0), len(drawn))
+            type(left),
+            "publish",
+            lambda side, noise, **how: (publish(side, noise, **how), drawn.append(0), len(drawn)),
         )
         try:
             return measured(left, right, seed)
         finally:
             monkeypatch.setattr(type(left), "publish", publish)
 
-    monkeypatch.setattr(run, "measure_sides", told)
+    monkeypatch.setattr(run, "measure_pair", told)
     proof = prove(load_catalog(shop(tmp_path)))
     assert not proof.held and "differ beyond" in proof.worst.apart
     assert proof.to_json()["worst_loss_over_claim"] is None

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from dpsql.answer.session import open_session
-from dpsql.doors.wire.client import STATES, Client
+from dpsql.doors.wire.client import STATES, Client, ClientReader
 from dpsql.doors.wire.gate import Limits, Places, Waits
 from dpsql.doors.wire.login import Service
 from dpsql.doors.wire.logins import Log
@@ -173,6 +173,25 @@ class Sink:
     def abort(self) -> None: ...
 
 
+class ScriptReader(ClientReader):
+    """A client who sends everything at once and leaves when the server waits for more than that.
+
+    Args:
+        script: what she sends.
+    """
+
+    def __init__(self, script: bytes) -> None:
+        super().__init__()
+        self.unread = len(script)
+        self.feed_data(script)
+
+    async def readexactly(self, n: int) -> bytes:
+        if n > self.unread:
+            self.feed_eof()
+        self.unread -= n
+        return await super().readexactly(n)
+
+
 class Outcome(NamedTuple):
     """What the server made of a conversation.
 
@@ -215,12 +234,10 @@ class Served:
         sink, begun = Sink(), time.process_time()
 
         async def serve() -> None:
-            reader, limits = asyncio.StreamReader(), Limits(login=5.0, idle=5.0)
+            reader, limits = ScriptReader(said.raw), Limits(login=5.0, idle=5.0)
             service = Service(
                 self.roles[said.asked], Sessions(), Turns(), limits, Places(limits), Waits(), Log(self.log), None, False
             )  # fmt: skip
-            reader.feed_data(said.raw)
-            reader.feed_eof()
             await Client(reader, cast(asyncio.StreamWriter, sink), service).serve()
 
         asyncio.run(serve())

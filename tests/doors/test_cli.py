@@ -42,11 +42,18 @@ def test_query_formats(shop: Path) -> None:
 
 
 def test_query_json_has_errors_beside_values(shop: Path) -> None:
-    out, _, code = dpsql("query", shop, "SELECT COUNT(*) AS n FROM sales", "--format", "json")
+    out, _, code = dpsql(
+        "query",
+        shop,
+        "SELECT COUNT(*) AS n, DP_STDERR(COUNT(*), 'noise') AS noise FROM sales",
+        "--format",
+        "json",
+    )
     (row,) = json.loads(out)
     assert code == 0
     assert 2900 < row["n"] < 3100
-    assert 0 < row["n_stderr"] < 30
+    assert 0 < row["noise"] < 30
+    assert row["n_stderr"] == pytest.approx((row["n_high"] - row["n_low"]) / 2 / 1.96, rel=1e-4)
     assert row["n_low"] < row["n"] < row["n_high"]
     assert row["n_bound"] == 0
 

@@ -167,9 +167,12 @@ def test_values_carry_their_errors(connection: dpsql.Connection) -> None:
         "SELECT region, COUNT(*) AS n FROM sales JOIN customer USING (customer_id) GROUP BY region"
     )
     rows, errors = cursor.fetchall(), cursor.stderr
-    assert [row[0] for row in rows] == ["east", "west", None]
-    assert [error[0] for error in errors] == [None] * 3
-    assert all(0 < error[1] < 20 for error in errors)
+    assert [row[0] for row in rows] == ["east", "west", None, "(other)"]
+    assert [error[0] for error in errors] == [None] * 4
+    assert all(0 < noise[1] < 20 for noise in cursor.result.components["noise"])
+    low, high = cursor.interval(0.95)
+    halves = [(b[1] - a[1]) / 2 for a, b in zip(low, high, strict=True)]
+    assert [error[1] for error in errors] == pytest.approx([half / 1.96 for half in halves], rel=1e-4)
     assert any("view demand" in line for line in cursor.plan)
     assert list(cursor.result.df().columns) == ["region", "n"]
 

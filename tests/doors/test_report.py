@@ -27,7 +27,7 @@ from dpsql.publishing.central import publish_release
 from dpsql.release import open_release
 from dpsql.release.format import Spend
 from dpsql.star import load_catalog
-from tests.doors_release import build
+from tests.doors_release import CATALOG, build
 from tests.userlevel_star import uneven_rows, write_star
 
 SCRIPT = Path(dpsql.__file__).parent / "doors" / "report" / "page.js"
@@ -35,13 +35,21 @@ ASK = """
 const page = require(process.argv[1]);
 const { model, asked } = JSON.parse(require("fs").readFileSync(0));
 const out = asked.map((q) => ({ best: page.predict(model, q), sql: page.statement(model, q) }));
-process.stdout.write(JSON.stringify({ out, questions: page.questions(model) }));
+process.stdout.write(JSON.stringify({ out, questions: page.questions(model).map(
+  (q) => ({ ...q, beside: page.besideNoise(model, q.of, q.measure) })) }));
 """
 
 
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build(tmp_path_factory.mktemp("report"))
+
+
+@pytest.fixture(scope="module")
+def noise_only(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The shop without measured rows beyond `max_ids`: its standard errors are of noise."""
+    text = CATALOG.replace("max_ids: 20", "max_ids: 20\n    clipped_share: 0")
+    return build(tmp_path_factory.mktemp("noise_only"), text=text)
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +74,8 @@ def in_node(model: dict[str, Any], asked: list[dict[str, Any]]) -> dict[str, Any
     return found
 
 
-def test_predicted_errors_equal_the_engines(shop: Path, model: dict[str, Any]) -> None:
+def test_predicted_errors_equal_the_engines(noise_only: Path) -> None:
+    model = page_model(open_release(noise_only))
     dice = random.Random(5)
     asked = []
     for question in in_node(model, [])["questions"]:
@@ -78,7 +87,7 @@ def test_predicted_errors_equal_the_engines(shop: Path, model: dict[str, Any]) -
                 if dice.random() < 0.4:
                     ranges[str(number)] = [a, b]
             asked.append({"of": question["of"], "measure": question["measure"], "ranges": ranges})
-    connection = dpsql.connect(shop)
+    connection = dpsql.connect(noise_only)
     compared = 0
     for question, answer in zip(asked, in_node(model, asked)["out"], strict=True):
         if answer["best"] is None:
@@ -91,13 +100,23 @@ def test_predicted_errors_equal_the_engines(shop: Path, model: dict[str, Any]) -
     assert compared >= 30
 
 
+def test_predicted_noise_is_not_passed_off_as_the_error(noise_only: Path, model: dict[str, Any]) -> None:
+    """Where rows beyond the bound are measured, the engine's standard error has them and the prediction does not."""
+    (count,) = [q for q in in_node(model, [])["questions"] if (q["of"], q["measure"]) == ("sales", "count")]
+    assert count["beside"] == "; beside it rows beyond max_ids (20) may be missing"
+    assert all(not q["beside"] for q in in_node(model, [])["questions"] if q["of"] == "customer")
+    exact = page_model(open_release(noise_only))
+    assert all(not q["beside"] for q in in_node(exact, [])["questions"])
+
+
 def test_histograms_are_the_groups_of_a_query(shop: Path, model: dict[str, Any]) -> None:
     (demand,) = [view for view in model["views"] if view["name"] == "demand"]
     (region,) = [h for h in demand["histograms"] if model["axes"][h["axis"]]["name"] == "customer.region"]
     assert region["labels"] == ["east", "west", "NULL", "MISSING", "OTHER"]
     cursor = dpsql.connect(shop).execute("SELECT COUNT(*) FROM shop WHERE region = 'east'")
     assert region["bars"][0] == pytest.approx(cursor.fetchall()[0][0], rel=1e-5)
-    assert region["stderr"][0] == pytest.approx(cursor.stderr[0][0], rel=1e-3)
+    low, high = cursor.interval(0.95)
+    assert (region["low"][0], region["high"][0]) == pytest.approx((low[0][0], high[0][0]), rel=1e-5)
 
 
 class Links(HTMLParser):
@@ -158,7 +177,7 @@ def test_only_the_pages_own_scripts_may_run(shop: Path) -> None:
 
 
 def test_scales_of_tables_with_uneven_owners_are_shown_with_their_errors(tmp_path: Path) -> None:
-    catalog = load_catalog(write_star(tmp_path, *uneven_rows(900, 4)))
+    catalog = load_catalog(write_star(tmp_path, *uneven_rows(3000, 4)))
     noise = ExactNoise(insecure_test_entropy(3))
     made = publish_release(catalog, tmp_path / "r.dpsql", noise=noise, key=bytes(32))
     release = open_release(made.path, insecure=True)
@@ -167,7 +186,7 @@ def test_scales_of_tables_with_uneven_owners_are_shown_with_their_errors(tmp_pat
         assert own.factor > 1
         assert f"<td>{own.factor:.3g}</td><td>{own.error.noise:.1%}</td>" in page
         assert f"about {own.left_out:.0%}, put back by R" in page
-    assert "groups along customer.region may be off most" in page
+    assert f"of the rows belong to units with more than {scale.tau}" in page
     hidden = open_release(made.path, insecure=True)
     masked = replace(scale, measures=tuple(replace(own, factor=1.0, left_out=None) for own in scale.measures))
     hidden.meta = replace(hidden.meta, scales=(masked,))
@@ -208,14 +227,13 @@ def test_cuts_of_long_axes_keep_those_that_coarser_axes_share() -> None:
 
 
 @pytest.mark.slow
-def test_in_a_browser_sliders_move_the_predicted_error(
-    shop: Path, model: dict[str, Any], tmp_path: Path
-) -> None:
+def test_in_a_browser_sliders_move_the_predicted_error(noise_only: Path, tmp_path: Path) -> None:
+    model = page_model(open_release(noise_only))
     chromium = shutil.which("chromium") or shutil.which("chromium-browser")
     if chromium is None:
         pytest.skip("needs chromium")
     page = tmp_path / "report.html"
-    page.write_text(report_page(open_release(shop)), encoding="utf-8")
+    page.write_text(report_page(open_release(noise_only)), encoding="utf-8")
     age = next(
         i for i, axis in enumerate(model["axes"]) if axis["name"] == "customer.age" and axis["of"] == "sales"
     )
@@ -236,7 +254,7 @@ def test_in_a_browser_sliders_move_the_predicted_error(
         stderr = float(re.search(r'data-stderr="([^"]+)"', shown)[1])  # type: ignore[index]
         sql = unescape(re.search(r'data-sql="([^"]+)"', shown)[1])  # type: ignore[index]
         assert shown.count("<svg") >= 4
-        (engines,) = dpsql.connect(shop).execute(sql).stderr[0]
+        (engines,) = dpsql.connect(noise_only).execute(sql).stderr[0]
         assert abs(stderr / engines - 1) < 0.01
         seen.add(stderr)
     assert len(seen) == 3

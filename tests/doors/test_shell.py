@@ -46,8 +46,8 @@ amount       DOUBLE   no        0 to 100; measure
 sold_on      DATE     no        2025-01-01 to 2025-12-31; axis
 customer_id -> customer.customer_id
 product_id -> product.product_id
-view demand (customer.age, customer.region): COUNT(*) +- 6.5 in all, 15 of half of each axis
-view trend (sales.sold_on, product(category)): COUNT(*) +- 6.5 in all, 8.1 of half of each axis
+view demand (customer.age, customer.region): COUNT(*) +- 76 in all, 48 of half of each axis
+view trend (sales.sold_on, product(category)): COUNT(*) +- 76 in all, 46 of half of each axis
 """
 
 
@@ -102,7 +102,9 @@ def test_table_shows_margins_and_marks(shop: Path) -> None:
     assert " ± " in value
     assert head.strip() == "n"
     assert set(rule) == {"-"}
-    assert legend == (["? below twice its standard error"] if "?" in value else [])
+    (note,) = result.notes
+    assert "lie beyond max_ids (20)" in note
+    assert legend == [*(["? below twice its standard error"] if "?" in value else []), note]
     assert code == 0
 
 
@@ -161,7 +163,8 @@ def test_switches_and_listings(shop: Path) -> None:
     assert code == 0
     assert "error is off\nregion,n\neast," in out
     assert "epsilon 80, unit customer.customer_id" in out
-    assert "shop     view people: count         16\nquestions cost nothing\n" in out
+    assert "shop     sales: rows beyond max_ids  16/25\n" in out
+    assert "shop     view people: count          16\nquestions cost nothing\n" in out
     assert "view trend" in out
     assert "predicted standard error" in out
     assert "timing is on" in out

@@ -15,7 +15,7 @@ from tests.doors_release import build
 ROOT = Path(__file__).parents[2]
 SENT = split((ROOT / "tests/golden/superset/sent.sql").read_text(encoding="utf-8"))[0]
 SHAPES = [
-    (3, ["region", "n", "e"]),
+    (4, ["region", "n", "e"]),
     (4, ["category", "n", "low", "high"]),
     (6, ["sold_on", "n", "low", "high"]),
 ]

@@ -15,7 +15,7 @@ from dpsql.answer import Answerer
 from dpsql.doors.wire.sessions import Sessions
 from dpsql.errors import QueryTimeout
 from dpsql.release import open_release
-from dpsql.release.watch import Stopper
+from dpsql.release.request import Request
 from tests.doors.test_shell import ENDLESS
 from tests.doors.test_wire import Wire, kinds, serving, state, values
 from tests.doors_release import build
@@ -147,17 +147,18 @@ def test_several_processes_pass_requests_on(shop: Path) -> None:
             stopped(client)
 
 
-def test_a_stopper_stops_what_runs_under_it(shop: Path) -> None:
-    answerer, stopper = Answerer(open_release(shop)), Stopper()
-    stopper.stop()  # nothing runs: nothing is remembered
-    with stopper.statement():
+def test_a_request_stops_what_works_on_it(shop: Path) -> None:
+    answerer, request = Answerer(open_release(shop)), Request()
+    with request.working():
         assert answerer.query("SELECT COUNT(*) FROM sales").rows
-        threading.Timer(0.3, stopper.stop).start()
+        threading.Timer(0.3, request.stop).start()
         with pytest.raises(QueryTimeout, match="the statement was stopped"):
             answerer.query(ENDLESS.rstrip(";"))
-        with pytest.raises(QueryTimeout):  # the same question, though it asks for something else
+        with pytest.raises(QueryTimeout):  # the same request, though it asks for something else
             answerer.query("SELECT SUM(amount) FROM sales")
-    with stopper.statement():
+    with pytest.raises(QueryTimeout), request.working():
+        pass
+    with Request().working():
         assert answerer.query("SELECT SUM(amount) FROM sales").rows
     with pytest.raises(QueryTimeout, match="after"):  # the limit is as it was
         Answerer(answerer.release, timeout=0.3).query(ENDLESS.rstrip(";"))
@@ -165,12 +166,12 @@ def test_a_stopper_stops_what_runs_under_it(shop: Path) -> None:
 
 def test_sessions_are_forgotten() -> None:
     sessions = Sessions()
-    key, stopper = sessions.open()
-    with stopper.statement():
-        assert sessions.stop(key.pack())
-        assert stopper.stopped
-    sessions.close(key)
-    assert not sessions.stop(key.pack())
+    session = sessions.open()
+    assert sessions.stop(session.key.pack())  # nothing runs: nothing is remembered
+    session.request = request = Request()
+    assert sessions.stop(session.key.pack()) and request.stopped
+    sessions.close(session.key)
+    assert not sessions.stop(session.key.pack())
 
 
 @pytest.mark.slow

@@ -13,9 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.answer.test_limits import ATTACKS
+from benchmarks.answers.limits import seconds_until_quiet
+from tests.answer.test_limits import ATTACKS, NUMBERS
+from tests.answer.test_requests import BY_AGE
 from tests.doors.test_shell import ENDLESS
-from tests.doors.test_wire import Wire, kinds, serving, state
+from tests.doors.test_wire import Wire, kinds, running, serving, state
 from tests.doors_release import build
 
 INNER, DEEP = "(SELECT relname AS a FROM pg_class)", 25
@@ -109,3 +111,48 @@ def test_a_busy_server_ends(shop: Path) -> None:
     assert process.returncode == 0
     assert "Traceback" not in errors
     assert time.monotonic() - start < 5
+
+
+ERRORS = f"SELECT DP_STDERR(a.n - b.n + c.n) AS e FROM {BY_AGE} AS a, {BY_AGE} AS b, {BY_AGE} AS c"
+"""64,000 errors: half a minute in which DuckDB runs for a second."""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a process's work is read from /proc")
+def test_errors_are_not_worked_out_for_a_client_who_has_left(shop: Path) -> None:
+    with running(shop) as server:
+        client = entered(server.port)
+        client.send("Q", ERRORS.encode() + b"\0")
+        time.sleep(2)
+        client.send("X", b"")  # drivers say goodbye, which nobody reads while a statement runs
+        client.socket.close()
+        assert seconds_until_quiet(server.process.pid) < 2
+
+
+def test_errors_hold_no_server(shop: Path) -> None:
+    command = [sys.executable, "-m", "dpsql.doors.cli", "serve", "--json", "--port", "0", str(shop)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        client = entered(json.loads(process.stdout.readline())["port"])
+        client.send("Q", ERRORS.encode() + b"\0")
+        time.sleep(2)
+        start = time.monotonic()
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=30)
+    assert process.returncode == 0 and "Traceback" not in errors
+    assert time.monotonic() - start < 2
+
+
+def test_rows_of_open_portals_count(port: int) -> None:
+    client = entered(port)
+    client.ask("BEGIN")
+    rows = f"(VALUES {NUMBERS}) a(x), (VALUES {NUMBERS}) b(x), (VALUES (1), (2), (3), (4)) c(x)"
+    sql = f"SELECT a.x, b.x, c.x FROM {rows}"
+    client.send("P", b"big\0" + sql.encode() + b"\0\0\0")
+    for number in range(6):  # 50 MB each
+        client.send("B", f"p{number}".encode() + b"\0big\0" + bytes(6))
+    client.send("S", b"")
+    messages = client.until_ready()
+    assert kinds(messages).startswith("122") and kinds(messages)[-2:] == "EZ"
+    assert state(messages[-2][1]) == "0A000" and b"memory" in messages[-2][1]
+    client.ask("COMMIT")
+    assert "D" in kinds(client.ask("SELECT COUNT(*) FROM sales"))

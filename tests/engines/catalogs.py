@@ -19,7 +19,10 @@ BOUNDS: dict[str, dict[str, Any]] = {
     "row": {},
     "weight": {"max_ids": 4, "bounding": "weight"},
     "truncate": {"max_ids": 4},
+    "auto": {"max_ids": "auto"},
+    "auto_pure": {"max_ids": "auto"},
 }
+DELTAS: dict[str, dict[str, Any]] = {"auto": {"delta": "1e-6"}, "auto_pure": {"delta": 0}}
 
 
 def files(folder: Path) -> dict[str, Any]:
@@ -41,13 +44,14 @@ def spark_files(folder: Path) -> dict[str, Any]:
     return {"kind": "spark", "tables": {table: str(folder / f"{table}.parquet") for table in TABLES}}
 
 
-def catalog(folder: Path, source: dict[str, Any], bound: str, **changed: Any) -> Catalog:
+def catalog(folder: Path, source: dict[str, Any], bound: str, *, days: int = 7, **changed: Any) -> Catalog:
     """A catalog of the shop.
 
     Args:
         folder: where the catalog and its ledger are written.
         source: of a function above.
-        bound: `row`, `weight` or `truncate`.
+        bound: of `BOUNDS`.
+        days: of a leaf of `sold_on`.
         changed: keys of the table `sales` that differ.
     """
     people = [] if bound == "row" else ["people"]
@@ -61,7 +65,7 @@ def catalog(folder: Path, source: dict[str, Any], bound: str, **changed: Any) ->
             "sold_at": {"type": "timestamp", "grain": "day", "lower": "2025-01-01",
                         "upper": "2026-12-31", "cuts": {"width": 30}},
             "sold_on": {"type": "date", "lower": "2025-01-01",
-                        "upper": "2025-12-31", "cuts": {"width": 7}, "nullable": True},
+                        "upper": "2025-12-31", "cuts": {"width": days}, "nullable": True},
             "channel": {"type": "string", "categories": texts, "nullable": True},
             "loyal": {"type": "bool", "nullable": True},
         },
@@ -73,8 +77,9 @@ def catalog(folder: Path, source: dict[str, Any], bound: str, **changed: Any) ->
         "name": "shop",
         "source": source,
         "privacy": {
-            "lineage": f"shop-{bound}", "cap": 4, "unit": "row" if bound == "row" else "customer.customer_id",
-            "neighbours": "add_remove", "epsilon": 1, "rows": "private",
+            "lineage": f"shop-{bound}", "cap": 4,
+            "unit": "row" if bound == "row" else "customer.customer_id",
+            "neighbours": "add_remove", "epsilon": 1, "rows": "private", **DELTAS.get(bound, {}),
         },
         "tables": {
             "customer": {

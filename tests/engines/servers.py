@@ -1,7 +1,7 @@
 """Servers that tests publish by: a PostgreSQL of an ordinary user in a folder of its own, and one Spark session.
 
-Both end with the test run. PostgreSQL listens on a Unix socket in its folder and on nothing else; its super-user has a
-password, so that a test can look for it in messages and files.
+Both end with the test run. PostgreSQL listens on a Unix socket in its folder, and on 127.0.0.1 where a test gives a
+port; its super-user has a password, so that a test can look for it in messages and files.
 """
 
 from __future__ import annotations
@@ -28,15 +28,18 @@ class Server(NamedTuple):
     Args:
         folder: where its socket is.
         password: of its super-user `curator`.
+        port: on 127.0.0.1, and of its socket; None for the default port of the socket alone.
     """
 
     folder: Path
     password: str
+    port: int | None = None
 
     @property
     def dsn(self) -> str:
         """A connection string with the password in it."""
-        return f"host={self.folder} dbname={DATABASE} user={USER} password={self.password}"
+        port = "" if self.port is None else f" port={self.port}"
+        return f"host={self.folder}{port} dbname={DATABASE} user={USER} password={self.password}"
 
 
 def postgres_programs() -> Path | None:
@@ -57,8 +60,8 @@ def _ordinary() -> dict[str, Any]:
 
 
 @contextmanager
-def running_postgres(programs: Path) -> Iterator[Server]:
-    """A PostgreSQL in a temporary folder, stopped and removed at the end."""
+def running_postgres(programs: Path, port: int | None = None) -> Iterator[Server]:
+    """A PostgreSQL in a temporary folder, stopped and removed at the end; on 127.0.0.1 too where a port is given."""
     who, password = _ordinary(), secrets.token_hex(12)
     with tempfile.TemporaryDirectory(prefix="dpsql-pg-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
@@ -76,13 +79,15 @@ def running_postgres(programs: Path) -> Iterator[Server]:
             "unix_socket_directories": name, "listen_addresses": "", "fsync": "off", "shared_buffers": "128MB",
             "max_connections": "20", "log_min_messages": "panic",
         }  # fmt: skip
+        if port is not None:
+            settings |= {"listen_addresses": "127.0.0.1", "port": str(port)}
         options = [word for key, value in settings.items() for word in ("-c", f"{key}={value}")]
         process = subprocess.Popen(
             [programs / "postgres", "-D", folder / "data", *options],
             cwd=folder, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **who,
         )  # fmt: skip
         try:
-            server = Server(folder, password)
+            server = Server(folder, password, port)
             _create_database(server, process)
             yield server
         finally:

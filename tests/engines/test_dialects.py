@@ -138,6 +138,24 @@ def test_a_weight_is_a_floor(words: Words) -> None:
         assert all(w * n <= (1 << 20) * tau for w, n in zip(found, sizes, strict=False))
 
 
+def test_wide_quotients_are_floors(words: Words) -> None:
+    """Of numbers up to 2^126, by powers of two, norms up to 2^86 and their neighbours."""
+    wide = words.dialect.wide
+    pairs = [
+        (1 << 126, (1 << 86) - 1),
+        (1 << 126, 1 << 86),
+        ((1 << 99) - 1, 1),
+        ((1 << 126) - 1, 1 << 27),
+        (0, 7),
+    ]
+    pairs += [((1 << 100) - 1, 1 << 16), (10**38 - 1 >> 1, 3**40), (3**60, 3**40), (3**60 - 1, 3**40), (5, 6)]
+    for dividend, divisor in pairs:
+        found = words.each(
+            lambda x, d=divisor: words.dialect.wide_quotient(x, f"CAST({d} AS {wide})"), [str(dividend)], wide
+        )
+        assert found == [dividend // divisor, None]
+
+
 def test_the_nearest_integer(words: Words) -> None:
     """Halves go up, of floats and of decimals, on both sides of zero."""
     found = words.each(words.dialect.nearest, [repr(x) for x in FLOATS], "DOUBLE")

@@ -181,12 +181,15 @@ def lost(shop: Catalog, folder: Path, password: str, progress: Progress = silent
     return message
 
 
-def test_a_connection_that_is_ended(loaded: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("bound", "step"), [("truncate", "counting"), ("auto", "choosing bounds for sales")])
+def test_a_connection_that_is_ended(
+    bound: str, step: str, loaded: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """`pg_terminate_backend` before the count; the next publish works and is charged once."""
     monkeypatch.setenv("DPSQL_TEST_DSN", loaded.dsn)
-    shop = catalog(tmp_path, server(SCHEMA), "truncate")
+    shop = catalog(tmp_path, server(SCHEMA), bound)
     message = lost(shop, tmp_path, loaded.password, ended(loaded))
-    assert message.startswith("PostgreSQL: counting failed (the connection was ended)")
+    assert message.startswith(f"PostgreSQL: {step} failed (the connection was ended)")
     published = publish_release(shop, tmp_path / "r.dpsql", noise=ZeroNoise(), key=KEY)
     assert published.receipt.drawn
     assert charged(shop) == 1

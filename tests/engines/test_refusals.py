@@ -44,11 +44,6 @@ def publish(folder: Path, source: dict[str, Any], bound: str = "truncate", **sal
     publish_release(catalog(folder, source, bound, **sales), folder / "r.dpsql", noise=ZeroNoise(), key=KEY)
 
 
-def test_auto_is_duckdbs(tmp_path: Path) -> None:
-    with pytest.raises(CatalogError, match="bounding: weight"):
-        publish(tmp_path, server(SCHEMA), max_ids="auto")
-
-
 def test_a_password_in_the_catalog_is_refused(tmp_path: Path) -> None:
     for root in ("host=x password=hunter-2", "postgresql://me:hunter-2@x/shop"):
         with pytest.raises(CatalogError, match="holds a password") as raised:

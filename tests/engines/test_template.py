@@ -99,6 +99,8 @@ def write(folder: Path, rows: list[Sale], kind: str, *, into: str = "sales.parqu
 def counted(folder: Path, how: str, place: str = "sales.parquet") -> list[np.ndarray[Any, Any]]:
     """Cells of all statistics, by the statement that ships."""
     text = CATALOG.replace("SALES", place).replace("BOUND", BOUNDS[how])
+    if place.startswith("by_"):
+        text = text.replace("root: .,", f"root: ., hive: {{sales: [{place.removeprefix('by_')}]}},")
     if how == "row":
         text = text.replace("UNIT", "row").replace("FOREIGN", "")
         text = text.replace("  person: {role: dimension, key: id, private: true}\n", "")

@@ -3,7 +3,7 @@
     python -m tests.house                 the figures
     python -m tests.house --list tags     what one of them counted (tags, cycles, parameters, unreached, upward)
 
-Each figure's rule stands at the head of its module: tags.py, graph.py, shapes.py, reach.py, traced.py.
+Each figure's rule stands at the head of its module: tags.py, graph.py, shapes.py, reach.py, traced.py, words.py.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 from collections import Counter
 
 from benchmarks.figures import Figures
-from tests.house import graph, reach, shapes, tags, traced
+from tests.house import graph, reach, shapes, tags, traced, words
 from tests.house.source import ROOT, Package, read_package
 
 STATEMENTS_BEFORE = 20292
@@ -52,6 +52,8 @@ def figures(package: Package) -> int:
     told.at_most("house-functions-of-seven-parameters", len(shapes.many_parameters(package)), 5)
     told.at_most("house-unreached-definitions", len(reach.unreached(package, ROOT)), 0)
     told.at_most("house-statements-ratio", shapes.statements(package) / STATEMENTS_BEFORE, 0.85)
+    told.at_most("house-pointer-words", words.share(package), 0.02)
+    told.at_most("house-class-names-that-occur-twice", len(words.repeated_classes(package)), 20)
     told.at_most("house-modules", len(package.modules), 230)
     told.at_most("house-upward-calls", len(traced.upward_calls(ROOT)), 0)
     return told.finish()

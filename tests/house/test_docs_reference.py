@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from docs.catalog_keys import KEYS, Place, refusal, whole
-from docs.make_reference import DOCS, EXAMPLE, api_page, catalog_page, sql_page, with_paths
+from docs.make_reference import DOCS, EXAMPLE, api_page, catalog_page, engines_page, sql_page, with_paths
 from dpsql.errors import CatalogError
 from dpsql.star import load_catalog
 from dpsql.star.base import Model
@@ -16,7 +16,8 @@ from dpsql.star.model import Catalog
 
 
 @pytest.mark.parametrize(
-    ("name", "page"), [("catalog.md", catalog_page), ("api.md", api_page), ("sql.md", sql_page)]
+    ("name", "page"),
+    [("catalog.md", catalog_page), ("api.md", api_page), ("sql.md", sql_page), ("engines.md", engines_page)],
 )
 def test_the_page_is_in_step(name: str, page: object) -> None:
     assert callable(page)

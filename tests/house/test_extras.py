@@ -35,8 +35,8 @@ from tests.doors_release import build
 
 release = build(Path({folder!r}))
 result = dpsql.query({question!r}, release=release)
-assert [row[0] for row in result.rows] == ["east", "west", None], result.rows
-assert result.columns == ("region", "n") and result.stderr_rows[0][1] > 0 and result.interval_rows()[0][0][1] > 0
+assert [row[0] for row in result.rows] == ["(other)", "east", "west", None], result.rows
+assert result.columns == ("region", "n") and result.stderr_rows[1][1] > 0 and result.interval_rows()[0][1][1] > 0
 assert "±" in str(result) and "<td>east</td>" in result._repr_html_()
 for word in ("df", "arrow", "interval", "plot"):
     try:

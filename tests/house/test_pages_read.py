@@ -21,7 +21,8 @@ WRITTEN = {DOCS / "api.md"}
 """Signatures of functions, which are no programs; another test holds this page equal to the code."""
 PAGES = [DOCS.parent / "README.md", DOCS.parent / "CONTRIBUTING.md", *sorted({*DOCS.rglob("*.md")} - WRITTEN)]
 PROGRAMS = ("psql", "curl", "ssh", "export", "printf", "superset-env/bin/pip", "python", "python3", "python3.11", "sed",
-            "$EDITOR", ".venv/bin/python", ".venv/bin/pre-commit", "createdb", "spark-submit", "npm")  # fmt: skip
+            "$EDITOR", ".venv/bin/python", ".venv/bin/pre-commit", "createdb", "spark-submit", "npm",
+            "node")  # fmt: skip
 """What pages type beside dpsql, pip, make and git."""
 
 

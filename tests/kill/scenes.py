@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 from collections.abc import Callable
 from contextlib import redirect_stdout
@@ -60,7 +61,8 @@ class Scene(NamedTuple):
 
 
 def make_shop(folder: Path, views: str = SEXES) -> None:
-    """Rows of a shop and a catalog."""
+    """Rows of a shop and a catalog, on a computer that remembers nothing of earlier scenes."""
+    os.environ["DPSQL_STATE"] = str(folder.with_name(f"{folder.name}-state"))
     part = CATALOG[: CATALOG.index("stream:" if views == SEXES else "views:")]
     make_stream_shop(folder, customers=40, text=part + views)
 

@@ -296,7 +296,8 @@ JOINTS = (
     Joint("hundreds of rows, Gaussian cells", one_more(catalog(promise=DELTA)), TIGHT, slow=True),
     Joint("weighted rows, hats over two axes", one_more(
         catalog(bounds="max_ids: 4, bounding: weight,", axes="sales.day, sales.size", mechanism=HATS)), TIGHT),
-    Joint("rows left out are told", one_more(catalog(bounds="max_ids: 4, clipped_share: 0.05,")), TIGHT, slow=True),
+    Joint("rows beyond the bound are measured", one_more(
+        catalog(bounds="max_ids: 4, clipped_share: 0.05,")), TIGHT, slow=True),
     Joint("a CSV line", csv_line(b"3,1,2025-01-08,7,9,x"), TIGHT),
     Joint("a CSV line with an open quote", csv_line(b'3,1,2025-01-08,7,9,"open'), 0.0),
     Joint("a SELECT over the rows", sql_source, TIGHT),

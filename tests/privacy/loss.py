@@ -13,8 +13,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from dpsql.curate.prove.layouts import Rows, write_tables
 from dpsql.curate.prove.loss import Distinguished, DrawLoss, Loss, loss_of
-from dpsql.curate.prove.sides import KEY, LATER, Rows, Side, measure_sides, write_tables
+from dpsql.curate.prove.sides import KEY, LATER, Side, measure_sides
 from dpsql.curate.prove.sides import _contents as contents
 from dpsql.star import load_catalog
 from dpsql.streams.publish import Arrival

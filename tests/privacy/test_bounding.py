@@ -1,7 +1,8 @@
-"""Declared bounds: truncated or weighted rows, and the private number of rows left out."""
+"""Declared bounds: truncated or weighted rows, and the private number of rows beyond the bound."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from dpsql import api
 from dpsql.answer.answerer import Answerer
 from dpsql.curate.audit import audit_release
 from dpsql.engines import open_sources
+from dpsql.engines.registry import open_engine
 from dpsql.errors import CatalogError
 from dpsql.ledger import ledger_entries
 from dpsql.mechanisms.family.whitened import UNIT
@@ -72,15 +74,17 @@ def cells(folder: Path, how: str, rows: list[int]) -> list[np.ndarray]:
 
 
 @pytest.mark.parametrize("how", ["truncate", "weight"])
-def test_bounds_hold_and_what_was_left_out_is_told(tmp_path: Path, how: str):
+def test_bounds_hold_and_rows_beyond_are_measured(tmp_path: Path, how: str):
     answerer = Answerer(open_release(publish(tmp_path, how, ZeroNoise()), insecure=True))
     total = answerer.query("SELECT COUNT(*) FROM sales")
     assert total.scalar() == pytest.approx(1 + 2 + 4 + 4 + 4, abs=1e-3)
-    (told,) = answerer.release.meta.bounding
-    assert (told.rows, told.tau, told.at_most) == (4 + REACH * 4, 4, REACH * 4)
-    assert told.clipped_fraction == pytest.approx(16 / 31, abs=1e-3)
-    assert told.stderr > 0
-    assert any("left out about 52%" in note for note in total.notes)
+    (beyond,) = answerer.release.meta.bounding
+    assert (beyond.rows, beyond.tau, beyond.at_most) == (4 + REACH * 4, 4, REACH * 4)
+    assert beyond.counted == pytest.approx(15, abs=1e-3)
+    assert beyond.stderr is not None and beyond.stderr > 300
+    assert beyond.clipped_fraction is None, "sixteen rows are hidden by such noise"
+    assert replace(beyond, stderr=1.0).clipped_fraction == pytest.approx(16 / 31, abs=1e-3)
+    assert any("hidden by noise, lie beyond max_ids (4)" in note for note in total.notes)
     assert any("weighted" in note for note in total.notes) == (how == "weight")
 
 
@@ -100,14 +104,57 @@ def test_one_unit_changes_each_statistic_by_at_most_its_sensitivity(tmp_path: Pa
         assert np.abs(after - before).sum() <= 4 * reach * unit
 
 
-def test_the_number_left_out_is_charged_and_noisy(tmp_path: Path):
+def test_the_number_beyond_is_charged_and_noisy(tmp_path: Path):
     path = publish(tmp_path, "truncate", ExactNoise(os_entropy()))
     (entry,) = ledger_entries(tmp_path / "ledger")
     lines = {line.purpose: line.amount for line in entry.spend_lines()}
-    assert lines["sales: rows left out"] == Fraction(1, 20)
+    assert lines["sales: rows beyond max_ids"] == Fraction(1, 20)
     assert sum(lines.values()) == 1
-    (told,) = open_release(path).meta.bounding
-    assert told.stderr == pytest.approx(np.sqrt(2) * 4 * REACH * 20, rel=0.01)
+    (beyond,) = open_release(path).meta.bounding
+    assert beyond.stderr == pytest.approx(np.sqrt(2) * 4 * REACH * 20, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("written", "share"),
+    [("", "1/100"), ("clipped_share: 0,", "0"), ("clipped_share: 0.25,", "1/4")],
+)
+def test_a_declared_bound_is_measured_unless_the_catalog_says_no(tmp_path: Path, written: str, share: str):
+    file = shop(tmp_path, "truncate", ROWS)
+    file.write_text(file.read_text().replace("clipped_share: 0.05,", written))
+    catalog = load_catalog(file)
+    plan = plan_release(catalog, axis_maker(catalog, open_engine(catalog)))
+    assert catalog.star.tables["sales"].clipped_share == Fraction(share)
+    lines = dict(plan.lines)
+    assert lines.get("sales: rows beyond max_ids", 0) == Fraction(share)
+    assert sum(lines.values()) == 1
+    (bound,) = api.plan(file, []).bounds
+    assert bound.charge == (share if share != "0" else None)
+    if bound.stderr is None:
+        assert "are not measured, and every answer says so" in bound.line()
+    else:
+        assert bound.stderr == pytest.approx(np.sqrt(2) * 4 * REACH / Fraction(share))
+
+
+def test_under_a_delta_the_number_beyond_has_gaussian_noise_that_plan_foresees(tmp_path: Path):
+    file = shop(tmp_path, "truncate", ROWS)
+    file.write_text(file.read_text().replace("epsilon: 1.0", "epsilon: 1.0, delta: 1e-6"))
+    (bound,) = api.plan(file, []).bounds
+    path = publish_release(load_catalog(file), tmp_path / "r.dpsql", noise=ZeroNoise(), key=b"k" * 32).path
+    (beyond,) = open_release(path, insecure=True).meta.bounding
+    assert beyond.stderr == pytest.approx(bound.stderr, rel=1e-3)
+    assert bound.stderr == pytest.approx(4 * REACH / np.sqrt(float(Fraction(bound.charge))), rel=1e-3)
+
+
+def test_a_table_whose_rows_are_units_measures_nothing(tmp_path: Path):
+    file = shop(tmp_path, "truncate", ROWS)
+    written = file.read_text().replace("max_ids: 4, bounding: truncate, clipped_share: 0.05,", "")
+    file.write_text(written.replace("unit: customer.customer_id", "unit: row"))
+    path = publish_release(load_catalog(file), tmp_path / "r.dpsql", noise=ZeroNoise(), key=b"k" * 32).path
+    answerer = Answerer(open_release(path, insecure=True))
+    assert answerer.release.meta.bounding == ()
+    result = answerer.query("SELECT DP_BIAS_HINT(COUNT(*)), DP_BIAS_HINT(AVG(amount)) FROM sales")
+    assert result.rows == ((0.0, 0.0),)
+    assert not result.flags
 
 
 @pytest.mark.parametrize("how", ["truncate", "weight"])
@@ -115,8 +162,15 @@ def test_planned_audited_and_answered_alike(tmp_path: Path, how: str):
     path = publish(tmp_path, how, ExactNoise(os_entropy()))
     report = audit_release(path, ExactNoise(os_entropy()), catalog=None, samples=2000)
     assert report.held, report.text()
+    unmeasured = tmp_path / "unmeasured"  # what rows beyond the bound add to an error depends on the rows
+    unmeasured.mkdir()
+    file = shop(unmeasured, how, ROWS)
+    file.write_text(file.read_text().replace("clipped_share: 0.05", "clipped_share: 0"))
+    path = publish_release(
+        load_catalog(file), unmeasured / "r.dpsql", noise=ExactNoise(os_entropy()), key=b"k" * 32
+    ).path
     statement = "SELECT COUNT(*) AS n, SUM(amount) AS s FROM sales WHERE day < 5"
-    planned = api.plan(tmp_path / "shop.yaml", [statement]).queries[0].columns
+    planned = api.plan(file, [statement]).queries[0].columns
     (errors,) = Answerer(open_release(path)).query(statement).stderr_rows
     assert [column.median for column in planned] == pytest.approx(errors, rel=1e-9)
 

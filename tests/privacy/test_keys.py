@@ -10,10 +10,9 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from dpsql.engines.casts import exact_cast
 from dpsql.engines.identity import table_digests
 from dpsql.engines.keys import open_star
-from dpsql.engines.kinds import family, widest
+from dpsql.engines.values import exact_cast, family, widest
 from dpsql.errors import SourceError
 from dpsql.publishing.axes import axis_maker
 from dpsql.publishing.plan import plan_release
@@ -98,8 +97,10 @@ def test_types_without_common_values_are_refused_and_others_kept() -> None:
         ("UUID", "BOOLEAN", "BLOB", "DATE", "INTEGER[]"), ("BIGINT", "DOUBLE", "VARCHAR")
     ):
         assert exact_cast("v", own, target) is None
-    assert exact_cast("v", "DATE", "TIMESTAMP") == "TRY_CAST(v AS TIMESTAMP)"
     connection = duckdb.connect()
+    days = exact_cast("v", "DATE", "TIMESTAMP")
+    query = f"SELECT CAST({days} AS VARCHAR) FROM (SELECT unnest(['2024-02-29', 'infinity'])::DATE AS v)"
+    assert connection.execute(query).fetchall() == [("2024-02-29 00:00:00",), ("infinity",)]
     text = exact_cast("'6F9619FF-8B86-D011-B42D-00C04FC964FF'", "VARCHAR", "UUID")
     assert str(connection.execute(f"SELECT {text}").fetchall()[0][0]).startswith("6f9619ff")
     assert widest("UUID") == "UUID"

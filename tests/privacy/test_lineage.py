@@ -120,6 +120,43 @@ def test_a_root_that_is_a_link_is_the_same_root(shop: Path) -> None:
         publish(shop, "visits.parquet", root=shop / "elsewhere")
 
 
+def in_database(
+    folder: Path, where: str, *, lineage: str, root: Path | str, trusted: bool = False
+) -> Published:
+    """Publish a table of a DuckDB file."""
+    text = CATALOG.replace("WHERE", where.replace('"', '\\"')).replace("LINEAGE", lineage)
+    text = text.replace("KIND", "duckdb").replace("ROOT", str(root)).replace("LEDGER", str(folder / "ledger"))
+    text = text.replace("shop.parquet", "shop").replace(
+        "source: {", f"source: {{trusted: {str(trusted).lower()}, "
+    )
+    catalog = folder / f"{lineage}.yaml"
+    catalog.write_text(text, encoding="utf-8")
+    target = folder / "out" / f"{lineage}.dpsql"
+    return publish_release(load_catalog(catalog), target, noise=ZeroNoise(), key=bytes(32))
+
+
+@pytest.mark.parametrize("root", ["s.duckdb", "./s.duckdb", "out/../s.duckdb", "link.duckdb", "ABSOLUTE"])
+@pytest.mark.parametrize(
+    "where", ["visits", "VISITS", "SELECT * FROM visits", 'SELECT * FROM "Visits"', "SELECT age FROM main.visits",
+              'SELECT * FROM "main"."VISITS" WHERE age > 3'],
+)  # fmt: skip
+def test_a_table_of_a_database_file_has_one_cap(tmp_path: Path, where: str, root: str) -> None:
+    (tmp_path / "out").mkdir()
+    with duckdb.connect(str(tmp_path / "s.duckdb")) as connection:
+        connection.execute(
+            f"CREATE TABLE visits AS {ROWS}; CREATE TABLE shop AS SELECT 1 AS shop, 'x' AS city"
+        )
+    in_database(tmp_path, "visits", lineage="first", root=tmp_path / "s.duckdb")
+    with duckdb.connect(
+        str(tmp_path / "s.duckdb")
+    ) as connection:  # loaded anew: the digest of its rows is another
+        connection.execute(f"DROP TABLE visits; CREATE TABLE visits AS {ROWS} LIMIT 150")
+    (tmp_path / "link.duckdb").symlink_to("s.duckdb")
+    with pytest.raises(LineageError, match="'visits' belongs to lineage 'first'"):
+        spelt = root if root != "ABSOLUTE" else tmp_path / "s.duckdb"
+        in_database(tmp_path, where, lineage="second", root=spelt, trusted="main" in where)
+
+
 def test_other_people_have_their_own_cap(shop: Path) -> None:
     """A public table that both read is nobody's, and tables without rows are not each other's copies."""
     copied(shop, "empty.parquet", f"{ROWS} LIMIT 0")

@@ -56,10 +56,10 @@ def test_a_customer_of_many_rows_costs_what_is_claimed(tmp_path: Path, how: str,
     assert 0.98 <= loss.share <= 1
 
 
-def test_rows_left_out_cost_their_line(tmp_path: Path):
+def test_rows_beyond_the_bound_cost_their_line(tmp_path: Path):
     bounds = "max_ids: 4, clipped_share: 0.05,"
     loss = pair(tmp_path, shop("unit: customer.id, epsilon: 1", bounds), 500)
-    assert loss.draws[0].where.endswith("measure_left_out")
+    assert loss.draws[0].where.endswith("rows_beyond")
     assert 0.98 <= loss.share <= 1
 
 
@@ -90,6 +90,18 @@ def test_a_weight_chosen_from_data_is_used_up(tmp_path: Path):
     assert len(drawn) == 2 * len(views)
     assert 0.98 <= sum(drawn[: len(views)]) / sum(views) <= 1
     assert 0.98 <= sum(drawn[len(views) :]) / left <= 1
+
+
+def test_pure_weights_and_differences_are_used_up(tmp_path: Path):
+    """The same without a delta: a heavy customer is clipped to tau rows, and what a factor leaves out of her to t_D."""
+    views = VIEWS.replace("mechanism: identity", "share: 1").replace("count, sales.amount", "count")
+    loss = pair(tmp_path, shop("unit: customer.id, epsilon: 1", "max_ids: auto,", views), 5000)
+    drawn = [draw.epsilon for draw in loss.draws if draw.where.endswith("strategy.draw_view")]
+    (view,) = [amount for purpose, amount in loss.lines if purpose.startswith("view ")]
+    (left,) = [amount for purpose, amount in loss.lines if purpose == "sales: differences"]
+    assert len(drawn) == 2
+    assert 0.98 <= drawn[0] / view <= 1
+    assert 0.98 <= drawn[1] / left <= 1
 
 
 @pytest.mark.parametrize("mechanism", ["diffhr", "dawa", "auto"])

@@ -123,7 +123,9 @@ def about_people(loss, currency: str) -> tuple[Fraction, Fraction]:
 @pytest.mark.parametrize(("axes", "least"), [(OWN, 0.98), (GAPS_OF, 0.98), (CELLS_OF, 0.02)])
 @pytest.mark.parametrize("privacy", ["delta: 0", "delta: 1e-6"])
 def test_a_person_costs_what_people_are_charged(tmp_path, privacy, axes, least, victim):
-    catalog = CATALOG.replace("PRIVACY", privacy).replace("BOUND", "2").replace("AXES", axes)
+    catalog = (
+        CATALOG.replace("PRIVACY", privacy).replace("BOUND", "2, clipped_share: 0").replace("AXES", axes)
+    )
     loss = measure(catalog, star(VICTIMS[victim]), star([]), tmp_path)
     assert loss.share <= 1
     spent, charged = about_people(loss, loss.currency)

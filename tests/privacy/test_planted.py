@@ -25,14 +25,17 @@ def test_a_planted_defect_is_found(plant: Plant, tmp_path) -> None:
     assert is_found(plant, tmp_path / "broken")
 
 
+MEASURED_HERE = ("tests.privacy.market", "tests.privacy.source_cases")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "measured",
-    dict.fromkeys(plant.measured for plant in PLANTS if plant.measured.__module__ == "tests.privacy.market"),
+    dict.fromkeys(plant.measured for plant in PLANTS if plant.measured.__module__ in MEASURED_HERE),
     ids=lambda measured: measured.__name__,
 )
 def test_nothing_is_found_where_nothing_is_planted(measured, tmp_path) -> None:
-    """Of the market; joints are measured by themselves."""
+    """Of the market and of sources; joints are measured by themselves."""
     if any(plant.refused for plant in PLANTS if plant.measured is measured):
         with pytest.raises(CatalogError):
             measured(tmp_path)

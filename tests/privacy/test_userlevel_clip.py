@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import product
 
 import numpy as np
 import pytest
 
+from dpsql.engines import no_sources
+from dpsql.engines.relations import StoredRelations
 from dpsql.mechanisms.family.people import spread
 from dpsql.mechanisms.family.whitened import (
     LARGEST_NORM,
@@ -26,12 +29,13 @@ from dpsql.publishing.userlevel.choose import DIFFERENCES
 from dpsql.publishing.userlevel.sql import (
     make_differences,
     make_norms,
+    make_pure_differences,
     make_pure_weights,
     make_weights,
     weighted_cells,
 )
 from tests.strategies import dense
-from tests.twins import difference_of, pure_weight, row_square, weight_of
+from tests.twins import difference_of, pure_difference, pure_weight, row_square, weight_of
 from tests.userlevel_star import Row, open_table, uneven_rows, write_star
 
 VICTIM = 10_000
@@ -62,7 +66,7 @@ def random_customers(people: int, seed: int, days: int) -> tuple[list[Row], dict
 def per_unit_cells(table, axes, shape, value):
     """Exact sums of one statistic for each unit: unit -> int64 array; numpy's own way, row by row."""
     keys = ", ".join(f"a{axis}" for axis in axes)
-    found = table.connection.execute(
+    found = table.relations.raw.connection.execute(
         f"SELECT unit, {keys}, CAST(coalesce(sum({value}), 0) AS BIGINT) FROM {table.rows} GROUP BY ALL"
     ).fetchall()
     cells: dict[int, np.ndarray] = {}
@@ -100,7 +104,7 @@ def settle(table, monkeypatch) -> Settled:
 
     keep(shapes, "whiten", lambda found, *_: kept.update(whitening=found))
     keep(shapes, "make_weights", lambda _, *given: kept.update(clip=given[3]))
-    keep(shapes, "make_differences", lambda _, *given: kept.update(factor=given[4], reach=given[5]))
+    keep(shapes, "make_differences", lambda _, *given: kept.update(factor=given[3], reach=given[4]))
     keep(Gaussian, "draw_at", lambda _, law, exact, axes, variance, *rest: variances.append(variance))
     drawn = userlevel.settle_table(table)
     return Settled(drawn, variances=variances, **kept)
@@ -108,7 +112,9 @@ def settle(table, monkeypatch) -> Settled:
 
 def told(table, name: str, column: str) -> dict[int, int]:
     """One number a unit, of a table that the recipe leaves behind."""
-    return dict(table.connection.execute(f'SELECT unit, {column} FROM "{name} sales"').fetchall())
+    return dict(
+        table.relations.raw.connection.execute(f'SELECT unit, {column} FROM "{name} sales"').fetchall()
+    )
 
 
 @pytest.mark.parametrize("days", [12, pytest.param(130, marks=pytest.mark.slow)])
@@ -120,7 +126,7 @@ def test_a_thousand_random_customers_stay_within_the_budget(tmp_path, monkeypatc
     )
     settled = settle(table, monkeypatch)
     views = len(table.statistics)
-    weighted, left = told(table, "weights", "w"), told(table, "differences", "w")
+    weighted, left = told(table, "weights", "w"), told(table, "differences", "e")
     assert len(settled.variances) == 2 * views
     spent = [dict.fromkeys(weighted, Fraction(0)) for _ in range(2)]
     order = [i for group in table.plan.by_view("sales") for i in group]
@@ -149,7 +155,7 @@ def test_differences_are_the_integers_that_the_proof_has(tmp_path, monkeypatch):
     table = open_table(write_star(tmp_path, rows, customers), ExactNoise(insecure_test_entropy(7)))
     settled = settle(table, monkeypatch)
     norms, weights, left = (
-        told(table, *each) for each in (("norms", "norm"), ("weights", "w"), ("differences", "w"))
+        told(table, *each) for each in (("norms", "norm"), ("weights", "w"), ("differences", "e"))
     )
     assert norms.keys() == weights.keys() == left.keys()
     for unit, norm in norms.items():
@@ -168,7 +174,7 @@ def test_the_engine_and_python_agree_on_every_weight(tmp_path, monkeypatch):
     table = open_table(write_star(tmp_path, rows, customers), ZeroNoise())
     settled = settle(table, monkeypatch)
     drawn, whitening = settled.drawn, settled.whitening
-    norms = dict(table.connection.execute('SELECT unit, norm FROM "norms sales"').fetchall())
+    norms = dict(table.relations.raw.connection.execute('SELECT unit, norm FROM "norms sales"').fetchall())
     again = dict.fromkeys(norms, 0)
     for index, statistic in enumerate(table.plan.statistics):
         value = row_value(drawn.statistics[index], table.columns)
@@ -176,7 +182,7 @@ def test_the_engine_and_python_agree_on_every_weight(tmp_path, monkeypatch):
             squares = sum(row_square(int(v), whitening.parts[index].shift) for v in cells.ravel())
             again[unit] += whitening.coefficient[index] * squares
     assert again == norms
-    weights = dict(table.connection.execute('SELECT unit, w FROM "weights sales"').fetchall())
+    weights = dict(table.relations.raw.connection.execute('SELECT unit, w FROM "weights sales"').fetchall())
     clipped = {u: w for u, w in weights.items() if w < UNIT}
     assert 100 < len(clipped) < 800
     least = max(w * w * norms[u] for u, w in clipped.items()) // UNIT**2
@@ -196,17 +202,20 @@ def test_one_more_customer_changes_nobody_else(tmp_path, extra, delta):
         table = open_table(file, ZeroNoise())
         table = table.centred({"sales.amount": 1000})
         made = weigh(table)
-        weights.append(dict(table.connection.execute(f"SELECT unit, w FROM {made}").fetchall()))
-        found = weighted_cells(table.connection, table.plan, table.rows, made, table.columns)
+        weights.append(dict(table.relations.raw.connection.execute(f"SELECT unit, w FROM {made}").fetchall()))
+        found = weighted_cells(table.relations, table.plan, "sales", table.rows, made, table.columns)
         cells.append(found.of(*table.plan.statistics[:2]))
         if table.law == GAUSSIAN:
-            made = make_differences(table.connection, '"norms sales"', made, "sales", 3 * UNIT // 2, 1 << 40)
-            differences.append(dict(table.connection.execute(f"SELECT unit, w FROM {made}").fetchall()))
+            made = make_differences(table.relations, made, "sales", 3 * UNIT // 2, 1 << 40)
+        else:
+            made = make_pure_differences(table.relations, made, "sales", 3 * UNIT // 2, 5, [4000])
+        differences.append(
+            dict(table.relations.raw.connection.execute(f"SELECT unit, e FROM {made}").fetchall())
+        )
     own = weights[1].pop(VICTIM)
     assert weights[0] == weights[1]
-    if differences:
-        assert differences[1].pop(VICTIM) != 0
-        assert differences[0] == differences[1]
+    assert differences[1].pop(VICTIM) != 0
+    assert differences[0] == differences[1]
     count, total = (after - before for before, after in zip(*cells, strict=True))
     assert count.sum() == own * extra
     if delta == "0":
@@ -220,10 +229,10 @@ def weigh(table):
     if table.law == LAPLACE:
         limit = pure_bound(8, 9000, spread(1000, 0, 10000))
         value = f"{table.columns['sales.amount']} - (1000)"
-        return make_pure_weights(table.connection, table.rows, "sales", 8, [(value, limit)])
+        return make_pure_weights(table.relations, table.rows, "sales", 8, [(value, limit)])
     whitening = whiten(shapes.whitened_parts(table, 8))
-    norms = make_norms(table.connection, table.rows, "sales", shapes.norm_views(table), whitening)
-    return make_weights(table.connection, norms, "sales", 1 << whitening.point)
+    norms = make_norms(table.relations, table.rows, "sales", shapes.norm_views(table), whitening)
+    return make_weights(table.relations, norms, "sales", 1 << whitening.point)
 
 
 def test_coefficients_are_rounded_up_and_weights_down():
@@ -256,6 +265,68 @@ def test_pure_weights_hold_both_bounds():
         assert w * n <= UNIT * 10
         assert w * y <= UNIT * 5000
         assert w == UNIT or (w + 1) * n > UNIT * 10 or (w + 1) * y > UNIT * 5000
+
+
+OWNED = (1, 3, 40)
+WORTH = (0, 7, -900)
+"""Rows of a unit, and what each of them is worth around the centre."""
+
+
+def apart(relations: StoredRelations, units: list[tuple[int, int, int]]) -> dict[int, tuple[int, ...]]:
+    """E of each unit with her rows and sum of sizes, as the engine finds them."""
+    rows = [(unit, (unit + i) % 4, y) for unit, n, y in units for i in range(n)]
+    connection = relations.raw.connection
+    connection.execute("CREATE OR REPLACE TEMP TABLE placed (unit INT, a0 INT, m0 BIGINT)")
+    connection.executemany("INSERT INTO placed VALUES (?, ?, ?)", rows)
+    weights = make_pure_weights(relations, "placed", "sales", 2, [("m0", 500)])
+    made = make_pure_differences(relations, weights, "sales", 5 * UNIT // 2, 3, [700])
+    found = connection.execute(f"SELECT unit, e FROM {made}").fetchall()
+    return {unit: (e, n, n * abs(y)) for (unit, e), (_, n, y) in zip(sorted(found), units, strict=True)}
+
+
+def test_one_of_three_units_moves_pure_differences_by_their_bounds_at_most():
+    """Every three units with few or many rows, cheap or dear ones, with and without one of them."""
+    relations, tight = StoredRelations(no_sources(), "testing"), {"rows": 0.0, "sums": 0.0}
+    kinds = list(product(OWNED, WORTH))
+    for world in product(kinds[::2], kinds[1::2], kinds[4:5]):
+        units = [(i, *kind) for i, kind in enumerate(world)]
+        every = apart(relations, units)
+        for e, n, size in every.values():
+            assert e == pure_difference(n, [size], pure_weight(n, [size], 2, [500]), 5 * UNIT // 2, 3, [700])
+            assert abs(e) * n <= 3 * UNIT and abs(e) * size <= 700 * UNIT
+            tight["rows"] = max(tight["rows"], abs(e) * n / (3 * UNIT))
+            tight["sums"] = max(tight["sums"], abs(e) * size / (700 * UNIT))
+        without = apart(relations, units[1:])
+        assert {unit: every[unit] for unit in without} == without
+    assert min(tight.values()) > 0.999
+
+
+@pytest.mark.parametrize("seed", [3, 4])
+def test_pure_differences_of_a_table_are_the_integers_that_the_proof_has(tmp_path, monkeypatch, seed):
+    rows, customers = random_customers(300, seed, 12)
+    table = open_table(
+        write_star(tmp_path, rows, customers, delta="0"), ExactNoise(insecure_test_entropy(seed))
+    )
+    kept: dict[str, tuple] = {}
+    for name in ("make_pure_weights", "make_pure_differences"):
+        whole = getattr(shapes, name)
+
+        def kept_too(*arguments, whole=whole, name=name):
+            kept[name] = arguments
+            return whole(*arguments)
+
+        monkeypatch.setattr(shapes, name, kept_too)
+    drawn = userlevel.settle_table(table)
+    _, _, _, tau, bounds = kept["make_pure_weights"]
+    _, _, _, factor, far, reaches = kept["make_pure_differences"]
+    sizes = table.relations.raw.connection.execute('SELECT unit, n, y0 FROM "sizes sales"').fetchall()
+    weights, left = told(table, "weights", "w"), told(table, "differences", "e")
+    for unit, n, size in sizes:
+        assert weights[unit] == pure_weight(n, [size], tau, [bound for _, bound in bounds])
+        assert left[unit] == pure_difference(n, [size], weights[unit], factor, far, reaches)
+    assert factor == round(min(max(drawn.scale.factors[""].value, 1), 8) * UNIT)
+    assert max(abs(left[unit]) * n for unit, n, _ in sizes) <= far * UNIT
+    assert max(abs(left[unit]) * size for unit, _, size in sizes) <= reaches[0] * UNIT
 
 
 def test_unit_noise_is_what_the_budget_buys():

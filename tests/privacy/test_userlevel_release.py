@@ -93,7 +93,7 @@ def test_every_line_is_charged_and_they_add_up(tmp_path):
     mu2 = Fraction(answerer.release.meta.privacy.mu2)
     assert sum(map(Fraction, spends.values())) == mu2
     assert Fraction(spends["sales: rows per unit"]) == mu2 * Fraction(25, 1000)
-    assert Fraction(spends["sales: differences"]) == mu2 * Fraction(6, 100)
+    assert Fraction(spends["sales: differences"]) == mu2 * Fraction(8, 100)
     report = budget_report(tmp_path / ".dpsql" / "ledger.duckdb")
     assert report.lineages
 
@@ -131,10 +131,20 @@ def test_a_nullable_measure_has_its_own_count(tmp_path):
     assert some / every == pytest.approx(0.5, abs=0.03)
 
 
-def test_sticky_axes_and_bias_hints_are_told(tmp_path):
-    rows, customers = uneven_rows(900, 7)
-    scale = published(tmp_path, rows, customers).release.scales["sales"]
-    assert scale.sticky == ("customer.region",)
+def test_what_was_counted_and_left_out_is_told(tmp_path):
+    rows, customers = uneven_rows(3000, 7)
+    answerer = published(tmp_path, rows, customers)
+    scale = answerer.release.scales["sales"]
+    assert scale.follows == ()
+    notes = " ".join(answerer.query("SELECT COUNT(*) FROM sales").notes)
+    counted = (
+        f"sales: at most {scale.tau} rows of each unit of customer were counted, so counts are scaled by"
+    )
+    assert (
+        f"{counted} {scale.measure('').factor:.2f} (+- " in notes and "the same shift for all groups" in notes
+    )
+    assert 40 < scale.unseen < 80
+    assert f"up to about {scale.unseen} units of customer could own rows beyond what is counted here" in notes
     assert [own.measure for own in scale.measures] == ["", "sales.amount"]
     for own in scale.measures:
         assert own.factor > 1.1 and 0 < own.left_out < 1
@@ -150,7 +160,7 @@ def test_a_view_without_a_count_is_refused(tmp_path):
 
 
 def test_answers_tell_noise_scale_spread_and_tail_apart(tmp_path):
-    rows, customers = uneven_rows(900, 8)
+    rows, customers = uneven_rows(3000, 8)
     answerer = published(tmp_path, rows, customers)
     scale = answerer.release.scales["sales"]
     parts = ", ".join(
@@ -162,7 +172,9 @@ def test_answers_tell_noise_scale_spread_and_tail_apart(tmp_path):
     )
     first = result.rows[0]
     assert first[4] == scale.measure("").left_out
-    assert first[5] == result.stderr_rows[0][1] == pytest.approx(math.hypot(first[6], first[7]))
+    ends = [each[0][1] for each in result.interval_rows(0.95)]
+    assert first[5] == result.stderr_rows[0][1] == pytest.approx((ends[1] - ends[0]) / (2 * 1.959964))
+    assert first[5] >= math.hypot(*first[6:9])
     told = {name: grid[0][1:4] for name, grid in result.components.items()}
     assert first[6:10] == tuple(told[name][0] for name in ("noise", "scale", "spread", "tail"))
     for place, name in enumerate(("", "sales.amount")):
@@ -177,14 +189,13 @@ def test_answers_tell_noise_scale_spread_and_tail_apart(tmp_path):
         most = 1.96 * math.sqrt(noise**2 + common**2 + spread**2 + tail**2)
         below, above = first[column] - low[0][column], high[0][column] - first[column]
         assert least <= min(below, above) * 1.001 and max(below, above) <= most * 1.001
-    assert any("customer.region may be off most" in note for note in result.notes)
-    assert any(f"counts times {scale.measure('').factor:.3g}" in line for line in result.plan)
+    assert any(f"counts are scaled by {scale.measure('').factor:.2f}" in line for line in result.plan)
     with pytest.raises(ProgrammingError, match="one of 'noise', 'channel', 'scale', 'spread', 'tail'"):
         answerer.query("SELECT DP_STDERR(COUNT(*), 'size') FROM sales")
 
 
 def test_a_total_has_no_noise_of_its_own_and_a_share_no_scale(tmp_path):
-    rows, customers = uneven_rows(900, 8)
+    rows, customers = uneven_rows(3000, 8)
     answerer = published(tmp_path, rows, customers)
     total = answerer.query("SELECT COUNT(*), SUM(amount), AVG(amount) FROM sales").components
     for part in ("noise", "spread"):
@@ -198,7 +209,8 @@ def test_a_total_has_no_noise_of_its_own_and_a_share_no_scale(tmp_path):
         "COUNT(*) FILTER (WHERE day BETWEEN 4 AND 8) FROM sales"
     )
     for name, grid in both.components.items():
-        assert grid[0][0] == pytest.approx(grid[0][1], rel=1e-6), name
+        exact = name not in ("spread", "tail")  # what is not measured is a bound for each question by itself
+        assert grid[0][0] == pytest.approx(grid[0][1], rel=1e-6 if exact else 0.1), name
 
 
 def test_a_note_says_what_lies_above_what_one_customer_may_count_for(tmp_path):
@@ -231,13 +243,15 @@ def uneven_regions() -> tuple[list[Row], dict[int, str | None]]:
 BY_REGION = "SELECT region, COUNT(*) FROM sales JOIN customer USING (id) GROUP BY 1"
 
 
-def test_groups_that_own_more_are_put_right_by_differences(tmp_path):
+@pytest.mark.parametrize("delta", ["1e-6", "0"])
+def test_groups_that_own_more_are_put_right_by_differences(tmp_path, delta):
     rows, customers = uneven_regions()
-    answerer = published(tmp_path, rows, customers)
+    noise = ExactNoise(insecure_test_entropy(3))
+    answerer = published(tmp_path, rows, customers, noise, delta=delta)
     result = answerer.query(BY_REGION)
-    low, high = result.interval_rows(0.95)
+    low, high = result.interval_rows(0.99)
     for row, least, most in zip(result.rows, low, high, strict=True):
-        true = {"s": 60_000, None: 0}.get(row[0], 6000)
+        true = {"s": 60_000, None: 0, "(other)": 0}.get(row[0], 6000)
         assert least[1] <= true <= most[1], row
     assert dict(result.rows)["s"] == pytest.approx(60_000, rel=0.15)
     stored = answerer.release.connection.cursor()
@@ -245,45 +259,3 @@ def test_groups_that_own_more_are_put_right_by_differences(tmp_path):
         tables = (f"measurement_{s.id}", f"difference_{s.id}")
         drawn, left = (stored.execute(f"SELECT count(*) FROM {table}").fetchall() for table in tables)
         assert drawn == left
-
-
-def test_groups_that_own_more_are_put_right_when_asked_under_pure_epsilon(tmp_path):
-    rows, customers = uneven_regions()
-    answers = {}
-    for mode in ("none", "per_group"):
-        folder = tmp_path / mode
-        folder.mkdir()
-        file = write_star(folder, rows, customers, delta="0")
-        file.write_text(
-            file.read_text().replace("    of: sales\n", f"    of: sales\n    calibrate: {mode}\n")
-        )
-        noise = ExactNoise(insecure_test_entropy(3))
-        out = publish_release(load_catalog(file), folder / "out.dpsql", noise=noise, key=bytes(32))
-        answers[mode] = Answerer(open_release(out.path, insecure=True))
-    off = {mode: dict(answerer.query(BY_REGION).rows)["s"] / 60_000 - 1 for mode, answerer in answers.items()}
-    assert off["none"] < -0.3
-    assert abs(off["per_group"]) < 0.2
-    spends = dict(answers["per_group"].release.meta.spends)
-    epsilon = Fraction(answers["per_group"].release.meta.privacy.epsilon)
-    assert Fraction(spends["sales: rows by group of regions"]) == epsilon * Fraction(5, 100)
-    assert sum(map(Fraction, spends.values())) == epsilon
-
-
-def test_under_a_delta_factors_by_group_are_refused(tmp_path):
-    file = write_star(tmp_path, [], {})
-    file.write_text(file.read_text().replace("    of: sales\n", "    of: sales\n    calibrate: per_group\n"))
-    with pytest.raises(CatalogError, match="differences put groups right"):
-        publish_release(load_catalog(file), tmp_path / "x.dpsql", noise=ZeroNoise(), key=bytes(32))
-
-
-def test_factors_by_group_go_with_the_recipe_and_cost_at_most_four_views(tmp_path):
-    file = write_star(tmp_path, [], {}, delta="0")
-    text = file.read_text().replace("    of: sales\n", "    of: sales\n    calibrate: per_group\n")
-    file.write_text(text.replace("max_ids: auto", "max_ids: 3"))
-    with pytest.raises(CatalogError, match="goes with"):
-        publish_release(load_catalog(file), tmp_path / "x.dpsql", noise=ZeroNoise(), key=bytes(32))
-    views = text[text.index("  regions:") :]
-    more = "".join(views.replace("regions", f"regions{i}").replace("0.5\n", "0.01\n") for i in range(5))
-    file.write_text(text.replace("share: 0.5}", "share: 0.4}") + more)
-    with pytest.raises(CatalogError, match="6 views of sales say per_group"):
-        publish_release(load_catalog(file), tmp_path / "y.dpsql", noise=ZeroNoise(), key=bytes(32))

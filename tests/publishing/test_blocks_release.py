@@ -91,7 +91,7 @@ def test_answers_are_near_and_both_parts_are_told(sparse: Path):
             f"SELECT {value} FROM '{sparse.parent}/rides.parquet' {inside}"
         ).fetchall()
         assert low < truth < high
-        within, noise = found.components["within_leaf"][0][0], found.stderr_rows[0][0]
+        within, noise = found.components["within_leaf"][0][0], found.noise_rows[0][0]
         assert 0 < within < noise * 3
         linear = "AVG" not in value
         assert not linear or high - low == pytest.approx(2 * 1.96 * np.hypot(within, noise), rel=1e-2)

@@ -133,7 +133,7 @@ def test_stored_variance_is_that_of_least_squares_on_the_stored_rows(release: Pa
     c = np.linalg.inv(h.T @ h) * noise
     mask = np.array([a == 2 or 2 <= b <= 8 for a, b in places], float)
     (found,) = (
-        Answerer(opened).query("SELECT COUNT(*) FROM hits WHERE x = 2 OR y BETWEEN 2 AND 8").stderr_rows[0]
+        Answerer(opened).query("SELECT COUNT(*) FROM hits WHERE x = 2 OR y BETWEEN 2 AND 8").noise_rows[0]
     )
     assert found == pytest.approx(np.sqrt(mask @ c @ mask), rel=1e-6)
     opened.close()
@@ -270,7 +270,7 @@ def test_budgets_below_one_unit_are_refused(tmp_path: Path):
 def test_units_with_several_rows(tmp_path: Path, bounding: str, neighbours: str):
     words = {
         "UNIT": f"unit: person.id, neighbours: {neighbours}",
-        "MAXIDS": f"max_ids: 5, bounding: {bounding}",
+        "MAXIDS": f"max_ids: 5, clipped_share: 0, bounding: {bounding}",
     }
     file = write(tmp_path / "units", **words)
     exact = Answerer(open_release(published(file, ZeroNoise()), insecure=True))

@@ -310,7 +310,9 @@ def test_intervals_hold_what_everybody_would_have_said(tmp_path: Path, epsilon: 
 def test_a_plan_counts_what_the_channel_adds(tmp_path: Path) -> None:
     """People spread evenly, three rows each: what is foreseen by their number is what a release then says."""
     people = 2000
-    catalog = text().replace("epsilon: 1}", "epsilon: 4}")
+    catalog = (
+        text().replace("epsilon: 1}", "epsilon: 4}").replace("max_ids: 4", "max_ids: 4, clipped_share: 0")
+    )
     place = side(tmp_path / "one", {i: i % 4 for i in range(people)}, rows(people), catalog)
     known = load_catalog(place / "catalog.yaml")
     asked = [
@@ -323,7 +325,7 @@ def test_a_plan_counts_what_the_channel_adds(tmp_path: Path) -> None:
     with closing(open_release(place / "r.dpsql", insecure=True)) as release:
         answerer = Answerer(release)
         for i, sql in enumerate(asked):
-            said = answerer.query(sql).stderr_rows[0][0]
+            said = answerer.query(sql).noise_rows[0][0]
             foreseen, alone = (found.queries[i].columns[0].median for found in (seen, blind))
             assert foreseen == pytest.approx(said, rel=0.25)
             assert alone is not None and alone < 0.9 * said
@@ -448,3 +450,18 @@ def test_hostile_and_missing_reports_count_as_none(tmp_path: Path) -> None:
 def test_catalogs_that_cannot_be_undone_are_refused(old: str, new: str, message: str) -> None:
     with pytest.raises(CatalogError, match=message):
         parse_catalog(CATALOG.replace(old, new).replace("REPORTED", REPORTED), "shop.yaml")
+
+
+def test_rows_beyond_max_ids_are_measured_as_in_any_central_release(tmp_path: Path) -> None:
+    """Everybody owns eight rows and four count: half of the rows lie beyond, and intervals reach them."""
+    people, dear = 300, text().replace("cap: 9,", "cap: 9000,").replace("epsilon: 1}", "epsilon: 900}")
+    sales = [(i, k % 4, 5) for i in range(people) for k in range(8)]
+    place = side(tmp_path / "one", {i: i % 4 for i in range(people)}, sales, dear)
+    publish_release(load_catalog(place / "catalog.yaml"), place / "r.dpsql", noise=ZeroNoise(), key=KEY)
+    with closing(open_release(place / "r.dpsql", insecure=True)) as release:
+        result = Answerer(release).query("SELECT COUNT(*), DP_BIAS_HINT(COUNT(*)), SUM(amount) FROM sales")
+        assert result.rows[0][:2] == (4 * people, pytest.approx(0.5, abs=1e-6))
+        assert any("lie beyond max_ids (4)" in flag for flag in result.flags)
+        low, high = (ends[0] for ends in result.interval_rows(0.95))
+        assert low[0] <= 8 * people <= high[0]
+        assert low[2] <= 5 * 8 * people <= high[2]

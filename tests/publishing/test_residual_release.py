@@ -12,7 +12,8 @@ import pytest
 from dpsql.answer.answerer import Answerer
 from dpsql.budget import mu2_of
 from dpsql.curate.audit import audit_release
-from dpsql.curate.forecast import forecast, priced_plan
+from dpsql.curate.dry import priced_plan
+from dpsql.curate.forecast import forecast
 from dpsql.engines import RawSide
 from dpsql.errors import CatalogError, NoViewError
 from dpsql.mechanisms.axis.strategy import axis_budgets, measure_view
@@ -221,7 +222,8 @@ def test_rows_with_weights_are_published_and_predicted_in_their_own_unit(clinic)
     text = CATALOG.replace("visit.parquet}", "visit.parquet, person: person.parquet}")
     text = text.replace("unit: row", "unit: person.who")
     text = text.replace(
-        "role: fact,", "role: fact, max_ids: 2, bounding: weight, foreign_keys: {who: person},"
+        "role: fact,",
+        "role: fact, max_ids: 2, clipped_share: 0, bounding: weight, foreign_keys: {who: person},",
     )
     text = text.replace("\ntables:\n", "\ntables:\n  person: {role: dimension, key: who, private: true}\n")
     exact = clinic(text, ZeroNoise(), "weighted")

@@ -12,7 +12,7 @@ from dpsql.curate.audit.contents import read_table
 from dpsql.errors import QueryTimeout, ReleaseError
 from dpsql.release import Release, memory, open_release, read
 from dpsql.release.memory import MadeStatistic, TakenAxis, release_in_memory
-from dpsql.release.watch import question
+from dpsql.release.request import Request
 from tests.release.hostile import make
 from tests.release_fixture import make_rows, write_fixture
 
@@ -71,7 +71,8 @@ def test_a_copy_is_made_of_checked_tables(good: Path, tmp_path: Path):
 
 def test_whole_tables_are_read_within_bounds(release: Release, monkeypatch: pytest.MonkeyPatch):
     assert len(read_table(release, "node_combination_0")["estimate"]) > 100
-    with pytest.raises(QueryTimeout), question(0.0):
+    with pytest.raises(QueryTimeout), Request().working() as request:
+        request.stop()
         read_table(release, "node_combination_0")
     monkeypatch.setattr(read, "MOST_NUMBERS", 100)
     with pytest.raises(ReleaseError, match="larger than a release makes it"):

@@ -1,4 +1,4 @@
-"""Averages of customers whose heaviest buy dear: the recipe takes factors of rows and sums to be alike."""
+"""Averages of customers whose heaviest buy dear: how far factors of rows and sums are taken to differ."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.userlevel.measure import TOTALS, least_held
+from benchmarks.userlevel.measure import BAR, least_held
 from benchmarks.userlevel.questions import answers, questions
 from benchmarks.userlevel.releases import open_star
+from benchmarks.userlevel.simulator import releases
+from benchmarks.userlevel.stars import Views
 from tests.userlevel_star import uneven_rows, write_star
 
-RELEASES = 20
+RELEASES = 60
 
 
 def held(folder: Path, worth: float) -> float:
@@ -29,21 +31,25 @@ def held(folder: Path, worth: float) -> float:
         for person, amount, day in rows
     ]
     star = open_star(write_star(folder, dear, customers))
-    asked = next(each for each in questions(star.truth, "days", "days") if "total" in each.kinds)
+    views = Views(("days",), (), (), (), ())
+    asked = next(each for each in questions(star.truth, views, {}) if "total" in each.kinds)
     place, right = asked.kinds.index("total"), asked.right["AVG"]
-    found = [answers(star.release(seed), asked, star.measure)["AVG"] for seed in range(RELEASES)]
+    found = [answers(release, asked, star.measure)["AVG"] for release in releases(star, RELEASES)]
     return 100 * float(np.mean([a.low[place] <= right[place] <= a.high[place] for a in found]))
 
 
-@pytest.mark.slow
 def test_averages_hold_where_heavy_customers_buy_like_others(tmp_path: Path) -> None:
-    assert held(tmp_path, 0.0) >= least_held(TOTALS, RELEASES)
+    assert held(tmp_path, 0.0) >= least_held(BAR, RELEASES)
 
 
-@pytest.mark.slow
+def test_averages_mostly_hold_where_heavy_customers_buy_dear(tmp_path: Path) -> None:
+    """Their rows are worth 10% more, and totals cannot tell: 0 of 20 held when factors were taken to differ by 2.5%."""
+    assert held(tmp_path, 0.3) >= 60
+
+
 @pytest.mark.xfail(
     strict=True,
-    reason="0 of 20: their rows are worth 10% more, totals cannot tell, and intervals allow for 2.5%",
+    reason="73 of 100: factors differ by .10, and means over medians of noisy histograms make .07 of it likely",
 )
 def test_averages_hold_where_heavy_customers_buy_dear(tmp_path: Path) -> None:
-    assert held(tmp_path, 0.3) >= least_held(TOTALS, RELEASES)
+    assert held(tmp_path, 0.3) >= least_held(BAR, RELEASES)

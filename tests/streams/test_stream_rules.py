@@ -150,7 +150,7 @@ def test_rows_per_batch_and_batches_per_life_are_capped(shop: StreamShop, tmp_pa
     assert total(shop) == 2 * 3 + 1
     statistic = shop.opened().release.statistics[0]
     assert statistic.sensitivity == 3 * 2
-    error = shop.opened().query("SELECT COUNT(*) FROM sales").stderr_rows[0][0]
+    error = shop.opened().query("SELECT COUNT(*) FROM sales").noise_rows[0][0]
     assert error == pytest.approx(
         (2 * 4 * (6 / 0.6) ** 2) ** 0.5, rel=1e-3
     )  # four days at 6/10 of epsilon, c D = 6
@@ -371,3 +371,20 @@ def test_append_needs_no_clock_argument(shop: StreamShop) -> None:
     with pytest.raises(Error, match="not begun"):
         append_batch(load_catalog(shop.catalog), shop.directory, Arrival("2025-06-01", now=datetime(2025, 5, 31)),
                      Chance(shop.noise, bytes))  # fmt: skip
+
+
+def test_a_stream_says_that_rows_beyond_max_ids_are_not_measured(shop: StreamShop) -> None:
+    shop.append(0)
+    result = shop.opened().query("SELECT COUNT(*), DP_BIAS_HINT(COUNT(*)) FROM sales")
+    assert result.rows[0][1] is None
+    assert any("of the bounded rows; rows beyond max_ids were not measured" in flag for flag in result.flags)
+
+
+@pytest.mark.parametrize(("share", "refused"), [("0", False), ("0.01", True)])
+def test_a_stream_measures_no_rows_beyond_max_ids(shop: StreamShop, share: str, refused: bool) -> None:
+    edited(shop, "max_ids: 10", f"max_ids: 10, clipped_share: {share}")
+    if refused:
+        with pytest.raises(CatalogError, match="clipped_share"):
+            load_catalog(shop.catalog)
+    else:
+        assert load_catalog(shop.catalog).star.tables["sales"].clipped_share == 0

@@ -32,11 +32,12 @@ from dpsql.answer.block import (
     predicates,
     some,
 )
-from dpsql.answer.schema import Schema
+from dpsql.answer.schema import Schema, Table
 from dpsql.answer.sql.finite import finite
-from dpsql.answer.sql.parse import refusal, span
+from dpsql.answer.sql.parse import Span, refusal, span
 from dpsql.answer.sql.paths import Paths
 from dpsql.answer.sql.rows import Rows, column_of, placed
+from dpsql.answer.sql.typed import Kind, kind_of_type, typed
 from dpsql.errors import NotSupportedError, ProgrammingError
 from dpsql.star.sql.expression import Node
 
@@ -72,6 +73,7 @@ MONOTONE = (
     exp.Sub,
     exp.Mul,
     exp.Div,
+    exp.IntDiv,
     exp.Floor,
     exp.Ceil,
     exp.Round,
@@ -104,6 +106,17 @@ class Binding:
         columns = node.find_all(exp.Column)
         return [{axis for axis, _ in self.schema.axis_columns(self.ref(column))} for column in columns]
 
+    def stored(self, node: exp.Column) -> bool:
+        """Whether an axis of a public table holds a foreign key as its rows have it, dangling ones included."""
+        ref = self.ref(node)
+        offers = self.schema.axis_columns(ref)
+        return any(
+            column.path == ref.path
+            and column.column == ref.column
+            and self.schema.axes[axis].path != (*ref.path, ref.column)
+            for axis, column in offers
+        )
+
     def of_one_axis(self, node: Node) -> bool:
         """Whether a row's value of an expression follows from its place on one axis of the release."""
         offers = self.axes_of(node)
@@ -115,12 +128,20 @@ class Binding:
 
     def ties_axes(self, test: Condition) -> bool:
         """Whether a part of a condition follows from several axes together, as `age > price` does."""
-        for part in predicates(test):
-            refs = [self.columns[number] for number in part.expression.columns]
+        for predicate in predicates(test):
+            refs = [self.columns[number] for number in predicate.expression.columns]
             offers = [{axis for axis, _ in self.schema.axis_columns(ref)} for ref in refs]
             if all(offers) and len(offers) > 1 and not set.intersection(*offers):
                 return True
         return False
+
+    def kind(self, node: exp.Column) -> Kind | None:
+        """The kind of a column's values: its axis's type, or what the catalog declares; keys have none."""
+        if not node.meta.get("resolved") or node.meta.get("answer"):
+            return None
+        instance, name = self.rows.of(node)
+        offers = self.schema.axis_columns(self.ref(node))
+        return kind_of_type(offers[0][1].type if offers else instance.table.types.get(name, ""))
 
     def placeholder(self, ref: ColumnRef) -> int:
         """The number of a column's placeholder."""
@@ -147,7 +168,7 @@ def derived(binding: Binding, node: Node) -> Node:
             column = column_of(instance.number, name)
             old, new = (body, column) if binding.schema.axis_columns(ref) else (column, exp.Paren(this=body))
             node = _swap(node, old, new)
-    return node
+    return typed(node, binding.kind)
 
 
 def _declared(binding: Binding, number: int, text: str) -> Node:
@@ -155,30 +176,32 @@ def _declared(binding: Binding, number: int, text: str) -> Node:
     body = sqlglot.parse_one(text, read=DIALECT)
     table = binding.rows.instances[number].table
 
-    def bind(part: Node) -> Node:
-        if isinstance(part, exp.Column):
-            return column_of(number, table.column(part.name) or part.name)
-        return part
+    def bind(descendant: Node) -> Node:
+        if isinstance(descendant, exp.Column):
+            return column_of(number, table.column(descendant.name) or descendant.name)
+        return descendant
 
     return body.transform(bind)
 
 
 def declared_measures(binding: Binding) -> dict[str, Node]:
     """Declared product measures of the root and its dimensions: `table.name` -> resolved expression."""
-    found: dict[str, Node] = {}
+    measures: dict[str, Node] = {}
     for instance in binding.rows.instances:
         for name, text in instance.table.measures.items():
             if text:
-                found.setdefault(f"{instance.table.name}.{name}", _declared(binding, instance.number, text))
-    return found
+                measures.setdefault(
+                    f"{instance.table.name}.{name}", _declared(binding, instance.number, text)
+                )
+    return measures
 
 
 def _swap(node: Node, old: Node, new: Node) -> Node:
     if node == old:
         return placed(new, node)
-    for part in list(node.walk()):
-        if part is not node and part.parent is not None and part == old:
-            part.replace(placed(new, part))
+    for descendant in list(node.walk()):
+        if descendant is not node and descendant.parent is not None and descendant == old:
+            descendant.replace(placed(new, descendant))
     return node
 
 
@@ -195,36 +218,40 @@ def expression(binding: Binding, node: Node) -> Expression:
     Raises:
         NotSupportedError: a subquery, an aggregate or a window inside.
     """
-    parts = list(node.walk())
+    descendants = list(node.walk())
     kinds = (exp.Query, exp.Subquery, exp.AggFunc, exp.Window)
-    inner = next((part for part in parts if isinstance(part, kinds)), None)
+    inner = next((descendant for descendant in descendants if isinstance(descendant, kinds)), None)
     if inner is not None:
-        what = "subquery" if isinstance(inner, (exp.Query, exp.Subquery)) else type(inner).__name__.lower()
+        construct = (
+            "subquery" if isinstance(inner, (exp.Query, exp.Subquery)) else type(inner).__name__.lower()
+        )
         raise refusal(
             NotSupportedError,
-            f"a {what} inside a row-level condition would be evaluated on rows",
+            f"a {construct} inside a row-level condition would be evaluated on rows",
             at=node,
             clause="WHERE",
             hint="use HAVING, or write its value as a literal",
         )
     used: set[int] = set()
 
-    def bind(part: Node) -> Node:
-        if isinstance(part, exp.Is) and isinstance(part.expression, exp.Null):
+    def bind(descendant: Node) -> Node:
+        if isinstance(descendant, exp.Is) and isinstance(descendant.expression, exp.Null):
             # an out-of-domain value is not NULL, though its columns are unknown here
-            known = exp.NEQ(this=exp.column("dp_kind"), expression=exp.Literal.number(3))
-            return exp.Paren(this=exp.And(this=part, expression=known))
-        if isinstance(part, exp.Column) and part.table:
-            number = binding.placeholder(binding.ref(part))
+            in_domain = exp.NEQ(this=exp.column("dp_kind"), expression=exp.Literal.number(3))
+            return exp.Paren(this=exp.And(this=descendant, expression=in_domain))
+        if isinstance(descendant, exp.Column) and descendant.table:
+            number = binding.placeholder(binding.ref(descendant))
             used.add(number)
             return exp.column(f"dp_c{number}")
-        return part
+        return descendant
 
     bound = finite(_bottom_up(node.copy(), bind)).sql(dialect=DIALECT, copy=False)
-    monotone = all(isinstance(part, MONOTONE) for part in parts)
+    monotone = all(isinstance(descendant, MONOTONE) for descendant in descendants)
     compared = comparisons(node, lambda column: binding.placeholder(binding.ref(column)))
     starts = tuple(
-        part.meta["start"] for part in parts if isinstance(part, exp.Literal) and "start" in part.meta
+        descendant.meta["start"]
+        for descendant in descendants
+        if isinstance(descendant, exp.Literal) and "start" in descendant.meta
     )
     return Expression(
         bound, frozenset(used), monotone, span(node), partial(_words, binding, node), compared,
@@ -244,10 +271,10 @@ def _exchanged(binding: Binding, node: Node, texts: Mapping[int, str]) -> Expres
 def _words(binding: Binding, node: Node) -> str:
     """A resolved expression for people, with paths, tables and columns of the star."""
 
-    def name(part: Node) -> Node:
-        if isinstance(part, exp.Column) and part.table:
-            return exp.Identifier(this=str(binding.ref(part)), quoted=False)
-        return part
+    def name(descendant: Node) -> Node:
+        if isinstance(descendant, exp.Column) and descendant.table:
+            return exp.Identifier(this=str(binding.ref(descendant)), quoted=False)
+        return descendant
 
     return node.copy().transform(name).sql(dialect=DIALECT)
 
@@ -285,8 +312,8 @@ def comparisons(node: Node, number: Callable[[exp.Column], int]) -> tuple[Compar
         return ()
     constants = [(compare, _constant(end)) for compare, end in ends]
     column = number(node.this)
-    found = [Comparison(column, compare, value) for compare, value in constants if value is not None]
-    return tuple(found) if len(found) == len(ends) else ()
+    compared = [Comparison(column, compare, value) for compare, value in constants if value is not None]
+    return tuple(compared) if len(compared) == len(ends) else ()
 
 
 def _constant(node: Node) -> Bound | None:
@@ -315,10 +342,10 @@ def _constant(node: Node) -> Bound | None:
 
 def _number(text: str) -> int | Decimal | None:
     """An integer, or a decimal number with digits on both sides of its point; None for one with an exponent."""
-    whole, _, part = text.partition(".")
-    if not whole.isdecimal() or (part and not part.isdecimal()):
+    integer, _, fraction = text.partition(".")
+    if not integer.isdecimal() or (fraction and not fraction.isdecimal()):
         return None
-    return Decimal(text) if part else int(text) if text.isdecimal() else None
+    return Decimal(text) if fraction else int(text) if text.isdecimal() else None
 
 
 def _bottom_up(node: Node, change: Callable[[Node], Node]) -> Node:
@@ -346,8 +373,8 @@ def condition(binding: Binding, node: Node, negated: bool = False) -> Condition:
     if isinstance(node, exp.Not):
         return condition(binding, node.this, not negated)
     if isinstance(node, (exp.And, exp.Or)):
-        parts = [condition(binding, side, negated) for side in (node.left, node.right)]
-        return every(parts) if isinstance(node, exp.And) != negated else some(parts)
+        sides = [condition(binding, side, negated) for side in (node.left, node.right)]
+        return every(sides) if isinstance(node, exp.And) != negated else some(sides)
     if isinstance(node, exp.Boolean):
         return TRUE if bool(node.this) != negated else FALSE
     if isinstance(node, exp.Is) and isinstance(node.expression, exp.Boolean):
@@ -399,9 +426,9 @@ def _partner(binding: Binding, node: exp.Column) -> Condition | None:
     """
     instance, name = binding.rows.of(node)
     path = binding.paths.path[instance.number]
-    if binding.schema.axis_columns(binding.ref(node)):
-        return None
     if name in instance.table.foreign_keys:
+        if binding.stored(node):
+            return None
         target = instance.table.foreign_keys[name]
         raise refusal(
             NotSupportedError, f"NULLs of {node.name} and keys that find no {target} are counted together",
@@ -409,17 +436,22 @@ def _partner(binding: Binding, node: exp.Column) -> Condition | None:
         )  # fmt: skip
     if not path or name != instance.table.key:
         return None
-    refs = [
-        ColumnRef(axis.columns[0].path, axis.columns[0].table, axis.columns[0].column)
-        for axis in binding.schema.axes
-        if axis.path == path and axis.of.lower() == binding.paths.root.lower() and axis.columns
-    ]
-    chosen = next((ref for ref in refs if ref in binding.known), next(iter(refs), None))
-    if chosen is None:
-        return None
-    number = binding.placeholder(chosen)
-    words = f"{instance.table.name}.{name} IS NOT NULL"
-    return Predicate(Expression("dp_kind <> 2", frozenset({number}), True, span(node), lambda: words))
+    return _has(binding, path, instance.table, span(node))
+
+
+def _has(binding: Binding, path: tuple[str, ...], table: Table, place: Span | None) -> Predicate:
+    """Rows with a partner at the end of a path."""
+    number = binding.placeholder(ColumnRef(path, table.name, str(table.key), partner=True))
+    words = f"{table.name}.{table.key} IS NOT NULL"
+    return Predicate(Expression(f"dp_c{number}", frozenset({number}), True, place, lambda: words))
+
+
+def joined(binding: Binding) -> list[Condition]:
+    """One condition for each inner join: a row has the partner. A join beyond another one implies that one."""
+    inner = [join.path for join in binding.paths.joins if join.inner]
+    farthest = [p for p in inner if not any(len(q) > len(p) and q[: len(p)] == p for q in inner)]
+    tables = {binding.paths.path[instance.number]: instance.table for instance in binding.rows.instances}
+    return [_has(binding, path, tables[path], None) for path in farthest]
 
 
 def _is_case(node: Node) -> bool:
@@ -438,24 +470,24 @@ def _case(binding: Binding, node: Node, negated: bool) -> Condition:
     case = node if isinstance(node, exp.Case) else node.this
 
     def asked(value: Node) -> Condition:
-        whole = value if node is case else type(node)(this=exp.Paren(this=value), expression=node.expression)
+        tested = value if node is case else type(node)(this=exp.Paren(this=value), expression=node.expression)
         return (
             FALSE
             if node is case and isinstance(value, exp.Null)
-            else condition(binding, whole.copy(), negated)
+            else condition(binding, tested.copy(), negated)
         )
 
-    found: list[Condition] = []
-    before: Condition = TRUE
+    conditions: list[Condition] = []
+    reached: Condition = TRUE
     for branch in case.args["ifs"]:
         test = branch.this if case.this is None else exp.EQ(this=case.this, expression=branch.this)
         holds = condition(binding, test.copy())
-        found.append(every([before, holds, asked(branch.args["true"])]))
-        before = every([before, complement(holds)])
+        conditions.append(every([reached, holds, asked(branch.args["true"])]))
+        reached = every([reached, complement(holds)])
     otherwise = case.args.get("default")
     if otherwise is not None:
-        found.append(every([before, asked(otherwise)]))
-    return some(found)
+        conditions.append(every([reached, asked(otherwise)]))
+    return some(conditions)
 
 
 def _tuples(node: exp.In) -> Node:

@@ -16,7 +16,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-import sqlglot
 from sqlglot import exp
 
 from dpsql.answer.block import Block, ErrorOf, Known, Ratio, Value
@@ -28,6 +27,7 @@ from dpsql.answer.sql.follow import (
     Follows,
     Side,
     Unknown,
+    chooses,
     divided,
     follow,
     moves,
@@ -36,6 +36,7 @@ from dpsql.answer.sql.follow import (
 from dpsql.answer.sql.rows import aggregates
 from dpsql.answer.sql.statement import AT, Statement, is_error_call, unaliased
 from dpsql.answer.sql.values import error_call
+from dpsql.star.sql import bounded
 from dpsql.star.sql import identifier as quoted
 from dpsql.star.sql.expression import Node
 
@@ -71,8 +72,8 @@ def place_of(number: int) -> Place:
     >>> place_of(code(3, 5, ABOVE))
     Place(block=3, value=5, part=1)
     """
-    rest, part = divmod(number, PARTS)
-    return Place(*divmod(rest, VALUES), part)
+    value_number, part = divmod(number, PARTS)
+    return Place(*divmod(value_number, VALUES), part)
 
 
 class Emitted(NamedTuple):
@@ -136,8 +137,8 @@ class Carried:
 
 def with_sources(sources: Sequence[str], common: Sequence[str], text: str) -> str:
     """A statement with a WITH clause."""
-    parts = [*sources, *common]
-    return f"WITH {', '.join(parts)} {text}" if parts else text
+    definitions = [*sources, *common]
+    return f"WITH {', '.join(definitions)} {text}" if definitions else text
 
 
 @dataclass
@@ -157,9 +158,13 @@ def carry(statement: Statement) -> Carried:
 
     Returns:
         Its text, and where the cells are.
+
+    Raises:
+        RecursionError: it nests too deep.
+        SqlSyntaxError: it can be read in too many ways.
     """
-    tree = sqlglot.parse_one(statement.text, read="duckdb")
-    scalar = any(not isinstance(each.parent, (exp.From, exp.Join)) for each in tree.find_all(exp.Subquery))
+    (tree,) = bounded.parse(statement.text, "duckdb")
+    scalar = any(not isinstance(node.parent, (exp.From, exp.Join)) for node in tree.find_all(exp.Subquery))
     wide = scalar or tree.find(exp.Window, exp.Join) is not None
     carrier = Carrier(statement.blocks)
     visible = len(statement.names)
@@ -170,29 +175,31 @@ def carry(statement: Statement) -> Carried:
     at = width
     for place, follows in enumerate(output.follows[:visible]):
         if isinstance(follows, Follows):
-            columns.append(_emitted(place, follows, at))
+            columns.append(emitted(place, follows, at))
             at = columns[-1].at[-1] + 1  # type: ignore[union-attr]
         else:
             columns.append(follows)
     return Carried(
-        tuple(carrier.probes), tuple(each.sql(dialect="duckdb") for each in (common.expressions if common else ())),
+        tuple(carrier.probes), tuple(node.sql(dialect="duckdb") for node in (common.expressions if common else ())),
         tree.sql(dialect="duckdb"), tuple(columns), width, wide,
     )  # fmt: skip
 
 
-def _emitted(value: int, follows: Follows, start: int) -> Emitted:
+def emitted(value: int, follows: Follows, start: int) -> Emitted:
+    """A column whose parts stand from some place on."""
     return Emitted(value, follows, tuple(range(start, start + len(final_parts(follows)))))
 
 
 def final_parts(follows: Follows) -> list[str]:
     """Texts of the parts as Python reads them: cells as a list of numbers and one of weights."""
-    own = follows.quotient
+    quotient = follows.quotient
     cells = [FIELDS.format(follows.cells, name) for name in "cw"]
-    if own is not None:
+    if quotient is not None:
         above, below = (
-            [FIELDS.format(each, name) for name in "cw"] for each in (own.above_cells, own.below_cells)
+            [FIELDS.format(side_cells, name) for name in "cw"]
+            for side_cells in (quotient.above_cells, quotient.below_cells)
         )
-        cells += [f"CAST({own.above} AS DOUBLE)", *above, f"CAST({own.below} AS DOUBLE)", *below]
+        cells += [f"CAST({quotient.above} AS DOUBLE)", *above, f"CAST({quotient.below} AS DOUBLE)", *below]
     return [*cells, *([follows.near] if follows.near else [])]
 
 
@@ -238,23 +245,32 @@ class Sight:
         if not isinstance(follows, Follows):
             return follows
         text = copy.sql(dialect="duckdb")
-        return follows.mapped(lambda part: f"(SELECT {part} FROM ({text}) AS dp_scalar)")
+        return follows.mapped(lambda column: f"(SELECT {column} FROM ({text}) AS dp_scalar)")
 
     def spelled(self, node: Node) -> Node:
         """An expression with the select list's names replaced by what they stand for."""
 
-        def change(part: Node) -> Node:
-            known = any(part.name.lower() in source.columns for source in self.sources)
+        def change(expression: Node) -> Node:
+            is_source_column = any(expression.name.lower() in source.columns for source in self.sources)
             if (
-                isinstance(part, exp.Column)
-                and not part.table
-                and not known
-                and part.name.lower() in self.own
+                isinstance(expression, exp.Column)
+                and not expression.table
+                and not is_source_column
+                and expression.name.lower() in self.own
             ):
-                return exp.Paren(this=self.own[part.name.lower()].copy())
-            return part
+                return exp.Paren(this=self.own[expression.name.lower()].copy())
+            return expression
 
         return node.copy().transform(change)
+
+
+class Pick(NamedTuple):
+    """A clause that keeps rows by a noisy value: `joins`, `where`, `having`, `qualify`, or `order` with its LIMIT; and
+    `expressions` where a CASE shows a value or NULL by one."""
+
+    select: Node
+    clause: str
+    sight: Sight
 
 
 class Branch(NamedTuple):
@@ -270,6 +286,7 @@ class Carrier:
     def __init__(self, blocks: Sequence[Block]) -> None:
         self.blocks = blocks
         self.probes: list[Probe] = []
+        self.picks: list[Pick] = []
         self.common: dict[str, Node] = {}
         self.hidden = 0
 
@@ -304,15 +321,23 @@ class Carrier:
         picked = next((branch.output.picked for branch in branches if branch.output.picked), "")
         if why and any(map(any, columns)):
             return Output(names, [Unknown(why) if any(column) else None for column in columns], picked or why)
-        found = [_either(column) for column in columns]
+        dependences = [_either(column) for column in columns]
         for branch in branches:
-            own = [_as(each, wanted) for each, wanted in zip(branch.output.follows, found, strict=True)]
-            self._project(branch.select, own, last)
+            aligned = [
+                _as(dependence, wanted)
+                for dependence, wanted in zip(branch.output.follows, dependences, strict=True)
+            ]
+            self._project(branch.select, aligned, last)
         limited, order = node.args.get("limit") or node.args.get("offset"), node.args.get("order")
-        noisy = {name.lower() for name, each in zip(names, found, strict=True) if each is not None}
+        noisy = {
+            name.lower()
+            for name, dependence in zip(names, dependences, strict=True)
+            if dependence is not None
+        }
         if limited and order and any(c.name.lower() in noisy for c in order.find_all(exp.Column)):
             picked = picked or PICKED
-        return Output(names, self._hidden(found, last), picked)
+            self.picks.append(Pick(node, "order", Sight(self, [], scope)))
+        return Output(names, self._hidden(dependences, last), picked)
 
     def _branches(self, node: Node, scope: dict[str, Output]) -> tuple[list[Branch], str]:
         """The SELECTs of a set operation, and why their rows cannot be told apart; empty for UNION ALL."""
@@ -321,7 +346,7 @@ class Carrier:
         scope = self._common(node, scope)
         if not isinstance(node, exp.SetOperation):
             return [Branch(node, self._select(node, scope, -1))], ""
-        (left, a), (right, b) = (self._branches(each, scope) for each in (node.left, node.right))
+        (left, a), (right, b) = (self._branches(operand, scope) for operand in (node.left, node.right))
         all_rows = isinstance(node, exp.Union) and not node.args.get("distinct")
         return [*left, *right], a or b or (
             "" if all_rows else f"{node.key.upper()} compares rows with noisy values"
@@ -329,23 +354,30 @@ class Carrier:
 
     def _select(self, select: Node, scope: dict[str, Output], last: int) -> Output:
         """A SELECT; with `last` below 0 nothing is projected, for the texts are those of its own columns."""
-        sources = [self._source(each, scope) for each in _relations(select)]
+        sources = [self._source(relation, scope) for relation in _relations(select)]
         sight = Sight(self, sources, scope, next((s.picked for s in sources if s.picked), ""))
         self._errors(select, "where", sight)
         where = select.args.get("where")
-        tests = [part for join in select.args.get("joins") or [] for part in _conditions(join)]
-        if any(_noisy(test, sight) for test in [*tests, *([where] if where is not None else [])]):
-            sight.rows = sight.rows or PICKED
-        sight.own = {item.alias_or_name.lower(): unaliased(item) for item in select.expressions}
+        tests = [condition for join in select.args.get("joins") or [] for condition in _conditions(join)]
+        for clause, conditions in (("joins", tests), ("where", [where] if where is not None else [])):
+            if any(is_noisy(test, sight) for test in conditions):
+                sight.rows = sight.rows or PICKED
+                self.picks.append(Pick(select, clause, sight))
+        sight.own = {
+            projection.alias_or_name.lower(): unaliased(projection) for projection in select.expressions
+        }
         self._errors(select, "having", sight)
         having, sight.groups = select.args.get("having"), sight.rows
-        if having is not None and _noisy(having, sight):
+        if having is not None and is_noisy(having, sight):
             sight.groups = sight.rows or PICKED
+            self.picks.append(Pick(select, "having", sight))
         for clause in ("expressions", "qualify", "order"):
             self._errors(select, clause, sight)
         follows = self._columns(select, sight)
-        names = [item.alias_or_name for item in select.expressions]
-        picked = sight.groups or (PICKED if _chooses(select, sight) else "")
+        names = [projection.alias_or_name for projection in select.expressions]
+        chosen = _chooses(select, sight)
+        self.picks += [Pick(select, clause, sight) for clause in chosen]
+        picked = sight.groups or (PICKED if chosen else "")
         if last < 0:
             return Output(names, follows, picked)
         self._project(select, follows, last)
@@ -353,13 +385,15 @@ class Carrier:
 
     def _columns(self, select: Node, sight: Sight) -> list[Dependence]:
         """How each item of a select list moves."""
-        group, why = select.args.get("group"), ""
-        if group is not None and any(_noisy(key, sight) for key in _keys(group, select)):
-            why = "GROUP BY compares noisy values"
-        found = [follow(unaliased(item), sight) for item in select.expressions]
-        if select.args.get("distinct") is not None and any(found):
+        why = "GROUP BY compares noisy values" if grouped_by_noise(select, sight) else ""
+        dependences = [follow(unaliased(projection), sight) for projection in select.expressions]
+        for projection, follows in zip(select.expressions, dependences, strict=True):
+            branching = projection.find_all(exp.Case) if isinstance(follows, Follows) else ()
+            if any(chooses(case, sight) for case in branching):
+                self.picks.append(Pick(select, "expressions", sight))
+        if select.args.get("distinct") is not None and any(dependences):
             why = "DISTINCT compares rows with noisy values"
-        return [Unknown(why) if why and each is not None else each for each in found]
+        return [Unknown(why) if why and dependence is not None else dependence for dependence in dependences]
 
     def _source(self, node: Node, scope: dict[str, Output]) -> Source:
         alias = node.alias_or_name
@@ -371,43 +405,43 @@ class Carrier:
             output = self.query(node.this, scope)
         else:
             return Source(alias, {}, "")
-        given = node.args.get("alias")
-        columns = [each.name for each in (given.args.get("columns") or [])] if given is not None else []
+        clause = node.args.get("alias")
+        columns = [column.name for column in (clause.args.get("columns") or [])] if clause is not None else []
         names = [*columns, *output.names[len(columns) :]]
         pairs = zip(names, output.follows, strict=True)
-        return Source(alias, {name.lower(): _from(each, alias) for name, each in pairs}, output.picked)
+        return Source(alias, {name.lower(): _from(column, alias) for name, column in pairs}, output.picked)
 
     def _block(self, number: int, alias: str) -> Source:
         """The relation of a block: keys are public, values are cells."""
-        found: dict[str, Dependence] = {AT: None}
+        columns: dict[str, Dependence] = {AT: None}
         block = self.blocks[number]
-        found |= {f"k{j}": None for j in range(len(block.groups))}
-        found |= {f"v{j}": value_cells(value, number, j, alias) for j, value in enumerate(block.values)}
-        return Source(alias, found, "")
+        columns |= {f"k{j}": None for j in range(len(block.groups))}
+        columns |= {f"v{j}": value_cells(value, number, j, alias) for j, value in enumerate(block.values)}
+        return Source(alias, columns, "")
 
     def _hidden(self, follows: list[Dependence], last: int) -> list[Dependence]:
         """Columns under the names that `_project` gave them."""
-        return follows if last else [self._named(each, i) for i, each in enumerate(follows)]
+        return follows if last else [self._named(dependence, i) for i, dependence in enumerate(follows)]
 
     def _named(self, follows: Dependence, column: int) -> Dependence:
         if not isinstance(follows, Follows):
             return follows
-        given = iter(_hidden_names(column, len(follows.parts)))
-        return follows.mapped(lambda _: next(given))
+        names = iter(_hidden_names(column, len(follows.parts)))
+        return follows.mapped(lambda _: next(names))
 
     def _project(self, select: Node, follows: Sequence[Dependence], last: int) -> None:
         """Add the hidden columns of a SELECT, in the order of the columns they belong to."""
-        for column, each in enumerate(follows[:last] if last else follows):
-            if isinstance(each, Follows):
-                texts = final_parts(each) if last else each.parts
+        for column, dependence in enumerate(follows[:last] if last else follows):
+            if isinstance(dependence, Follows):
+                texts = final_parts(dependence) if last else dependence.parts
                 for name, text in zip(_hidden_names(column, len(texts)), texts, strict=True):
                     select.append("expressions", exp.alias_(verbatim(text), name, quoted=True))
 
     def _errors(self, select: Node, clause: str, sight: Sight) -> None:
         """Replace functions of an error in a clause by look-ups, once a probe has been written for each."""
-        parts = select.args.get(clause)
-        for part in parts if isinstance(parts, list) else [parts] if parts is not None else []:
-            for call in [each for each in part.find_all(exp.Anonymous) if is_error_call(each)]:
+        roots = select.args.get(clause)
+        for root in roots if isinstance(roots, list) else [roots] if roots is not None else []:
+            for call in [node for node in root.find_all(exp.Anonymous) if is_error_call(node)]:
                 if call.find_ancestor(exp.Select) is select:
                     call.replace(self._look_up(call, select, clause, sight))
 
@@ -424,7 +458,7 @@ class Carrier:
         common = tuple(
             f"{quoted(alias)} AS ({query.sql(dialect='duckdb')})" for alias, query in self.common.items()
         )
-        self.probes.append(Probe(probe, common, _emitted(1, follows, 2), error, level))
+        self.probes.append(Probe(probe, common, emitted(1, follows, 2), error, level))
         number = len(self.probes) - 1
         return verbatim(f"(SELECT MAP(LIST(k), LIST(e)) FROM dp_error_{number})[{key}]")
 
@@ -468,8 +502,8 @@ RATIO = {"a": ABOVE, "b": BELOW}
 """Both sides of a ratio in a block's relation are columns of their own, by the letter after the value's name."""
 
 
-def _hidden_names(column: int, parts: int) -> list[str]:
-    return [f"dp_cells_{column}_{part}" for part in range(parts)]
+def _hidden_names(column: int, count: int) -> list[str]:
+    return [f"dp_cells_{column}_{number}" for number in range(count)]
 
 
 def _from(follows: Dependence, alias: str) -> Dependence:
@@ -482,23 +516,23 @@ def _from(follows: Dependence, alias: str) -> Dependence:
 
 def _either(column: Sequence[Dependence]) -> Dependence:
     """What a column of UNION ALL is: a quotient where all branches are, else by its cells."""
-    for each in column:
-        if isinstance(each, Unknown):
-            return each
-    noisy = [each for each in column if isinstance(each, Follows)]
+    for dependence in column:
+        if isinstance(dependence, Unknown):
+            return dependence
+    noisy = [dependence for dependence in column if isinstance(dependence, Follows)]
     if not noisy:
         return None
-    if len(noisy) == len(column) and all(each.quotient is not None for each in noisy):
+    if len(noisy) == len(column) and all(dependence.quotient is not None for dependence in noisy):
         return noisy[0]
-    linear = all(each.linear for each in noisy)
+    linear = all(dependence.linear for dependence in noisy)
     return Follows(EMPTY, None, "" if linear else NOWHERE, linear=linear)
 
 
-def _as(own: Dependence, wanted: Dependence) -> Dependence:
+def _as(dependence: Dependence, wanted: Dependence) -> Dependence:
     """A branch's column in the form that the whole column has."""
     if not isinstance(wanted, Follows):
         return wanted
-    value = own if isinstance(own, Follows) else Follows(EMPTY)
+    value = dependence if isinstance(dependence, Follows) else Follows(EMPTY)
     if wanted.quotient is not None or wanted.linear:
         return value
     return Follows(value.cells, None, value.denominators or NOWHERE, linear=False)
@@ -516,23 +550,29 @@ def _conditions(join: Node) -> list[Node]:
     return on + [exp.column(name.name) for name in join.args.get("using") or []]
 
 
-def _chooses(select: Node, sight: Sight) -> bool:
-    """Whether QUALIFY, or LIMIT after ORDER BY, keeps rows by a noisy value."""
+def _chooses(select: Node, sight: Sight) -> list[str]:
+    """Which of QUALIFY, and LIMIT after ORDER BY, keep rows by a noisy value."""
     qualify, order = select.args.get("qualify"), select.args.get("order")
     limited = select.args.get("limit") or select.args.get("offset") or select.args.get("fetch")
-    keys = [] if order is None else [_ordinal(item.this, select) for item in order.expressions]
-    ordered = limited is not None and any(_noisy(key, sight) for key in keys)
-    return ordered or (qualify is not None and _noisy(qualify, sight))
+    keys = [] if order is None else [ordinal(term.this, select) for term in order.expressions]
+    ordered = limited is not None and any(is_noisy(key, sight) for key in keys)
+    return ["qualify"] * (qualify is not None and is_noisy(qualify, sight)) + ["order"] * ordered
 
 
-def _noisy(node: Node, sight: Sight) -> bool:
+def is_noisy(node: Node, sight: Sight) -> bool:
     """Whether anything that a clause compares is noisy."""
     if isinstance(node, (exp.Where, exp.Having, exp.Qualify)):
-        return _noisy(node.this, sight)
+        return is_noisy(node.this, sight)
     return moves(node, sight)
 
 
-def _ordinal(key: Node, select: Node) -> Node:
+def grouped_by_noise(select: Node, sight: Sight) -> bool:
+    """Whether noisy values decide which rows are in a group: then no cells of one row stand for it."""
+    group = select.args.get("group")
+    return group is not None and any(is_noisy(key, sight) for key in _keys(group, select))
+
+
+def ordinal(key: Node, select: Node) -> Node:
     """What a key stands for: a number is one of the select list's items."""
     if isinstance(key, exp.Literal) and str(key.this).isdigit() and not key.is_string:
         return unaliased(select.expressions[int(key.this) - 1])
@@ -542,7 +582,7 @@ def _ordinal(key: Node, select: Node) -> Node:
 def _keys(group: Node, select: Node) -> list[Node]:
     """What is grouped by, ordinals replaced."""
     if group.args.get("all"):
-        return [unaliased(item) for item in select.expressions if not aggregates(item)]
-    sets = [part for word in ("rollup", "cube", "grouping_sets") for part in group.args.get(word) or []]
-    columns = [column for part in sets for column in part.find_all(exp.Column)]
-    return [*columns, *(_ordinal(key, select) for key in group.expressions)]
+        return [unaliased(projection) for projection in select.expressions if not aggregates(projection)]
+    sets = [element for word in ("rollup", "cube", "grouping_sets") for element in group.args.get(word) or []]
+    columns = [column for element in sets for column in element.find_all(exp.Column)]
+    return [*columns, *(ordinal(key, select) for key in group.expressions)]

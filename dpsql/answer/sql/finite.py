@@ -25,8 +25,9 @@ from dpsql.star.sql.expression import Node
 GUARD = "LIST_FILTER(LIST_PACK(dp_x), LAMBDA dp_v : NOT ISFINITE(TRY_CAST(dp_v AS DOUBLE)) IS FALSE)[1]"
 CHAIN = (exp.Add, exp.Sub, exp.Mul)
 """What is not finite once an operand is not; a quotient is so for its numerator."""
-DEEP = 20
-"""So many operations of a chain are guarded, the outermost ones, which see to the rest: DuckDB reads 1,000 levels."""
+DEEP = 8
+"""So many operations of a chain are guarded, the outermost ones, which see to the rest. A guard takes 45 of the 1,000
+frames that Python's parser may nest when the statement is read again (`sql.carry`)."""
 
 OPERATIONS = (
     exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod, exp.Pow, exp.Sqrt, exp.Exp, exp.Ln,
@@ -54,20 +55,20 @@ def finite(node: Node) -> Node:
     'LIST_FILTER(LIST_PACK(1 / b), LAMBDA dp_v : NOT ISFINITE(TRY_CAST(dp_v AS DOUBLE)) IS FALSE)[1]'
     """
     root = node
-    for part in reversed(list(node.walk(bfs=False))):
-        if not _computes(part):
+    for descendant in reversed(list(node.walk(bfs=False))):
+        if not _computes(descendant):
             continue
-        whole = part
-        while isinstance(whole.parent, CALLS) and whole.arg_key == "this":
-            whole = whole.parent
-        if _seen_to(whole):
+        outermost = descendant
+        while isinstance(outermost.parent, CALLS) and outermost.arg_key == "this":
+            outermost = outermost.parent
+        if _seen_to(outermost):
             continue
         guard, place = _guard()
-        if whole is root:
+        if outermost is root:
             root = guard
         else:
-            whole.replace(guard)
-        place.replace(whole)
+            outermost.replace(guard)
+        place.replace(outermost)
     return root
 
 

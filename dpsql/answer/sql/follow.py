@@ -66,9 +66,9 @@ class Follows:
 
     def mapped(self, change: Callable[[str], str]) -> Follows:
         """The same with every text changed."""
-        cells, *rest = map(change, self.parts)
-        quotient = Quotient(*rest[:4]) if self.quotient is not None else None
-        return Follows(cells, quotient, rest[-1] if self.near else "", linear=self.linear)
+        cells, *tail = map(change, self.parts)
+        quotient = Quotient(*tail[:4]) if self.quotient is not None else None
+        return Follows(cells, quotient, tail[-1] if self.near else "", linear=self.linear)
 
 
 @dataclass(frozen=True)
@@ -118,8 +118,8 @@ def times(cells: str, factor: str) -> str:
 
 def together(*lists: str) -> str:
     """Lists one after the other."""
-    kept = [each for each in lists if each not in ("", EMPTY)]
-    return kept[0] if len(kept) == 1 else f"LIST_CONCAT({', '.join(kept)})" if kept else EMPTY
+    nonempty = [text for text in lists if text not in ("", EMPTY)]
+    return nonempty[0] if len(nonempty) == 1 else f"LIST_CONCAT({', '.join(nonempty)})" if nonempty else EMPTY
 
 
 def follow(node: Node, names: Names) -> Dependence:
@@ -148,11 +148,11 @@ def moves(node: Node, names: Names) -> bool:
 
 def _any_other(node: Node, names: Names) -> Dependence:
     """An operation that has no rule: public if all of its parts are."""
-    for part in node.iter_expressions():
-        found = follow(part, names)
-        if isinstance(found, Unknown):
-            return found
-        if found is not None:
+    for operand in node.iter_expressions():
+        dependence = follow(operand, names)
+        if isinstance(dependence, Unknown):
+            return dependence
+        if dependence is not None:
             return Unknown(f"{_called(node)} of a noisy value has no derivative here")
     return None
 
@@ -166,28 +166,34 @@ def _same(node: Node, names: Names) -> Dependence:
 
 
 def _cast(node: exp.Cast, names: Names) -> Dependence:
-    found = follow(node.this, names)
+    dependence = follow(node.this, names)
     number = node.to.this in exp.DataType.NUMERIC_TYPES
-    return found if found is None or number else Unknown("a noisy value was cast to what is no number")
+    return (
+        dependence if dependence is None or number else Unknown("a noisy value was cast to what is no number")
+    )
 
 
 def _rounded(node: Node, names: Names) -> Dependence:
     """A rounding is taken as exact, as long as its digits are known."""
-    if any(follow(part, names) is not None for part in node.iter_expressions() if part is not node.this):
+    if any(
+        follow(argument, names) is not None
+        for argument in node.iter_expressions()
+        if argument is not node.this
+    ):
         return Unknown("ROUND to a noisy number of digits")
     return follow(node.this, names)
 
 
 def _negative(node: exp.Neg, names: Names) -> Dependence:
-    found = follow(node.this, names)
-    return scaled(found, "-1.0") if isinstance(found, Follows) else found
+    dependence = follow(node.this, names)
+    return scaled(dependence, "-1.0") if isinstance(dependence, Follows) else dependence
 
 
 def scaled(value: Follows, factor: str) -> Follows:
     """A value times what has no noise."""
-    own = value.quotient
-    quotient = own and own._replace(
-        above=f"({own.above} * {factor})", above_cells=times(own.above_cells, factor)
+    unscaled = value.quotient
+    quotient = unscaled and unscaled._replace(
+        above=f"({unscaled.above} * {factor})", above_cells=times(unscaled.above_cells, factor)
     )
     return replace(value, cells=times(value.cells, factor), quotient=quotient)
 
@@ -206,7 +212,7 @@ def _sides(node: exp.Binary, names: Names) -> tuple[Side, Side] | Unknown | None
             return side
     if left is None and right is None:
         return None
-    texts = [f"CAST({part.sql(dialect='duckdb')} AS DOUBLE)" for part in (node.left, node.right)]
+    texts = [f"CAST({operand.sql(dialect='duckdb')} AS DOUBLE)" for operand in (node.left, node.right)]
     return Side(texts[0], left), Side(texts[1], right)  # type: ignore[arg-type]
 
 
@@ -220,35 +226,37 @@ def _sum(node: exp.Binary, names: Names) -> Dependence:
 
 def added(left: Side, right: Side, sign: str) -> Follows:
     """left + right, or less it."""
-    one, two = (side.moves or Follows(EMPTY) for side in (left, right))
-    turned = times(two.cells, "-1.0") if sign == "-" else two.cells
-    cells = together(one.cells, turned)
+    first, second = (side.moves or Follows(EMPTY) for side in (left, right))
+    turned = times(second.cells, "-1.0") if sign == "-" else second.cells
+    cells = together(first.cells, turned)
     quotient = _one_below(left, right, sign)
     if quotient is not None:
         return Follows(cells, quotient, linear=False)
-    near = together(one.denominators, two.denominators) if one.denominators or two.denominators else ""
-    return Follows(cells, None, near, linear=one.linear and two.linear)
+    near = (
+        together(first.denominators, second.denominators) if first.denominators or second.denominators else ""
+    )
+    return Follows(cells, None, near, linear=first.linear and second.linear)
 
 
 def _one_below(left: Side, right: Side, sign: str) -> Quotient | None:
     """a/n + p, p + a/n and a/n + c/n over one denominator; None where it is none of them."""
-    one, two = (None if side.moves is None else side.moves.quotient for side in (left, right))
-    if one is not None and two is not None and one.below == two.below:
-        turned = times(two.above_cells, "-1.0") if sign == "-" else two.above_cells
-        return one._replace(
-            above=f"({one.above} {sign} {two.above})", above_cells=together(one.above_cells, turned)
+    first, second = (None if side.moves is None else side.moves.quotient for side in (left, right))
+    if first is not None and second is not None and first.below == second.below:
+        turned = times(second.above_cells, "-1.0") if sign == "-" else second.above_cells
+        return first._replace(
+            above=f"({first.above} {sign} {second.above})", above_cells=together(first.above_cells, turned)
         )
-    if one is not None and right.moves is None:
-        cells = times(one.below_cells, f"({sign} {right.text})")
-        return one._replace(
-            above=f"({one.above} {sign} {right.text} * {one.below})",
-            above_cells=together(one.above_cells, cells),
+    if first is not None and right.moves is None:
+        cells = times(first.below_cells, f"({sign} {right.text})")
+        return first._replace(
+            above=f"({first.above} {sign} {right.text} * {first.below})",
+            above_cells=together(first.above_cells, cells),
         )
-    if two is not None and left.moves is None:
-        own = times(two.above_cells, "-1.0") if sign == "-" else two.above_cells
-        return two._replace(
-            above=f"({left.text} * {two.below} {sign} {two.above})",
-            above_cells=together(times(two.below_cells, left.text), own),
+    if second is not None and left.moves is None:
+        signed_cells = times(second.above_cells, "-1.0") if sign == "-" else second.above_cells
+        return second._replace(
+            above=f"({left.text} * {second.below} {sign} {second.above})",
+            above_cells=together(times(second.below_cells, left.text), signed_cells),
         )
     return None
 
@@ -258,17 +266,19 @@ def _product(node: exp.Mul, names: Names) -> Dependence:
     if not isinstance(sides, tuple):
         return sides
     left, right = sides
-    for noisy, known in ((left, right), (right, left)):
-        if noisy.moves is not None and known.moves is None:
-            return scaled(noisy.moves, known.text)
+    for noisy, constant in ((left, right), (right, left)):
+        if noisy.moves is not None and constant.moves is None:
+            return scaled(noisy.moves, constant.text)
     return _delta(left, right, right.text, left.text)
 
 
-def _delta(left: Side, right: Side, by_left: str, by_right: str, more: str = "") -> Follows:
+def _delta(left: Side, right: Side, by_left: str, by_right: str, extra: str = "") -> Follows:
     """By the delta method: the derivatives by both sides, and the denominators of both."""
-    one, two = (side.moves or Follows(EMPTY) for side in (left, right))
-    cells = together(times(one.cells, by_left), times(two.cells, by_right))
-    denominators = [each for each in (one.denominators, two.denominators, more) if each]
+    first, second = (side.moves or Follows(EMPTY) for side in (left, right))
+    cells = together(times(first.cells, by_left), times(second.cells, by_right))
+    denominators = [
+        denominator for denominator in (first.denominators, second.denominators, extra) if denominator
+    ]
     return Follows(cells, None, together(*denominators) if denominators else "", linear=False)
 
 
@@ -279,16 +289,16 @@ def _division(node: exp.Div, names: Names) -> Dependence:
 
 def divided(left: Side, right: Side) -> Follows:
     """left / right."""
-    one, two = left.moves or Follows(EMPTY), right.moves
-    if two is None:
-        return scaled(one, f"(1.0 / {right.text})")
+    numerator, divisor = left.moves or Follows(EMPTY), right.moves
+    if divisor is None:
+        return scaled(numerator, f"(1.0 / {right.text})")
     cells = together(
-        times(one.cells, f"(1.0 / {right.text})"),
-        times(two.cells, f"(-{left.text} / ({right.text} * {right.text}))"),
+        times(numerator.cells, f"(1.0 / {right.text})"),
+        times(divisor.cells, f"(-{left.text} / ({right.text} * {right.text}))"),
     )
-    over, under = one.quotient, two.quotient
-    if one.linear and two.linear:
-        return Follows(cells, Quotient(left.text, one.cells, right.text, two.cells), linear=False)
+    over, under = numerator.quotient, divisor.quotient
+    if numerator.linear and divisor.linear:
+        return Follows(cells, Quotient(left.text, numerator.cells, right.text, divisor.cells), linear=False)
     if over is not None and under is not None and over.below == under.below:
         quotient = Quotient(over.above, over.above_cells, under.above, under.above_cells)
         return Follows(cells, quotient, linear=False)
@@ -296,58 +306,72 @@ def divided(left: Side, right: Side) -> Follows:
         above = f"({left.text} * {under.below})"
         quotient = Quotient(above, times(under.below_cells, left.text), under.above, under.above_cells)
         return Follows(cells, quotient, linear=False)
-    own = f"[{{'b': CAST({right.text} AS DOUBLE), 'g': {two.cells}}}]"
-    near = together(*(each for each in (one.denominators, two.denominators, own) if each))
+    denominator = f"[{{'b': CAST({right.text} AS DOUBLE), 'g': {divisor.cells}}}]"
+    near = together(*(text for text in (numerator.denominators, divisor.denominators, denominator) if text))
     return Follows(cells, None, near, linear=False)
 
 
 def _nullif(node: exp.Nullif, names: Names) -> Dependence:
-    found = follow(node.this, names)
+    dependence = follow(node.this, names)
     if follow(node.expression, names) is not None:
         return Unknown("NULLIF compares noisy values")
-    return found
+    return dependence
 
 
 def _coalesce(node: exp.Coalesce, names: Names) -> Dependence:
     """The first that is there. A row that is not there has no cells, a value that noise made NULL has unknown ones."""
-    found = [follow(part, names) for part in (node.this, *node.expressions)]
-    return _one_of(found, lambda texts: f"COALESCE({', '.join(texts)})")
+    dependences = [follow(argument, names) for argument in (node.this, *node.expressions)]
+    return _one_of(dependences, lambda texts: f"COALESCE({', '.join(texts)})")
 
 
-def _one_of(found: list[Dependence], choose: Callable[[list[str]], str]) -> Dependence:
+def _one_of(dependences: list[Dependence], choose: Callable[[list[str]], str]) -> Dependence:
     """One of several values, chosen by what is public."""
-    for each in found:
-        if isinstance(each, Unknown):
-            return each
-    noisy = [each for each in found if isinstance(each, Follows)]
+    for dependence in dependences:
+        if isinstance(dependence, Unknown):
+            return dependence
+    noisy = [dependence for dependence in dependences if isinstance(dependence, Follows)]
     if not noisy:
         return None
     if len(noisy) == 1:
         alone = noisy[0]
 
-        def picked(part: int, otherwise: str) -> str:
-            return choose([each.parts[part] if isinstance(each, Follows) else otherwise for each in found])
+        def picked(number: int, otherwise: str) -> str:
+            return choose(
+                [
+                    dependence.parts[number] if isinstance(dependence, Follows) else otherwise
+                    for dependence in dependences
+                ]
+            )
 
         texts = [picked(i, "NULL" if i else EMPTY) for i in range(len(alone.parts))]
-        given = iter(texts)
-        return alone.mapped(lambda _: next(given))
-    cells = choose([each.cells if isinstance(each, Follows) else EMPTY for each in found])
-    if all(each.linear for each in noisy):
+        replacements = iter(texts)
+        return alone.mapped(lambda _: next(replacements))
+    cells = choose(
+        [dependence.cells if isinstance(dependence, Follows) else EMPTY for dependence in dependences]
+    )
+    if all(dependence.linear for dependence in noisy):
         return Follows(cells)
-    near = choose([(each.denominators if isinstance(each, Follows) else "") or NOWHERE for each in found])
+    near = choose(
+        [
+            (dependence.denominators if isinstance(dependence, Follows) else "") or NOWHERE
+            for dependence in dependences
+        ]
+    )
     return Follows(cells, None, near, linear=False)
 
 
 def _case(node: exp.Case | exp.If, names: Names) -> Dependence:
     """CASE by what is public picks a derivative too; by noise, one branch beside NULL is shown or not, as in HAVING."""
-    branches = node.args["ifs"] if isinstance(node, exp.Case) else [node]
-    subject = node.this if isinstance(node, exp.Case) else None
+    branches, subject = _branches(node)
     otherwise = node.args.get("default") if isinstance(node, exp.Case) else node.args.get("false")
     values = [branch.args["true"] for branch in branches] + [otherwise or exp.null()]
-    tests = [branch.this for branch in branches] + ([subject] if subject is not None else [])
-    found = [follow(value, names) for value in values]
-    if any(moves(test, names) and not _almost_never(test, names, subject) for test in tests):
-        shown = [each for value, each in zip(values, found, strict=True) if not isinstance(value, exp.Null)]
+    dependences = [follow(value, names) for value in values]
+    if chooses(node, names):
+        shown = [
+            dependence
+            for value, dependence in zip(values, dependences, strict=True)
+            if not isinstance(value, exp.Null)
+        ]
         if len(shown) == 1 and shown[0] is not None:
             return shown[0]
         return Unknown("CASE chooses by a noisy value")
@@ -360,7 +384,21 @@ def _case(node: exp.Case | exp.If, names: Names) -> Dependence:
         ]
         return f"{head} {' '.join(whens)} ELSE {texts[-1]} END"
 
-    return _one_of(found, choose)
+    return _one_of(dependences, choose)
+
+
+def _branches(node: exp.Case | exp.If) -> tuple[list[Node], Node | None]:
+    """The branches of a CASE, and what they are compared with."""
+    if isinstance(node, exp.Case):
+        return node.args["ifs"], node.this
+    return [node], None
+
+
+def chooses(node: exp.Case | exp.If, names: Names) -> bool:
+    """Whether a CASE chooses its branch by a noisy value."""
+    branches, subject = _branches(node)
+    tests = [branch.this for branch in branches] + ([subject] if subject is not None else [])
+    return any(moves(test, names) and not _almost_never(test, names, subject) for test in tests)
 
 
 def _almost_never(test: Node, names: Names, subject: Node | None) -> bool:
@@ -370,8 +408,8 @@ def _almost_never(test: Node, names: Names, subject: Node | None) -> bool:
     while isinstance(test, (exp.Paren, exp.Not)):
         test = unguarded(test.this)
     if isinstance(test, exp.Is) and isinstance(test.expression, exp.Null):
-        found = follow(test.this, names)
-        return isinstance(found, Follows) and found.linear
+        dependence = follow(test.this, names)
+        return isinstance(dependence, Follows) and dependence.linear
     if not isinstance(test, (exp.EQ, exp.NEQ)) or subject is not None:
         return False
     return sum(moves(side, names) for side in (test.left, test.right)) == 1
@@ -406,10 +444,16 @@ def _opened(node: Node, names: Names) -> Call:
     function, layers, rows = node, list[Node](), ""
     while isinstance(function, (exp.Window, exp.Filter)):
         layers.append(function)
-        beside = [part for part in function.iter_expressions() if part is not function.this]
-        if any(moves(part, names) for each in beside for part in each.find_all(exp.Column, exp.Subquery)):
-            what = "a window orders or parts" if isinstance(function, exp.Window) else "FILTER picks"
-            rows = f"{what} rows by a noisy value"
+        clauses = [
+            expression for expression in function.iter_expressions() if expression is not function.this
+        ]
+        if any(
+            moves(expression, names)
+            for clause in clauses
+            for expression in clause.find_all(exp.Column, exp.Subquery)
+        ):
+            selector = "a window orders or parts" if isinstance(function, exp.Window) else "FILTER picks"
+            rows = f"{selector} rows by a noisy value"
         function = function.this
 
     def around(text: str) -> str:
@@ -420,17 +464,17 @@ def _opened(node: Node, names: Names) -> Call:
             inner = copy
         return inner.sql(dialect="duckdb")
 
-    return Call(function, around, any(isinstance(each, exp.Window) for each in layers), rows)
+    return Call(function, around, any(isinstance(clause, exp.Window) for clause in layers), rows)
 
 
 def _call(node: Node, names: Names) -> Dependence:
     call = _opened(node, names)
-    what = unguarded(call.function.this) if isinstance(call.function.this, exp.Expression) else None
-    values = [part for part in call.function.iter_expressions() if not isinstance(part, exp.Star)]
-    found = [follow(part, names) for part in values]
-    if isinstance(what, exp.Distinct) and any(found):
+    argument = unguarded(call.function.this) if isinstance(call.function.this, exp.Expression) else None
+    values = [operand for operand in call.function.iter_expressions() if not isinstance(operand, exp.Star)]
+    dependences = [follow(operand, names) for operand in values]
+    if isinstance(argument, exp.Distinct) and any(dependences):
         return Unknown(f"{_called(call.function)} hangs on which noisy values there are")
-    unknown = next((each for each in found if isinstance(each, Unknown)), None)
+    unknown = next((dependence for dependence in dependences if isinstance(dependence, Unknown)), None)
     if unknown is not None:
         return unknown
     name = _called(call.function)
@@ -438,10 +482,10 @@ def _call(node: Node, names: Names) -> Dependence:
         return Unknown(f"{name}: {call.rows}")
     if names.picked(call.over):
         return Unknown(f"{name}: {names.picked(call.over)}")
-    value = next((each for each in found if isinstance(each, Follows)), None)
+    value = next((dependence for dependence in dependences if isinstance(dependence, Follows)), None)
     if value is None or isinstance(call.function, exp.Count):
         return None
-    if found[0] is not value:
+    if dependences[0] is not value:
         return Unknown(f"{name} hangs on which noisy values there are")
     rule = CALLS.get(type(call.function))
     if rule is None:
@@ -451,8 +495,8 @@ def _call(node: Node, names: Names) -> Dependence:
 
 def _summed(call: Call, value: Follows) -> Follows:
     """SUM: the lists of all rows together, of those whose value is NULL no more than what noise made NULL."""
-    there = f"{written(call.function.this)} IS NOT NULL"
-    cells = f"CASE WHEN {there} THEN {value.cells} ELSE LIST_FILTER({value.cells}, LAMBDA dp_n : ISNAN(dp_n.w)) END"
+    present = f"{written(call.function.this)} IS NOT NULL"
+    cells = f"CASE WHEN {present} THEN {value.cells} ELSE LIST_FILTER({value.cells}, LAMBDA dp_n : ISNAN(dp_n.w)) END"
 
     def collected(text: str) -> str:
         return f"FLATTEN({call.around(f'LIST({text})')})"

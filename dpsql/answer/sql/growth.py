@@ -38,15 +38,15 @@ def check_growth(tree: Node) -> None:
 def _longest(query: Node, common: Mapping[str, int]) -> int:
     """The most characters of a query's columns."""
     scope, clause = dict(common), query.args.get("with_")
-    for each in clause.expressions if clause else ():
-        scope[each.alias.lower()] = _longest(each.this, scope)
+    for relation in clause.expressions if clause else ():
+        scope[relation.alias.lower()] = _longest(relation.this, scope)
     if isinstance(query, exp.Table):
         return scope.get(query.name.lower(), COLUMN)
     if isinstance(query, exp.Subquery):
         return _longest(query.this, scope)
     if isinstance(query, exp.SetOperation):
         return max(_longest(query.left, scope), _longest(query.right, scope))
-    read = [_longest(each.this, scope) for each in _read(query)]
+    read = [_longest(relation.this, scope) for relation in _read(query)]
     column = max([COLUMN, *read])
 
     def known(node: Node) -> int | None:
@@ -56,8 +56,10 @@ def _longest(query: Node, common: Mapping[str, int]) -> int:
             return _longest(node, scope)
         return MOST if isinstance(node, OF_ROWS) else None
 
-    parts = [part for key, part in query.args.items() if key not in ("with_", "from_")]
-    nodes = [node for part in parts for node in (part if isinstance(part, list) else [part])]
+    arguments = [argument for key, argument in query.args.items() if key not in ("with_", "from_")]
+    nodes = [
+        node for argument in arguments for node in (argument if isinstance(argument, list) else [argument])
+    ]
     lengths = [growth(node, known) for node in nodes if isinstance(node, Node)]
     longest = max([column, *lengths])
     if longest > MOST:

@@ -42,10 +42,10 @@ def count_members(tree: Node, schema: Schema) -> None:
         tree: a parsed statement; changed in place.
         schema: the star.
     """
-    own = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}  # names that the statement gives itself
+    cte_names = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}  # names that the statement gives itself
     for select in list(tree.find_all(exp.Select)):
         people = _people(select, schema)
-        if people is not None and people.source.name.lower() not in own:
+        if people is not None and people.source.name.lower() not in cte_names:
             _rewrite(select, people)
 
 
@@ -77,60 +77,64 @@ def _people(select: exp.Select, schema: Schema) -> _Counted | None:
     table = source.this if source is not None else None
     if not isinstance(table, exp.Table) or select.args.get("joins") or table.args.get("joins"):
         return None
-    known = schema.table(table.name)
-    return _Counted(table, known) if schema.unit and known and known.name == schema.unit.table else None
+    catalog_table = schema.table(table.name)
+    return (
+        _Counted(table, catalog_table)
+        if schema.unit and catalog_table and catalog_table.name == schema.unit.table
+        else None
+    )
 
 
 def _rewrite(select: exp.Select, people: _Counted) -> None:
     """Count the rows' different keys in place of the people, where one condition alone asks for rows."""
     where = select.args.get("where")
-    parts = conjuncts(where.this if where is not None else None)
-    asking = [part for part in parts if part.find(exp.Select) is not None]
+    conditions = conjuncts(where.this if where is not None else None)
+    asking = [condition for condition in conditions if condition.find(exp.Select) is not None]
     calls = _calls(select)
     if not asking or not calls:
         return
-    if not any(_asks_who(part, people) for part in asking):
+    if not any(_asks_who(condition, people) for condition in asking):
         return
     counts = len(asking) == 1 and all(_counts_rows(call) for call in calls)
     member = _member(asking[0], people) if counts else None
     if member is None:
         raise _other_shape(asking[0], people)
     _qualify(member)
-    rest = [part for part in parts if part is not asking[0]]
-    for item in select.expressions:
-        if aggregates(item) and not isinstance(item, exp.Alias):
-            item.replace(named(item.copy(), output_name(item)))
-    own = _own_columns(select, rest, people)
+    remaining = [condition for condition in conditions if condition is not asking[0]]
+    for projection in select.expressions:
+        if aggregates(projection) and not isinstance(projection, exp.Alias):
+            projection.replace(named(projection.copy(), output_name(projection)))
+    people_columns = _own_columns(select, remaining, people)
     for call in _calls(select):
         call.replace(exp.Count(this=exp.Distinct(expressions=[member.key.copy()])))
     joins = [*(member.rows.args.get("joins") or [])]
-    for column in own:
+    for column in people_columns:
         column.set("table", exp.to_identifier(people.alias))
-    if own:
+    if people_columns:
         tie = exp.EQ(this=member.key.copy(), expression=exp.column(str(people.table.key), people.alias))
         joins.append(exp.Join(this=people.source.copy(), on=tie))
     select.set("from_", member.rows.args["from_"])
     select.set("joins", joins or None)
-    kept = [*member.where, *rest]
-    select.set("where", exp.Where(this=exp.and_(*kept, copy=False)) if kept else None)
+    all_conditions = [*member.where, *remaining]
+    select.set("where", exp.Where(this=exp.and_(*all_conditions, copy=False)) if all_conditions else None)
 
 
-def _asks_who(part: Node, people: _Counted) -> bool:
+def _asks_who(condition: Node, people: _Counted) -> bool:
     """Whether a condition is about the person's key, or about rows elsewhere; others compare with an answer."""
-    for node in part.find_all(exp.Column, exp.Exists):
+    for node in condition.find_all(exp.Column, exp.Exists):
         outside = node.find_ancestor(exp.Subquery) is None
         if outside and (isinstance(node, exp.Exists) or people.is_key(node)):
             return True
     return False
 
 
-def _other_shape(part: Node, people: _Counted) -> NotSupportedError:
+def _other_shape(condition: Node, people: _Counted) -> NotSupportedError:
     """The refusal of a condition over rows that is no count of those who have one."""
     key, name = people.table.key, people.table.name
     return refusal(
         NotSupportedError,
         f"a condition on rows elsewhere would be evaluated for each of {name}",
-        at=part,
+        at=condition,
         clause="WHERE",
         hint=f"COUNT(*) takes one `{key} IN (SELECT {key} FROM .. WHERE ..)` or EXISTS, and AND; "
         f"those without a row are all of {name} less those with one",
@@ -141,7 +145,9 @@ def _qualify(member: _Member) -> None:
     """Name the rows' table in columns that stand without one: the people's table may join them."""
     source = member.rows.args["from_"].this
     if isinstance(source, exp.Table) and not member.rows.args.get("joins"):
-        for column in (each for part in [member.key, *member.where] for each in part.find_all(exp.Column)):
+        for column in (
+            column for expression in [member.key, *member.where] for column in expression.find_all(exp.Column)
+        ):
             if not column.table:
                 column.set("table", exp.to_identifier(source.alias_or_name))
 
@@ -149,8 +155,13 @@ def _qualify(member: _Member) -> None:
 def _calls(select: exp.Select) -> list[exp.AggFunc]:
     """Aggregate calls of the select list, HAVING and ORDER BY, those inside functions of an error too."""
     clauses = (select.args.get(key) for key in ("having", "order"))
-    parts = [*select.expressions, *(clause for clause in clauses if clause is not None)]
-    return [call for part in parts for outer in aggregates(part) for call in outer.find_all(exp.AggFunc)]
+    expressions = [*select.expressions, *(clause for clause in clauses if clause is not None)]
+    return [
+        call
+        for expression in expressions
+        for outer in aggregates(expression)
+        for call in outer.find_all(exp.AggFunc)
+    ]
 
 
 def _counts_rows(call: Node) -> bool:
@@ -158,45 +169,54 @@ def _counts_rows(call: Node) -> bool:
     return isinstance(call, exp.Count) and isinstance(call.this, exp.Star)
 
 
-def _member(part: Node, people: _Counted) -> _Member | None:
+def _member(condition: Node, people: _Counted) -> _Member | None:
     """What a condition asks of the rows, if it is an IN or an EXISTS of the person's key."""
-    if isinstance(part, exp.In) and part.args.get("query") is not None:
-        rows = part.args["query"].this if isinstance(part.args["query"], exp.Subquery) else part.args["query"]
-        if not _plain(rows) or not people.is_key(part.this) or len(rows.expressions) != 1:
+    if isinstance(condition, exp.In) and condition.args.get("query") is not None:
+        rows = (
+            condition.args["query"].this
+            if isinstance(condition.args["query"], exp.Subquery)
+            else condition.args["query"]
+        )
+        if not _plain(rows) or not people.is_key(condition.this) or len(rows.expressions) != 1:
             return None
         key = rows.expressions[0]
         return _Member(rows, key, _where(rows)) if isinstance(key, exp.Column) else None
-    if isinstance(part, exp.Exists):
-        rows = part.this.this if isinstance(part.this, exp.Subquery) else part.this
+    if isinstance(condition, exp.Exists):
+        rows = condition.this.this if isinstance(condition.this, exp.Subquery) else condition.this
         return _tied(rows, people) if _plain(rows) else None
     return None
 
 
 def _tied(rows: exp.Select, people: _Counted) -> _Member | None:
     """The rows of an EXISTS, and the one condition that ties them to the person."""
-    parts, name = _where(rows), people.alias.lower()
-    for part in parts:
-        if not isinstance(part, exp.EQ):
+    conditions, name = _where(rows), people.alias.lower()
+    for condition in conditions:
+        if not isinstance(condition, exp.EQ):
             continue
-        for own, key in ((part.left, part.right), (part.right, part.left)):
-            outer = isinstance(own, exp.Column) and own.table.lower() == name
-            if outer and people.is_key(own) and isinstance(key, exp.Column) and key.table.lower() != name:
-                rest = [other for other in parts if other is not part]
+        for person_key, key in ((condition.left, condition.right), (condition.right, condition.left)):
+            outer = isinstance(person_key, exp.Column) and person_key.table.lower() == name
+            if (
+                outer
+                and people.is_key(person_key)
+                and isinstance(key, exp.Column)
+                and key.table.lower() != name
+            ):
+                remaining = [test for test in conditions if test is not condition]
                 tied = any(
-                    column.table.lower() == name for other in rest for column in other.find_all(exp.Column)
+                    column.table.lower() == name for test in remaining for column in test.find_all(exp.Column)
                 )
-                return None if tied else _Member(rows, key, rest)
+                return None if tied else _Member(rows, key, remaining)
     return None
 
 
 def _plain(rows: Node) -> bool:
     """Whether a SELECT only filters, so that who is in it is who has a row."""
-    parts = ("group", "having", "limit", "offset", "qualify", "with_")
+    clauses = ("group", "having", "limit", "offset", "qualify", "with_")
     return (
         isinstance(rows, exp.Select)
         and rows.args.get("from_") is not None
-        and not any(rows.args.get(part) for part in parts)
-        and not any(aggregates(item) for item in rows.expressions)
+        and not any(rows.args.get(part) for part in clauses)
+        and not any(aggregates(projection) for projection in rows.expressions)
         and not any(part.find(exp.Select) for part in _where(rows))
     )
 
@@ -206,9 +226,9 @@ def _where(rows: exp.Select) -> list[Node]:
     return conjuncts(where.this if where is not None else None)
 
 
-def _own_columns(select: exp.Select, rest: list[Node], people: _Counted) -> list[exp.Column]:
+def _own_columns(select: exp.Select, remaining: list[Node], people: _Counted) -> list[exp.Column]:
     """Columns of the people's table in what stays of the SELECT."""
     clauses = (select.args.get(key) for key in ("group", "having", "order"))
-    parts = [*select.expressions, *rest, *(clause for clause in clauses if clause is not None)]
-    columns = [column for part in parts for column in part.find_all(exp.Column)]
+    expressions = [*select.expressions, *remaining, *(clause for clause in clauses if clause is not None)]
+    columns = [column for expression in expressions for column in expression.find_all(exp.Column)]
     return [column for column in columns if people.table.column(column.name) is not None]

@@ -91,11 +91,11 @@ UNITS = {"mm": "month", "mon": "month", "y": "year", "yy": "year", "yyyy": "year
 def _truncated(node: Node) -> Node:
     unit = node.args.get("unit") or node.args.get("decimals")
     word = unit.name.lower() if isinstance(unit, (exp.Literal, exp.Var)) else ""
-    whole = exp.Literal.string(UNITS.get(word, word))
+    unit_literal = exp.Literal.string(UNITS.get(word, word))
     if isinstance(node, exp.Trunc) and isinstance(unit, exp.Literal) and unit.is_string:
-        return exp.DateTrunc(this=node.this, unit=whole)  # type: ignore[no-untyped-call]
+        return exp.DateTrunc(this=node.this, unit=unit_literal)  # type: ignore[no-untyped-call]
     if word in UNITS and not isinstance(node, exp.Trunc):
-        node.set("unit", whole)
+        node.set("unit", unit_literal)
     return node
 
 
@@ -104,16 +104,17 @@ def _any_of(node: Node) -> Node:
     inside = node.expression
     if not isinstance(inside, exp.Any if isinstance(node, exp.EQ) else exp.All):
         return node
-    some = inside.this.this if isinstance(inside.this, exp.Paren) else inside.this
-    if isinstance(some, exp.Query):
-        found = exp.In(
-            this=node.this, query=some if isinstance(some, exp.Subquery) else exp.Subquery(this=some)
+    collection = inside.this.this if isinstance(inside.this, exp.Paren) else inside.this
+    if isinstance(collection, exp.Query):
+        membership = exp.In(
+            this=node.this,
+            query=collection if isinstance(collection, exp.Subquery) else exp.Subquery(this=collection),
         )
-    elif isinstance(some, (exp.Array, exp.Tuple)):
-        found = exp.In(this=node.this, expressions=some.expressions)
+    elif isinstance(collection, (exp.Array, exp.Tuple)):
+        membership = exp.In(this=node.this, expressions=collection.expressions)
     else:
         return node
-    return found if isinstance(node, exp.EQ) else exp.Not(this=found)
+    return membership if isinstance(node, exp.EQ) else exp.Not(this=membership)
 
 
 def _distinct(node: Node) -> Node:
@@ -149,7 +150,7 @@ def _to_char(node: Node) -> Node:
     written = node.args.get("format")
     if not isinstance(written, exp.Literal) or not written.is_string:
         return node
-    parts: list[Node] = []
+    pieces: list[Node] = []
     run = ""
     for piece in PIECE.finditer(str(written.this)):
         text, code = piece.group(), piece.group().lower()
@@ -159,8 +160,8 @@ def _to_char(node: Node) -> Node:
                 hint="it takes YYYY, MM, DD, HH24, MI, SS, Q, IYYY, IW, Mon, Dy, FMMonth, FMDay and quoted text",
             )  # fmt: skip
         if code == "q":
-            parts += [_formatted(node.this, run)] if run else []
-            parts.append(exp.cast(exp.Quarter(this=node.this.copy()), "VARCHAR"))
+            pieces += [_formatted(node.this, run)] if run else []
+            pieces.append(exp.cast(exp.Quarter(this=node.this.copy()), "VARCHAR"))
             run = ""
         else:
             plain = text.strip('"').replace("%", "%%")
@@ -171,8 +172,8 @@ def _to_char(node: Node) -> Node:
                 if piece.lastgroup == "code"
                 else plain
             )
-    parts += [_formatted(node.this, run)] if run or not parts else []
-    return reduce(lambda one, other: exp.DPipe(this=one, expression=other), parts)
+    pieces += [_formatted(node.this, run)] if run or not pieces else []
+    return reduce(lambda first, second: exp.DPipe(this=first, expression=second), pieces)
 
 
 def _formatted(time: Node, text: str) -> Node:
@@ -191,7 +192,7 @@ def _joined(select: Node) -> Node:
     first = select.args.get("from_")
     if first is None:
         return select
-    joins = [join for each in select.args.get("joins") or [] for join in _spread(each)]
+    joins = [join for nested in select.args.get("joins") or [] for join in _spread(nested)]
     inner = _relations(first.this)
     first.set("this", inner[0])
     select.set("joins", [*inner[1], *joins] or None)
@@ -200,16 +201,16 @@ def _joined(select: Node) -> Node:
 
 def _relations(relation: Node) -> tuple[Node, list[exp.Join]]:
     """A relation, and what is joined to it inside of its brackets."""
-    own = relation.args.get("joins") or []
+    relation_joins = relation.args.get("joins") or []
     inner = relation.this if isinstance(relation, exp.Subquery) and not relation.alias else None
     if isinstance(inner, (exp.Table, exp.Subquery)):
         first, joins = _relations(inner)
-    elif own:
+    elif relation_joins:
         first, joins = relation, []
     else:
         return relation, []
     relation.set("joins", None)
-    return first, [*joins, *(part for join in own for part in _spread(join))]
+    return first, [*joins, *(flat_join for join in relation_joins for flat_join in _spread(join))]
 
 
 def _spread(join: exp.Join) -> list[exp.Join]:
@@ -222,7 +223,7 @@ def _spread(join: exp.Join) -> list[exp.Join]:
     if not inner:
         return [join]
     side = str(join.args.get("side") or "")
-    if side and any(str(each.args.get("side") or "") != side for each in inner):
+    if side and any(str(inner_join.args.get("side") or "") != side for inner_join in inner):
         raise refusal(
             NotSupportedError, f"a {side} JOIN to joined tables takes all of their partners or none", at=first,
             clause="JOIN", hint=f"{side} JOIN them one after the other",

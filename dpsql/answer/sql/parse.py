@@ -40,10 +40,10 @@ def span(node: Node | None) -> Span | None:
     if node is None:
         return None
     starts, ends = [], []
-    for part in node.walk():
-        if "start" in part.meta and "end" in part.meta:
-            starts.append(int(part.meta["start"]))
-            ends.append(int(part.meta["end"]))
+    for descendant in node.walk():
+        if "start" in descendant.meta and "end" in descendant.meta:
+            starts.append(int(descendant.meta["start"]))
+            ends.append(int(descendant.meta["end"]))
     return (min(starts), max(ends)) if starts else None
 
 
@@ -117,7 +117,7 @@ def parse(text: str, dialect: str = "") -> Node:
     reader = known_dialect(dialect)
     check_text(text)
     try:
-        found = bounded.parse(text, reader)
+        statements = bounded.parse(text, reader)
     except ParseError as error:
         raise _located(error) from error
     except (
@@ -131,9 +131,9 @@ def parse(text: str, dialect: str = "") -> Node:
     ) as error:
         # the tokenizer raises plain Python errors on some broken input
         raise SqlSyntaxError("the statement does not parse", hint="check quotes and brackets") from error
-    if len(found) != 1:
-        raise SqlSyntaxError(f"there are {len(found)} statements", hint="send exactly one")
-    tree = found[0]
+    if len(statements) != 1:
+        raise SqlSyntaxError(f"there are {len(statements)} statements", hint="send exactly one")
+    tree = statements[0]
     while isinstance(tree, exp.Subquery) and not tree.alias:
         tree = tree.this
     if not isinstance(tree, exp.Query):
@@ -144,6 +144,7 @@ def parse(text: str, dialect: str = "") -> Node:
             hint=_instead(text),
             clause="statement",
         )
+    tree.meta["dialect"] = reader
     return tree
 
 
@@ -207,8 +208,8 @@ def check(tree: Node) -> None:
         NotSupportedError: names the part, its place and, where there is one, the way round.
     """
     for node in tree.walk():
-        part = type(node).__name__
-        if part in ALLOWED:
+        node_type = type(node).__name__
+        if node_type in ALLOWED:
             if isinstance(node, exp.Table):
                 _check_table(node)
             if isinstance(node, exp.With) and node.args.get("recursive"):
@@ -224,12 +225,12 @@ def check(tree: Node) -> None:
                 at=node,
                 hint="docs/sql.md has the list",
             )
-        reason = REASONS.get(part, f"{part} is not supported")
+        reason = REASONS.get(node_type, f"{node_type} is not supported")
         raise refusal(
             NotSupportedError,
             reason,
             at=node if not isinstance(node, exp.Query) else None,
-            hint="" if part in REASONS else "docs/sql.md lists what is",
+            hint="" if node_type in REASONS else "docs/sql.md lists what is",
         )
 
 

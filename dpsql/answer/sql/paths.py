@@ -10,15 +10,22 @@ COUNT and SUM of the rows' own columns do not see them, and groups are shown whe
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from sqlglot import exp
 
-from dpsql.answer.block import Join
 from dpsql.answer.schema import Schema
 from dpsql.answer.sql.parse import refusal
 from dpsql.answer.sql.rows import Edge, Instance, Rows
 from dpsql.errors import NotSupportedError
 from dpsql.star.sql.expression import Node
+
+
+class Join(NamedTuple):
+    """A joined dimension: the foreign-key path to it, and whether rows without a partner are left out."""
+
+    path: tuple[str, ...]
+    inner: bool
 
 
 @dataclass(frozen=True)
@@ -47,10 +54,10 @@ def edge_of(rows: Rows, node: Node, schema: Schema) -> Edge | None:
     (left, a), (right, b) = rows.of(node.left), rows.of(node.right)
     if left.number == right.number:
         return None
-    for (one, x), (other, y) in (((left, a), (right, b)), ((right, b), (left, a))):
-        target = one.table.foreign_keys.get(x)
-        if target and target.lower() == other.table.name.lower() and other.table.key == y:
-            return Edge(one.number, x, other.number)
+    for (referring, x), (referred, y) in (((left, a), (right, b)), ((right, b), (left, a))):
+        target = referring.table.foreign_keys.get(x)
+        if target and target.lower() == referred.table.name.lower() and referred.table.key == y:
+            return Edge(referring.number, x, referred.number)
     raise off_key(left, right, node, schema)
 
 
@@ -92,23 +99,23 @@ def find_paths(rows: Rows, schema: Schema) -> Paths:
     Raises:
         NotSupportedError: joins off the declared keys, a cross join, a self-join, two facts.
     """
-    rest, edges = [], list(rows.edges)
+    conditions, edges = [], list(rows.edges)
     for condition in rows.conditions:
         edge = edge_of(rows, condition, schema)
         if edge is None:
-            rest.append(condition)
+            conditions.append(condition)
         else:
             edges.append(edge)
-    rows.conditions, rows.edges = rest, []
+    rows.conditions, rows.edges = conditions, []
     pointed = {edge.child for edge in edges}
     roots = [i for i in rows.instances if i.number not in pointed]
     if len(roots) != 1:
         raise _no_single_root(roots, rows)
     parents = {edge.child: edge for edge in edges}
     path = {i.number: _path(i, parents, rows) for i in rows.instances}
-    beside = frozenset(i.number for i in rows.instances if roots[0].left and not i.left)
+    preserved = frozenset(i.number for i in rows.instances if roots[0].left and not i.left)
     rows.edges = edges
-    return Paths(roots[0].table.name, path, _joins(rows, path), beside)
+    return Paths(roots[0].table.name, path, _joins(rows, path), preserved)
 
 
 def _path(instance: Instance, parents: dict[int, Edge], rows: Rows) -> tuple[str, ...]:
@@ -193,8 +200,8 @@ def check_call(rows: Rows, paths: Paths, call: Node) -> None:
 
 def _of_rows(rows: Rows, paths: Paths, node: Node) -> bool:
     """Whether an expression is NULL where there is no row of the root."""
-    own = [rows.of(column)[0].number not in paths.beside for column in node.find_all(exp.Column)]
-    return any(own) and all(isinstance(part, STRICT) for part in node.walk())
+    of_rows = [rows.of(column)[0].number not in paths.beside for column in node.find_all(exp.Column)]
+    return any(of_rows) and all(isinstance(descendant, STRICT) for descendant in node.walk())
 
 
 def check_tests(rows: Rows, paths: Paths, tests: list[Node]) -> None:
@@ -211,16 +218,16 @@ def check_tests(rows: Rows, paths: Paths, tests: list[Node]) -> None:
     if not paths.beside:
         return
     for test in tests:
-        own = [
+        columns = [
             c
             for c in test.find_all(exp.Column)
             if not c.meta.get("answer") and rows.of(c)[0].number not in paths.beside
         ]
-        if own and test.find(*FILLING) is not None:
+        if columns and test.find(*FILLING) is not None:
             raise refusal(
                 NotSupportedError,
                 f"this takes partners without a row of {paths.root}; which have none no release tells",
-                at=own[0],
+                at=columns[0],
                 clause="WHERE",
                 hint=f"start FROM {paths.root}, or compare its columns with constants",
             )

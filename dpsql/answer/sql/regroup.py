@@ -98,14 +98,14 @@ def set_aside(context: Context, select: exp.Select, scope: Scope, inner: Inner) 
             )  # fmt: skip
         select.set("from_", exp.From(this=join.this))
         join.set("this", first)
-    kept, found = [], list[Answer]()
+    row_joins, answers = [], list[Answer]()
     for join in joins:
         if holds_rows(context, join.this, scope):
-            kept.append(join)
+            row_joins.append(join)
         else:
-            found.append(_answer(join, f"dp_answer_{context.number()}", inner))
-    select.set("joins", kept or None)
-    return found
+            answers.append(_answer(join, f"dp_answer_{context.number()}", inner))
+    select.set("joins", row_joins or None)
+    return answers
 
 
 def exist(context: Context, tests: list[Node], scope: Scope, inner: Inner) -> list[Answer]:
@@ -120,21 +120,21 @@ def exist(context: Context, tests: list[Node], scope: Scope, inner: Inner) -> li
     Returns:
         The answers; each of their rows has to be one group's partner, else a join would repeat rows.
     """
-    found = []
+    answers = []
     for test in list(tests):
         query = test.this if isinstance(test, exp.Exists) else None
         if not isinstance(query, exp.Select) or not query.args.get("from_") or query.args.get("joins"):
             continue
         source = query.args["from_"].this
         plain = not any(
-            query.args.get(part) for part in ("group", "having", "limit", "offset", "qualify", "with_")
+            query.args.get(clause) for clause in ("group", "having", "limit", "offset", "qualify", "with_")
         )
         if plain and not any(map(aggregates, query.expressions)) and not holds_rows(context, source, scope):
             where = query.args.get("where")
             join = exp.Join(this=source, on=None if where is None else where.this)
-            found.append(_answer(join, f"dp_answer_{context.number()}", inner)._replace(once=True))
+            answers.append(_answer(join, f"dp_answer_{context.number()}", inner)._replace(once=True))
             tests.remove(test)
-    return found
+    return answers
 
 
 def _answer(join: exp.Join, alias: str, inner: Inner) -> Answer:
@@ -146,9 +146,9 @@ def _answer(join: exp.Join, alias: str, inner: Inner) -> Answer:
         )  # fmt: skip
     name, shape = inner.source(join.this)
     columns: dict[str, Node] = {column.lower(): of_answer(column, alias) for column in shape.names}
-    given = join.this.args.get("alias")
+    table_alias = join.this.args.get("alias")
     renamed = exp.TableAlias(
-        this=exp.to_identifier(alias), columns=given.args.get("columns") if given else None
+        this=exp.to_identifier(alias), columns=table_alias.args.get("columns") if table_alias else None
     )
     join.this.set("alias", renamed)
     return Answer(Source(name, columns, {n.lower(): n for n in shape.names}), join, alias, shape.unique)
@@ -214,8 +214,8 @@ class Finer:
             if isinstance(node, exp.In) and child is node.args.get("query"):
                 self._distinct(child)
             branches = isinstance(node, exp.Case) and isinstance(child, exp.If)
-            for part in list(child.iter_expressions()) if branches else [child]:
-                part.replace(self.over(part))
+            for operand in list(child.iter_expressions()) if branches else [child]:
+                operand.replace(self.over(operand))
         return node
 
     def _is_key(self, node: Node) -> bool:
@@ -242,8 +242,8 @@ def asked_once(rows: Rows, query: exp.Subquery) -> None:
     Raises:
         NotSupportedError: it is correlated.
     """
-    own = {source.alias_or_name.lower() for source in query.find_all(exp.Table, exp.Subquery)}
-    around = {source.alias.lower() for source in rows.sources} - own
+    inner_names = {source.alias_or_name.lower() for source in query.find_all(exp.Table, exp.Subquery)}
+    around = {source.alias.lower() for source in rows.sources} - inner_names
     for column in query.find_all(exp.Column):
         if column.table and column.table.lower() in around:
             raise refusal(
@@ -302,19 +302,26 @@ def waiting(rows: Rows, answers: Sequence[Answer], tests: Sequence[Node], finer:
 def _on(rows: Rows, answer: Answer, finer: Finer) -> Node | None:
     near = [source for source in rows.sources if source.alias.lower() != answer.source.alias.lower()]
     around = replace(rows, sources=[answer.source, *near])
-    parts = [resolve(around, part, finer.context.schema) for part in conjuncts(answer.join.args.get("on"))]
+    conditions = [
+        resolve(around, condition, finer.context.schema)
+        for condition in conjuncts(answer.join.args.get("on"))
+    ]
     for name in answer.join.args.get("using") or []:
-        own = next(
+        row_column = next(
             (s.columns[name.name.lower()] for s in rows.sources if name.name.lower() in s.columns), None
         )
-        theirs = answer.source.columns.get(name.name.lower())
-        if own is None or theirs is None or own == theirs:
+        answer_column = answer.source.columns.get(name.name.lower())
+        if row_column is None or answer_column is None or row_column == answer_column:
             raise refusal(
                 NotSupportedError, f"USING names {name.name!r}, which is not on both sides", at=name, clause="JOIN",
                 hint="write ON",
             )  # fmt: skip
-        parts.append(exp.EQ(this=own.copy(), expression=theirs.copy()))
-    return exp.and_(*(finer.over(_plain(part)) for part in parts), copy=False) if parts else None
+        conditions.append(exp.EQ(this=row_column.copy(), expression=answer_column.copy()))
+    return (
+        exp.and_(*(finer.over(_plain(condition)) for condition in conditions), copy=False)
+        if conditions
+        else None
+    )
 
 
 def one_partner(answer: Answer) -> bool:
@@ -322,28 +329,32 @@ def one_partner(answer: Answer) -> bool:
     if answer.unique is None:
         return False
     equal = set()
-    for part in conjuncts(answer.join.args.get("on")):
-        pair = (part.left, part.right) if isinstance(part, (exp.EQ, exp.NullSafeEQ)) else ()
-        for one, other in (pair, pair[::-1]) if pair else ():
-            mine = isinstance(one, exp.Column) and one.table == answer.alias
-            if mine and not any(column.table == answer.alias for column in other.find_all(exp.Column)):
-                equal.add(one.name.lower())
+    for condition in conjuncts(answer.join.args.get("on")):
+        pair = (condition.left, condition.right) if isinstance(condition, (exp.EQ, exp.NullSafeEQ)) else ()
+        for side, opposite in (pair, pair[::-1]) if pair else ():
+            is_answer_column = isinstance(side, exp.Column) and side.table == answer.alias
+            if is_answer_column and not any(
+                column.table == answer.alias for column in opposite.find_all(exp.Column)
+            ):
+                equal.add(side.name.lower())
     return answer.unique <= equal
 
 
-def _plain(part: Node) -> Node:
+def _plain(condition: Node) -> Node:
     """`a = b OR (a IS NULL AND b IS NULL)`, as Tableau writes it, as one comparison; other conditions as they are."""
-    if not isinstance(part, exp.Or):
-        return part
-    one, other = (conjuncts(side) for side in (part.left, part.right))
-    if len(one) != 1 or not isinstance(one[0], exp.EQ):
-        return part
+    if not isinstance(condition, exp.Or):
+        return condition
+    first, second = (conjuncts(side) for side in (condition.left, condition.right))
+    if len(first) != 1 or not isinstance(first[0], exp.EQ):
+        return condition
     nulls = [
-        each.this for each in other if isinstance(each, exp.Is) and isinstance(each.expression, exp.Null)
+        conjunct.this
+        for conjunct in second
+        if isinstance(conjunct, exp.Is) and isinstance(conjunct.expression, exp.Null)
     ]
-    sides = (one[0].left, one[0].right)
-    same = len(nulls) == len(other) == 2 and all(side in nulls for side in sides)
-    return exp.NullSafeEQ(this=sides[0], expression=sides[1]) if same else part
+    sides = (first[0].left, first[0].right)
+    same = len(nulls) == len(second) == 2 and all(side in nulls for side in sides)
+    return exp.NullSafeEQ(this=sides[0], expression=sides[1]) if same else condition
 
 
 def regrouped(keys: Sequence[Node], draft: Draft, waits_for: Waiting, relation: str) -> exp.Subquery:

@@ -9,17 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from sqlglot import exp
 
 from dpsql.answer.block import ErrorOf, Form
 from dpsql.answer.schema import INFORMATION, Schema, nearest
 from dpsql.answer.sql.binding import DIALECT
+from dpsql.answer.sql.dialects import native
 from dpsql.answer.sql.finite import finite
 from dpsql.answer.sql.growth import check_growth
 from dpsql.answer.sql.members import count_members
 from dpsql.answer.sql.normal import normal
-from dpsql.answer.sql.parse import check, refusal
+from dpsql.answer.sql.parse import DEFAULT_DIALECT, check, refusal
 from dpsql.answer.sql.regroup import Inner
 from dpsql.answer.sql.rows import aggregates, bind_from, holds_rows, is_row_level, sources
 from dpsql.answer.sql.select import build
@@ -35,6 +37,7 @@ from dpsql.answer.sql.statement import (
     quoted_column,
     unaliased,
 )
+from dpsql.answer.sql.typed import Kind, kind, kind_of_type, typed
 from dpsql.answer.sql.values import error_call, form_of
 from dpsql.answer.views import VIEWS
 from dpsql.errors import NotSupportedError, ProgrammingError, UnknownName
@@ -56,7 +59,7 @@ def take_apart(tree: Node, schema: Schema, text: str, carries: bool = False) -> 
     Raises:
         dpsql.errors.Error: the statement cannot be answered; the error says which part and why.
     """
-    tree = spread_sets(normal(tree))
+    tree = spread_sets(normal(native(tree, tree.meta.get("dialect", DEFAULT_DIALECT))))
     count_members(tree, schema)
     check(tree)
     check_growth(tree)
@@ -67,17 +70,22 @@ def take_apart(tree: Node, schema: Schema, text: str, carries: bool = False) -> 
     picked = picked_columns(shape)
     node = finite(shape.node)
     asks_errors = any(map(is_error_call, node.find_all(exp.Anonymous)))
+    keeps = node.find(*KEEPING) is not None
     common = node.args.get("with_")
     node.set("with_", None)
 
-    def written(part: Node) -> str:  # the last use of the tree: generating may change it
-        return part.sql(dialect=DIALECT, copy=False)
+    def written(expression: Node) -> str:  # the last use of the tree: generating may change it
+        return expression.sql(dialect=DIALECT, copy=False)
 
     return Statement(
-        blocks, written(node), tuple(written(part) for part in (common.expressions if common else ())),
-        tuple(shape.names), tuple(shape.forms), tuple(shape.carriers.values()), context.catalog_tables, picked, ordered,
-        asks_errors,
+        blocks, written(node), tuple(written(expression) for expression in (common.expressions if common else ())),
+        tuple(shape.names), tuple(shape.forms), tuple(shape.carriers.values()), context.catalog_tables,
+        tuple(dict.fromkeys(context.public_tables)), picked, ordered, asks_errors, keeps,
     )  # fmt: skip
+
+
+KEEPING = (exp.Limit, exp.Offset, exp.Fetch, exp.Where, exp.Having, exp.Qualify, exp.Join, exp.Case)
+"""What may keep some rows of a query, or show some of its values."""
 
 
 def picked_columns(shape: Shape) -> tuple[str, ...]:
@@ -86,10 +94,10 @@ def picked_columns(shape: Shape) -> tuple[str, ...]:
     plain = {key for key, value in select.args.items() if value} <= {"expressions", "from_", "kind"}
     if shape.block is None or not isinstance(select, exp.Select) or not plain:
         return ()
-    items = [item.this for item in select.expressions]
-    if not all(isinstance(item, exp.Column) for item in items):
+    items = [projection.this for projection in select.expressions]
+    if not all(isinstance(projection, exp.Column) for projection in items):
         return ()
-    return tuple(item.name for item in items)
+    return tuple(projection.name for projection in items)
 
 
 def rewrite_query(context: Context, node: Node, scope: Scope, track: bool) -> Shape:
@@ -107,7 +115,7 @@ def rewrite_query(context: Context, node: Node, scope: Scope, track: bool) -> Sh
     scope = _with(context, node, scope)
     if isinstance(node, exp.Subquery):
         inner = rewrite_query(context, node.this, scope, track)
-        return Shape(node, inner.names, inner.forms, inner.carriers, None, [("", inner)])
+        return Shape(node, inner.names, inner.forms, inner.carriers, None, [("", inner)], kinds=inner.kinds)
     if isinstance(node, exp.SetOperation):
         return _set_operation(context, node, scope, track)
     if not isinstance(node, exp.Select):
@@ -117,6 +125,12 @@ def rewrite_query(context: Context, node: Node, scope: Scope, track: bool) -> Sh
     kinds = [holds_rows(context, source, scope) for source in sources(node)]
     if kinds and all(kinds) and _preview(node):
         return _no_rows(context, node, scope)
+    if (
+        kinds
+        and all(_is_public(context, source, scope) for source in sources(node))
+        and _beyond_catalog(node)
+    ):
+        return outer_select(context, node, scope, track)
     if any(kinds):
         around = Inner(
             lambda sub: _scalar(context, sub, scope), lambda source: _child(context, source, scope, False)
@@ -126,17 +140,45 @@ def rewrite_query(context: Context, node: Node, scope: Scope, track: bool) -> Sh
     return outer_select(context, node, scope, track)
 
 
+def _is_public(context: Context, source: Node, scope: Scope) -> bool:
+    """Whether a source is a public table of which the release has every row, or a SELECT of such tables alone."""
+    inner = source
+    while isinstance(inner, exp.Subquery):
+        inner = inner.this
+    if isinstance(inner, exp.Select):
+        return all(_is_public(context, inner_source, scope) for inner_source in sources(inner)) and bool(
+            sources(inner)
+        )
+    return (
+        isinstance(source, exp.Table)
+        and (bool(source.db) or not scope.holds(source.name))
+        and source.db.lower() not in context.schema.named
+        and context.schema.public_rows(source.name) is not None
+    )
+
+
+def _beyond_catalog(select: exp.Select) -> bool:
+    """Whether a SELECT is more than a list of values, MIN, MAX or COUNT(DISTINCT), which any axis tells."""
+    calls = [call for projection in select.expressions for call in aggregates(projection)]
+    listed = bool(select.args.get("distinct") or select.args.get("group"))
+    return not listed if not calls else not all(map(_from_catalog, calls))
+
+
+def _from_catalog(call: Node) -> bool:
+    return isinstance(call, (exp.Min, exp.Max)) or isinstance(call.this, exp.Distinct)
+
+
 def _release_of(context: Context, select: exp.Select, scope: Scope) -> str:
     """The release whose rows a SELECT names; empty where it names none."""
     rows = [source for source in sources(select) if holds_rows(context, source, scope)]
     names = {table.db.lower(): table for source in rows for table in source.find_all(exp.Table)}
-    found = [name for name in names if name in context.schema.named]
-    if len(found) > 1:
+    releases = [name for name in names if name in context.schema.named]
+    if len(releases) > 1:
         raise refusal(
-            NotSupportedError, f"rows of {' and '.join(sorted(found))} are joined, and releases hold none",
-            at=names[found[-1]], clause="FROM", hint="aggregate those of each, and join the answers",
+            NotSupportedError, f"rows of {' and '.join(sorted(releases))} are joined, and releases hold none",
+            at=names[releases[-1]], clause="FROM", hint="aggregate those of each, and join the answers",
         )  # fmt: skip
-    return found[0] if found else context.release
+    return releases[0] if releases else context.release
 
 
 def _with(context: Context, node: Node, scope: Scope) -> Scope:
@@ -144,7 +186,7 @@ def _with(context: Context, node: Node, scope: Scope) -> Scope:
     clause = node.args.get("with_")
     if clause is None:
         return scope
-    scope, kept = Scope(dict(scope.rows), dict(scope.answers)), []
+    scope, answer_ctes = Scope(dict(scope.rows), dict(scope.answers)), []
     for common in clause.expressions:
         if common.args["alias"].args.get("columns"):
             raise refusal(
@@ -159,9 +201,9 @@ def _with(context: Context, node: Node, scope: Scope) -> Scope:
             continue
         scope.answers[name] = rewrite_query(context, query, scope, True)
         scope.rows.pop(name, None)
-        kept.append(common)
-    clause.set("expressions", kept)
-    if not kept:
+        answer_ctes.append(common)
+    clause.set("expressions", answer_ctes)
+    if not answer_ctes:
         node.set("with_", None)
     return scope
 
@@ -185,7 +227,8 @@ def _set_operation(context: Context, node: exp.SetOperation, scope: Scope, track
     blocks = [{b for form in shape.forms for b in form} for shape in (left, right)]
     clash = bool(blocks[0] & blocks[1]) or not through
     forms = [{} if clash else {**a, **b} for a, b in zip(left.forms, right.forms, strict=True)]
-    return Shape(node, left.names, forms, carriers, None, [("", left), ("", right)])
+    kinds = left.kinds if left.kinds == right.kinds else []
+    return Shape(node, left.names, forms, carriers, None, [("", left), ("", right)], kinds=kinds)
 
 
 def _pad(branch: Shape, carriers: dict[str, int]) -> None:
@@ -198,16 +241,16 @@ def _pad(branch: Shape, carriers: dict[str, int]) -> None:
             _pad(child, carriers)
         return
     visible = select.expressions[: len(branch.names)]
-    own = {item.alias: item for item in select.expressions[len(branch.names) :]}
-    hidden = [own.get(name) or named(exp.null(), name) for name in carriers]
+    by_name = {projection.alias: projection for projection in select.expressions[len(branch.names) :]}
+    hidden = [by_name.get(name) or named(exp.null(), name) for name in carriers]
     select.set("expressions", [*visible, *hidden])
 
 
 def _scalar(context: Context, node: exp.Subquery, scope: Scope) -> None:
     """A scalar subquery in an expression over groups: a statement of its own."""
     inner = rewrite_query(context, node.this, scope, False)
-    beside = node.parent.this if isinstance(node.parent, exp.In) else None
-    width = len(beside.expressions) if isinstance(beside, exp.Tuple) else 1
+    compared = node.parent.this if isinstance(node.parent, exp.In) else None
+    width = len(compared.expressions) if isinstance(compared, exp.Tuple) else 1
     if len(inner.names) != width:
         raise refusal(
             ProgrammingError,
@@ -224,17 +267,23 @@ def _preview(select: exp.Select) -> bool:
         and isinstance(limit.expression, exp.Literal)
         and limit.expression.this == "0"
     )
-    return zero and not select.args.get("group") and not any(aggregates(item) for item in select.expressions)
+    return (
+        zero
+        and not select.args.get("group")
+        and not any(aggregates(projection) for projection in select.expressions)
+    )
 
 
 def _no_rows(context: Context, select: exp.Select, scope: Scope) -> Shape:
     rows = bind_from(context, select, scope)
     names: list[str] = []
-    for item in select.expressions:
-        if isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star)):
+    for projection in select.expressions:
+        if isinstance(projection, exp.Star) or (
+            isinstance(projection, exp.Column) and isinstance(projection.this, exp.Star)
+        ):
             names += [name for source in rows.sources for name in source.names.values()]
         else:
-            names.append(item.alias_or_name or item.sql(dialect="duckdb"))
+            names.append(projection.alias_or_name or projection.sql(dialect="duckdb"))
     empty = exp.Select(expressions=[named(exp.null(), name) for name in names])
     return Shape(empty.where(exp.false()), names, [{} for _ in names])
 
@@ -253,20 +302,25 @@ def outer_select(context: Context, select: exp.Select, scope: Scope, track: bool
     """
     grouped = bool(select.args.get("group") or select.args.get("distinct")) or _aggregating(select)
     children = [_child(context, source, scope, not grouped) for source in sources(select)]
-    for asked in select.find_all(exp.Exists):
-        if asked.find_ancestor(exp.Select) is select:
+    for exists in select.find_all(exp.Exists):
+        if exists.find_ancestor(exp.Select) is select:
             raise refusal(
-                NotSupportedError, "EXISTS over answers is not supported", at=asked, clause="WHERE",
+                NotSupportedError, "EXISTS over answers is not supported", at=exists, clause="WHERE",
                 hint="compare with IN",
             )  # fmt: skip
     for subquery in _subqueries(select):
         rewrite_query(context, subquery.this, scope, False)
+    column_kind = partial(_kind_of, children)
     items, names = _items(select, children)
+    clauses = (select.args.get(clause) for clause in ("where", "group", "having", "qualify", "order"))
+    for expression in [*items, *filter(None, clauses)]:
+        typed(expression, column_kind)
+    kinds = [kind(unaliased(projection), column_kind) for projection in items]
     _check_columns(select, children, names)
     forms = []
-    for item in items:
-        _error_calls(context, item, children)
-        forms.append({} if grouped else _forms(unaliased(item), children))
+    for projection in items:
+        _error_calls(context, projection, children)
+        forms.append({} if grouped else _forms(unaliased(projection), children))
     carriers: dict[str, int] = {}
     if track and not grouped:
         for alias, child in children:
@@ -276,7 +330,18 @@ def outer_select(context: Context, select: exp.Select, scope: Scope, track: bool
                     items.append(named(quoted_column(name, alias), name))
     unique = _unique(select, items[: len(names)], children)
     select.set("expressions", items)
-    return Shape(select, names, forms, carriers, None, children, unique)
+    return Shape(select, names, forms, carriers, None, children, unique, kinds)
+
+
+def _kind_of(children: list[tuple[str, Shape]], column: exp.Column) -> Kind | None:
+    """The kind of an inner column that only one source has."""
+    kinds = [
+        child.kinds[child.names.index(name)]
+        for alias, child in children
+        for name in child.names
+        if child.kinds and name.lower() == column.name.lower() and column.table.lower() in ("", alias.lower())
+    ]
+    return kinds[0] if len(kinds) == 1 else None
 
 
 def _unique(
@@ -284,28 +349,32 @@ def _unique(
 ) -> frozenset[str] | None:
     """Columns that no two rows have alike: all of a DISTINCT, or what holds those of the only source."""
     if select.args.get("distinct") is not None:
-        return frozenset(item.alias.lower() for item in items)
-    own = children[0][1].unique if len(children) == 1 and not select.args.get("group") else None
+        return frozenset(projection.alias.lower() for projection in items)
+    unique = children[0][1].unique if len(children) == 1 and not select.args.get("group") else None
     shown = {
-        item.this.name.lower(): item.alias.lower() for item in items if isinstance(item.this, exp.Column)
+        projection.this.name.lower(): projection.alias.lower()
+        for projection in items
+        if isinstance(projection.this, exp.Column)
     }
-    return frozenset(shown[name] for name in own) if own is not None and own <= set(shown) else None
+    return frozenset(shown[name] for name in unique) if unique is not None and unique <= set(shown) else None
 
 
 def _aggregating(select: exp.Select) -> bool:
     having = select.args.get("having")
     calls = [
-        call for part in [*select.expressions, *([having] if having else [])] for call in aggregates(part)
+        call
+        for expression in [*select.expressions, *([having] if having else [])]
+        for call in aggregates(expression)
     ]
     return any(not isinstance(call, exp.Anonymous) for call in calls)
 
 
 def _subqueries(select: exp.Select) -> list[exp.Subquery]:
     """Scalar subqueries in the select list, WHERE, HAVING and ORDER BY, outermost only."""
-    parts = [select.args.get(key) for key in ("where", "having", "qualify", "order")]
-    roots = [*select.expressions, *(part for part in parts if part is not None)]
-    found = [node for root in roots for node in root.find_all(exp.Subquery)]
-    return [node for node in found if node.find_ancestor(exp.Select) is select]
+    clauses = [select.args.get(key) for key in ("where", "having", "qualify", "order")]
+    roots = [*select.expressions, *(clause for clause in clauses if clause is not None)]
+    subqueries = [node for root in roots for node in root.find_all(exp.Subquery)]
+    return [node for node in subqueries if node.find_ancestor(exp.Select) is select]
 
 
 def _child(context: Context, node: Node, scope: Scope, track: bool) -> tuple[str, Shape]:
@@ -322,6 +391,8 @@ def _child(context: Context, node: Node, scope: Scope, track: bool) -> tuple[str
         return node.alias, Shape(node, names, [{} for _ in names])
     if isinstance(node, exp.Table) and node.db.lower() == "information_schema":
         return _information(context, node)
+    if isinstance(node, exp.Table) and _is_public(context, node, scope):
+        return _public(context, node)
     answer = scope.answers.get(node.name.lower()) if isinstance(node, exp.Table) else None
     if answer is None:
         raise refusal(
@@ -331,8 +402,8 @@ def _child(context: Context, node: Node, scope: Scope, track: bool) -> tuple[str
             clause="FROM",
             hint="use a table's name",
         )
-    own = replace(answer, block=None, children=[("", answer)])
-    return node.alias_or_name, own
+    shape = replace(answer, block=None, children=[("", answer)])
+    return node.alias_or_name, shape
 
 
 def _information(context: Context, node: exp.Table) -> tuple[str, Shape]:
@@ -354,19 +425,32 @@ def _information(context: Context, node: exp.Table) -> tuple[str, Shape]:
     return alias, Shape(node, list(columns), [{} for _ in columns])
 
 
+def _public(context: Context, node: exp.Table) -> tuple[str, Shape]:
+    """The rows of a public table."""
+    public_rows = context.schema.public_rows(node.name)
+    assert public_rows is not None
+    names, kinds = [c.column for c in public_rows[1]], [kind_of_type(c.type) for c in public_rows[1]]
+    context.public_tables.append(node.name.lower())
+    alias = node.alias_or_name
+    node.set("this", exp.to_identifier(f"dp_public_{node.name.lower()}", quoted=True))
+    node.set("db", None)
+    node.set("alias", exp.TableAlias(this=exp.to_identifier(alias, quoted=True)))
+    return alias, Shape(node, names, [{} for _ in names], kinds=kinds)
+
+
 def _items(select: exp.Select, children: list[tuple[str, Shape]]) -> tuple[list[Node], list[str]]:
     """Select items with their names; stars are spelled out, so that hidden columns stay hidden."""
     items: list[Node] = []
     names: list[str] = []
-    for item in select.expressions:
-        star = isinstance(item, exp.Star) or (
-            isinstance(item, exp.Column) and isinstance(item.this, exp.Star)
+    for projection in select.expressions:
+        star = isinstance(projection, exp.Star) or (
+            isinstance(projection, exp.Column) and isinstance(projection.this, exp.Star)
         )
         if not star:
-            names.append(output_name(item))
-            items.append(named(unaliased(item), names[-1]))
+            names.append(output_name(projection))
+            items.append(named(unaliased(projection), names[-1]))
             continue
-        wanted = item.table.lower() if isinstance(item, exp.Column) else ""
+        wanted = projection.table.lower() if isinstance(projection, exp.Column) else ""
         for alias, child in children:
             if wanted in ("", alias.lower()):
                 names += child.names
@@ -376,17 +460,19 @@ def _items(select: exp.Select, children: list[tuple[str, Shape]]) -> tuple[list[
 
 def _check_columns(select: exp.Select, children: list[tuple[str, Shape]], names: list[str]) -> None:
     """Every column of this level must be an output of a source (or, in ORDER BY, of the SELECT)."""
-    known = {name.lower() for _, child in children for name in child.names} | {name.lower() for name in names}
-    for part in select.expressions:
-        for column in part.find_all(exp.Column):
-            own = column.find_ancestor(exp.Select) is select
-            if own and not isinstance(column.this, exp.Star) and column.name.lower() not in known:
+    visible = {name.lower() for _, child in children for name in child.names} | {
+        name.lower() for name in names
+    }
+    for projection in select.expressions:
+        for column in projection.find_all(exp.Column):
+            at_this_level = column.find_ancestor(exp.Select) is select
+            if at_this_level and not isinstance(column.this, exp.Star) and column.name.lower() not in visible:
                 raise refusal(
                     UnknownName,
                     f"there is no column {column.name!r}",
                     at=column,
                     clause="SELECT",
-                    hint=nearest(column.name, known) or "check the inner SELECT",
+                    hint=nearest(column.name, visible) or "check the inner SELECT",
                 )
 
 
@@ -402,20 +488,20 @@ def _forms(node: Node, children: list[tuple[str, Shape]]) -> dict[int, Form]:
                 scope = by_block.setdefault(block, {})
                 scope[name.lower()] = form
                 scope[f"{alias}.{name}".lower()] = form
-    found = {block: form_of(node, scope) for block, scope in by_block.items()}
-    return {block: form for block, form in found.items() if form is not None}
+    block_forms = {block: form_of(node, scope) for block, scope in by_block.items()}
+    return {block: form for block, form in block_forms.items() if form is not None}
 
 
-def _error_calls(context: Context, item: Node, children: list[tuple[str, Shape]]) -> None:
+def _error_calls(context: Context, projection: Node, children: list[tuple[str, Shape]]) -> None:
     """DP_ functions of inner columns: their block computes them, and every level hands them out."""
-    for call in list(item.find_all(exp.Anonymous)):
+    for call in list(projection.find_all(exp.Anonymous)):
         if not is_error_call(call):
             continue
         error, inner, level = error_call(call)
-        found = {} if context.carries else _forms(inner, children)
-        if len(found) != 1 or not any(_contains(child, block) for _, child in children for block in found):
+        forms = {} if context.carries else _forms(inner, children)
+        if len(forms) != 1 or not any(_contains(child, block) for _, child in children for block in forms):
             continue  # it stays, for `sql.carry`
-        ((block, form),) = found.items()
+        ((block, form),) = forms.items()
         column = context.drafts[block].value(ErrorOf(error, form, level))
         alias, child = next((a, c) for a, c in children if _contains(c, block))
         name = expose(context, child, block, column)

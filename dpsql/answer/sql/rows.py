@@ -15,7 +15,7 @@ from sqlglot import exp
 
 from dpsql.answer.schema import Schema, Table, nearest
 from dpsql.answer.sql.parse import refusal
-from dpsql.answer.sql.statement import Context, Scope, is_error_call, output_name, unaliased
+from dpsql.answer.sql.statement import Context, Scope, is_aggregate, output_name, unaliased
 from dpsql.errors import NotSupportedError, ProgrammingError, UnknownName
 from dpsql.star.sql.expression import Node
 
@@ -119,29 +119,29 @@ def lookup(rows: Rows, node: exp.Column, schema: Schema) -> Node:
     """
     name, qualifier = node.name.lower(), node.table.lower()
     if qualifier and not any(source.alias.lower() == qualifier for source in rows.sources):
-        known = [source.alias for source in rows.sources]
+        candidates = [source.alias for source in rows.sources]
         raise refusal(
             UnknownName,
             f"there is no table {node.table!r} in FROM",
             at=node,
             clause="FROM",
-            hint=nearest(qualifier, known) or f"FROM has {', '.join(known)}",
+            hint=nearest(qualifier, candidates) or f"FROM has {', '.join(candidates)}",
         )
-    found = [
+    columns = [
         source.columns[name]
         for source in rows.sources
         if name in source.columns and qualifier in ("", source.alias.lower())
     ]
-    if not found:
-        known = [name for source in rows.sources for name in source.names.values()]
+    if not columns:
+        candidates = [name for source in rows.sources for name in source.names.values()]
         raise refusal(
             UnknownName,
             f"there is no column {node.name!r}",
             at=node,
             clause="column",
-            hint=nearest(name, known) or "dpsql lists columns under information_schema.columns",
+            hint=nearest(name, candidates) or "dpsql lists columns under information_schema.columns",
         )
-    if len(found) > 1 and name not in rows.shared and any(other != found[0] for other in found[1:]):
+    if len(columns) > 1 and name not in rows.shared and any(column != columns[0] for column in columns[1:]):
         aliases = [s.alias for s in rows.sources if name in s.columns]
         raise refusal(
             UnknownName,
@@ -150,22 +150,22 @@ def lookup(rows: Rows, node: exp.Column, schema: Schema) -> Node:
             clause="column",
             hint=f"write {aliases[0]}.{node.name}",
         )
-    rows.parts += sum(1 for _ in found[0].walk())
+    rows.parts += sum(1 for _ in columns[0].walk())
     if rows.parts > MOST_PARTS:
         raise refusal(
             NotSupportedError,
             "the statement's columns are made of too many parts once they are written out",
             hint="use fewer nested expressions",
         )
-    return placed(found[0], node)
+    return placed(columns[0], node)
 
 
 def placed(expression: Node, like: Node) -> Node:
     """A copy of an expression whose parts all point at the characters of another node."""
     copy = expression.copy()
-    marks = next((part.meta for part in like.walk() if "start" in part.meta), {})
-    for part in copy.find_all(exp.Identifier):
-        part.meta.update({k: marks[k] for k in ("start", "end", "line", "col") if k in marks})
+    marks = next((node.meta for node in like.walk() if "start" in node.meta), {})
+    for node in copy.find_all(exp.Identifier):
+        node.meta.update({k: marks[k] for k in ("start", "end", "line", "col") if k in marks})
     return copy
 
 
@@ -275,16 +275,17 @@ def _known_table(context: Context, node: exp.Table) -> bool:
             f"there is no schema {node.db!r}",
             at=node,
             clause="FROM",
-            hint=f"write {name} or main.{name}" + "".join(f", or {other}.{name}" for other in schema.named),
+            hint=f"write {name} or main.{name}"
+            + "".join(f", or {release_name}.{name}" for release_name in schema.named),
         )
     if schema.table(name) is None and name.lower() not in schema.wide():
-        known = [*(table.name for table in schema.tables.values()), *schema.wide()]
+        names = [*(table.name for table in schema.tables.values()), *schema.wide()]
         raise refusal(
             UnknownName,
             f"there is no table {name!r}",
             at=node,
             clause="FROM",
-            hint=nearest(name, known) or f"tables: {', '.join(known[:12])}",
+            hint=nearest(name, names) or f"tables: {', '.join(names[:12])}",
         )
     return True
 
@@ -293,10 +294,10 @@ def is_row_level(context: Context, select: exp.Select, scope: Scope) -> bool:
     """Whether a SELECT yields one row per row of its FROM clause."""
     if select.args.get("with_") is not None or not sources(select):
         return False
-    parts = ("group", "having", "distinct", "limit", "offset", "qualify")
-    if any(select.args.get(part) for part in parts):
+    clauses = ("group", "having", "distinct", "limit", "offset", "qualify")
+    if any(select.args.get(clause) for clause in clauses):
         return False
-    if any(aggregates(item) or item.find(exp.Window) for item in select.expressions):
+    if any(aggregates(projection) or projection.find(exp.Window) for projection in select.expressions):
         return False
     return all(holds_rows(context, source, scope) for source in sources(select))
 
@@ -305,18 +306,18 @@ def aggregates(node: Node) -> list[Node]:
     """Aggregate calls in an expression, outside of subqueries; those that a window evaluates are not counted."""
     if isinstance(node, (exp.Subquery, exp.Query)):
         return []
-    found: list[Node] = []
+    calls: list[Node] = []
     window = isinstance(node, exp.Window)
-    if isinstance(node, exp.AggFunc) or is_error_call(node):
-        found.append(node)
+    if is_aggregate(node) and not isinstance(node, (exp.Filter, exp.WithinGroup)):
+        calls.append(node)
     for child in node.iter_expressions():
         inner = child.this if window and isinstance(child, exp.Filter) else child
         if window and child is node.this:
             for argument in inner.iter_expressions():
-                found.extend(aggregates(argument))
+                calls.extend(aggregates(argument))
         else:
-            found.extend(aggregates(child))
-    return found
+            calls.extend(aggregates(child))
+    return calls
 
 
 def conjuncts(node: Node | None) -> list[Node]:
@@ -359,8 +360,8 @@ def bind_from(
         rows.sources.append(answer.source)
         rows.shared |= answer.shared
     where = select.args.get("where")
-    for part in conjuncts(where.this if where is not None else None):
-        rows.conditions.append(resolve(rows, part, context.schema))
+    for condition in conjuncts(where.this if where is not None else None):
+        rows.conditions.append(resolve(rows, condition, context.schema))
     return rows
 
 
@@ -388,16 +389,18 @@ def _unwrapped(context: Context, node: Node, alias: str, scope: Scope, rows: Row
     inner = bind_from(context, node, scope, rows)
     columns: dict[str, Node] = {}
     names: dict[str, str] = {}
-    for item in node.expressions:
-        if isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star)):
-            wanted = item.table.lower() if isinstance(item, exp.Column) else ""
+    for projection in node.expressions:
+        if isinstance(projection, exp.Star) or (
+            isinstance(projection, exp.Column) and isinstance(projection.this, exp.Star)
+        ):
+            wanted = projection.table.lower() if isinstance(projection, exp.Column) else ""
             for source in inner.sources:
                 if wanted in ("", source.alias.lower()):
                     columns |= {k: v for k, v in source.columns.items() if k not in columns}
                     names |= {k: v for k, v in source.names.items() if k not in names}
             continue
-        name = output_name(item)
-        columns[name.lower()] = resolve(inner, unaliased(item), context.schema)
+        name = output_name(projection)
+        columns[name.lower()] = resolve(inner, unaliased(projection), context.schema)
         names[name.lower()] = name
     return Source(alias, columns, names)
 
@@ -416,7 +419,7 @@ def _join(context: Context, rows: Rows, join: exp.Join, scope: Scope) -> None:
             hint="use INNER JOIN or LEFT JOIN from the fact to the dimension, or IN and NOT EXISTS over its key",
         )
     left, right = "LEFT" in words, "RIGHT" in words
-    before, conditions = len(rows.instances), len(rows.conditions)
+    instances, conditions = len(rows.instances), len(rows.conditions)
     source = _source(context, join.this, scope, rows)
     if (left or right) and len(rows.conditions) > conditions:
         raise refusal(
@@ -427,16 +430,16 @@ def _join(context: Context, rows: Rows, join: exp.Join, scope: Scope) -> None:
             hint="put the filter into WHERE or into a CASE",
         )
     rows.sources.append(source)
-    for instance in rows.instances[before:] if left else rows.instances[:before] if right else []:
+    for instance in rows.instances[instances:] if left else rows.instances[:instances] if right else []:
         instance.left = True
     on = join.args.get("on")
-    for part in conjuncts(on):
-        resolved = resolve(rows, part, context.schema)
+    for condition in conjuncts(on):
+        resolved = resolve(rows, condition, context.schema)
         if (left or right) and not isinstance(resolved, exp.EQ):
             raise refusal(
                 NotSupportedError,
                 "an outer join takes key equalities only",
-                at=part,
+                at=condition,
                 clause="JOIN",
                 hint="put other conditions into WHERE or into a CASE",
             )
@@ -444,8 +447,10 @@ def _join(context: Context, rows: Rows, join: exp.Join, scope: Scope) -> None:
     for name in join.args.get("using") or []:
         _using(rows, source, name)
     if "NATURAL" in words:
-        both = [name for name in source.columns if any(name in other.columns for other in rows.sources[:-1])]
-        for shared in both:
+        common = [
+            name for name in source.columns if any(name in earlier.columns for earlier in rows.sources[:-1])
+        ]
+        for shared in common:
             _using(rows, source, exp.to_identifier(shared))
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from sqlglot import exp
 
 from dpsql.answer.block import Block, ErrorOf, Form, Known, Linear, Ratio, Value, every
-from dpsql.answer.sql.binding import Binding, condition, derived, expression
+from dpsql.answer.sql.binding import Binding, condition, derived, expression, joined
 from dpsql.answer.sql.parse import refusal, span
 from dpsql.answer.sql.paths import check_tests, find_paths
 from dpsql.answer.sql.regroup import (
@@ -32,12 +32,14 @@ from dpsql.answer.sql.statement import (
     Draft,
     Scope,
     Shape,
+    is_aggregate,
     is_error_call,
     named,
     output_name,
     quoted_column,
     unaliased,
 )
+from dpsql.answer.sql.typed import kind
 from dpsql.answer.sql.values import aggregate, error_call, form_of
 from dpsql.errors import NotSupportedError, ProgrammingError, RawRowsError
 from dpsql.star.sql.expression import Node
@@ -111,27 +113,27 @@ def build(context: Context, select: exp.Select, scope: Scope, track: bool, inner
     answers = set_aside(context, select, scope, inner)
     rows = bind_from(context, select, scope, None, [answer.beside for answer in answers])
     join_members(context, rows, scope)
-    later = [part for part in rows.conditions if waits(part)]
+    later = [conjunct for conjunct in rows.conditions if waits(conjunct)]
     answers += exist(context, later, scope, inner)
-    rows.conditions = [part for part in rows.conditions if not waits(part)]
+    rows.conditions = [conjunct for conjunct in rows.conditions if not waits(conjunct)]
     paths = find_paths(rows, context.schema)
     check_tests(rows, paths, [*rows.conditions, *later])
     binding = Binding(rows, paths, context.schema)
     place = span(select)
-    draft = Draft(Block(paths.root, paths.joins, (), every([]), (), (), place))
+    draft = Draft(Block(paths.root, (), (), every([]), (), (), place))
     builder = Builder(context, binding, draft, len(context.drafts), inner)
     context.add(draft)
     _select_list(builder, select)
     _groups(builder, select)
     listing = not _has_aggregates(select, with_order=False)
-    met = [(part, condition(binding, derived(binding, part))) for part in rows.conditions]
-    where = every([test for _, test in met if not binding.ties_axes(test)])
-    later += [part for part, test in met if binding.ties_axes(test)]
+    met = [(conjunct, condition(binding, derived(binding, conjunct))) for conjunct in rows.conditions]
+    where = every([*(test for _, test in met if not binding.ties_axes(test)), *joined(binding)])
+    later += [conjunct for conjunct, test in met if binding.ties_axes(test)]
     groups, shape = _over_groups(builder, select, scope, track, answers, later)
     keys = tuple(expression(binding, group) for group in groups)
     draft.block = Block(
         paths.root,
-        paths.joins,
+        tuple(join.path for join in paths.joins),
         tuple(binding.columns),
         where,
         keys,
@@ -148,14 +150,16 @@ def _over_groups(
     builder: Builder, select: exp.Select, scope: Scope, track: bool, answers: list[Answer], later: list[Node]
 ) -> tuple[list[Node], Shape]:
     """The block's groups, and the SELECT over them."""
-    own = [group for group in builder.groups if not is_joint(builder.binding, group)]
-    if not (answers or later or len(own) < len(builder.groups)):
+    block_keys = [group for group in builder.groups if not is_joint(builder.binding, group)]
+    if not (answers or later or len(block_keys) < len(builder.groups)):
         return builder.groups, _outer(builder, select, track)
     relation = f"dp_block_{builder.number}"
-    finer = Finer(builder.context, builder.binding, scope, builder.inner, relation, list(own))
+    finer = Finer(builder.context, builder.binding, scope, builder.inner, relation, list(block_keys))
     keys = [finer.over(group.copy()) for group in builder.groups]
-    tests = waiting(builder.binding.rows, answers, [derived(builder.binding, part) for part in later], finer)
-    builder.again = finer.keys != own or not all(map(one_partner, answers))
+    tests = waiting(
+        builder.binding.rows, answers, [derived(builder.binding, conjunct) for conjunct in later], finer
+    )
+    builder.again = finer.keys != block_keys or not all(map(one_partner, answers))
     if not builder.again:
         builder.relation, builder.keys = relation, keys
         shape = _outer(builder, select, track)
@@ -172,11 +176,11 @@ def _has_form(value: Value) -> bool:
 
 
 def _has_aggregates(select: exp.Select, with_order: bool = True) -> bool:
-    parts: list[Node] = [*select.expressions]
+    expressions: list[Node] = [*select.expressions]
     for key in ("having", "qualify", *(("order",) if with_order else ())):
         if select.args.get(key) is not None:
-            parts.append(select.args[key])
-    return any(aggregates(part) for part in parts)
+            expressions.append(select.args[key])
+    return any(aggregates(expression) for expression in expressions)
 
 
 def _select_list(builder: Builder, select: exp.Select) -> None:
@@ -189,19 +193,21 @@ def _select_list(builder: Builder, select: exp.Select) -> None:
             f"the statement asks for rows of {root}, and a release holds none",
             at=next(iter(select.expressions), None),
             clause="SELECT",
-            nearest=f"SELECT COUNT(*) FROM {root}",
+            nearest=builder.context.schema.example(root),
         )
-    for item in select.expressions:
-        if isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star)):
+    for projection in select.expressions:
+        if isinstance(projection, exp.Star) or (
+            isinstance(projection, exp.Column) and isinstance(projection.this, exp.Star)
+        ):
             raise refusal(
                 RawRowsError,
                 "SELECT * over groups would need every column",
-                at=item,
+                at=projection,
                 clause="SELECT",
-                nearest=f"SELECT COUNT(*) FROM {root}",
+                nearest=builder.context.schema.example(root),
             )
-        if isinstance(item, exp.Alias):
-            builder.aliases.setdefault(item.alias.lower(), item.this)
+        if isinstance(projection, exp.Alias):
+            builder.aliases.setdefault(projection.alias.lower(), projection.this)
     builder.aliases = {k: v for k, v in builder.aliases.items() if not aggregates(v)} | {
         k: v for k, v in builder.aliases.items() if aggregates(v)
     }
@@ -217,12 +223,12 @@ def _groups(builder: Builder, select: exp.Select) -> None:
                 raise refusal(
                     NotSupportedError, "DISTINCT ON picks rows", clause="SELECT", hint="use GROUP BY"
                 )
-            items = [unaliased(item) for item in select.expressions]
+            items = [unaliased(key) for key in select.expressions]
             select.set("distinct", None)
         else:
             items = []
     elif group.args.get("all"):
-        items = [unaliased(item) for item in select.expressions if not aggregates(item)]
+        items = [unaliased(key) for key in select.expressions if not aggregates(key)]
     else:
         if any(group.args.get(kind) for kind in ("cube", "rollup", "grouping_sets", "totals")):
             raise refusal(
@@ -231,14 +237,14 @@ def _groups(builder: Builder, select: exp.Select) -> None:
                 clause="GROUP BY",
                 hint="use UNION ALL of one GROUP BY each",
             )
-        items = [_ordinal(item, select) for item in group.expressions]
-    for item in items:
-        resolved = builder.resolved(item)
+        items = [_ordinal(key, select) for key in group.expressions]
+    for key in items:
+        resolved = builder.resolved(key)
         if aggregates(resolved):
             raise refusal(
                 ProgrammingError,
                 "GROUP BY holds an aggregate",
-                at=item,
+                at=key,
                 clause="GROUP BY",
                 hint="group by a column",
             )
@@ -246,19 +252,19 @@ def _groups(builder: Builder, select: exp.Select) -> None:
             builder.groups.append(resolved)
 
 
-def _ordinal(item: Node, select: exp.Select) -> Node:
-    if isinstance(item, exp.Literal) and not item.is_string:
-        number = int(item.this) if str(item.this).isdigit() else 0
+def _ordinal(key: Node, select: exp.Select) -> Node:
+    if isinstance(key, exp.Literal) and not key.is_string:
+        number = int(key.this) if str(key.this).isdigit() else 0
         if not 1 <= number <= len(select.expressions):
             raise refusal(
                 ProgrammingError,
-                f"GROUP BY {item.this}: there is no such select item",
-                at=item,
+                f"GROUP BY {key.this}: there is no such select item",
+                at=key,
                 clause="GROUP BY",
                 hint=f"use 1 to {len(select.expressions)}",
             )
         return unaliased(select.expressions[number - 1])
-    return item
+    return key
 
 
 def _outer(builder: Builder, select: exp.Select, track: bool) -> Shape:
@@ -267,20 +273,21 @@ def _outer(builder: Builder, select: exp.Select, track: bool) -> Shape:
     def over(node: Node) -> Node:
         return rewritten(builder, builder.resolved(node))
 
-    names, items, forms = [], [], []
-    for item in select.expressions:
-        names.append(output_name(item))
-        node = over(unaliased(item))
+    names, items, forms, kinds = [], [], [], []
+    for projection in select.expressions:
+        names.append(output_name(projection))
+        kinds.append(kind(builder.resolved(unaliased(projection)), builder.binding.kind))
+        node = over(unaliased(projection))
         items.append(named(node, names[-1]))
         form = form_of(node, builder.forms())
         forms.append({builder.number: form} if form is not None else {})
     having, qualify, order = (select.args.get(key) for key in ("having", "qualify", "order"))
-    kept = [
-        over(part)
-        for part in conjuncts(having.this if having is not None else None)
-        if not _always_true(part)
+    conditions = [
+        over(conjunct)
+        for conjunct in conjuncts(having.this if having is not None else None)
+        if not _always_true(conjunct)
     ]
-    select.set("where", exp.Where(this=exp.and_(*kept)) if kept else None)
+    select.set("where", exp.Where(this=exp.and_(*conditions)) if conditions else None)
     if qualify is not None:
         select.set("qualify", exp.Qualify(this=over(qualify.this)))
     if order is not None:
@@ -295,13 +302,13 @@ def _outer(builder: Builder, select: exp.Select, track: bool) -> Shape:
     select.set("expressions", items)
     select.set("from_", exp.From(this=exp.Table(this=exp.to_identifier(f"dp_block_{builder.number}"))))
     unique = _unique(builder, items, names)
-    return Shape(select, names, forms, carriers, builder.number, unique=unique)
+    return Shape(select, names, forms, carriers, builder.number, unique=unique, kinds=kinds)
 
 
 def _unique(builder: Builder, items: Sequence[Node], names: list[str]) -> frozenset[str] | None:
     """The columns that hold the keys, if all keys are shown."""
-    shown = {unaliased(item).name: name.lower() for item, name in zip(items, names, strict=False)
-             if isinstance(unaliased(item), exp.Column)}  # fmt: skip
+    shown = {unaliased(projection).name: name.lower() for projection, name in zip(items, names, strict=False)
+             if isinstance(unaliased(projection), exp.Column)}  # fmt: skip
     keys = [f"k{j}" for j in range(len(builder.groups))]
     return frozenset(shown[key] for key in keys) if all(key in shown for key in keys) else None
 
@@ -317,15 +324,15 @@ def _always_true(node: Node) -> bool:
 
 
 def _order(order: exp.Order, names: list[str], over: Callable[[Node], Node]) -> None:
-    known = {name.lower(): name for name in names}
-    for item in order.expressions:
-        node = item.this
+    outputs = {name.lower(): name for name in names}
+    for term in order.expressions:
+        node = term.this
         if isinstance(node, exp.Literal):
             continue
-        if isinstance(node, exp.Column) and not node.table and node.name.lower() in known:
-            item.set("this", quoted_column(known[node.name.lower()]))
+        if isinstance(node, exp.Column) and not node.table and node.name.lower() in outputs:
+            term.set("this", quoted_column(outputs[node.name.lower()]))
         else:
-            item.set("this", over(node))
+            term.set("this", over(node))
 
 
 def rewritten(builder: Builder, node: Node) -> Node:
@@ -335,7 +342,7 @@ def rewritten(builder: Builder, node: Node) -> Node:
             return builder.keys[j].copy() if builder.keys else builder.column(f"k{j}")
     if is_error_call(node):
         return _error_column(builder, node)
-    if isinstance(node, (exp.AggFunc, exp.Filter, exp.WithinGroup)):
+    if is_aggregate(node):
         return builder.column(builder.draft.value(aggregate(builder.binding, node)))
     if isinstance(node, exp.Subquery):
         asked_once(builder.binding.rows, node)

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from sqlglot import exp
 
 from dpsql.answer.sql.parse import refusal
-from dpsql.answer.sql.rows import Rows, bind_from, conjuncts, is_row_level, resolve
+from dpsql.answer.sql.rows import Rows, bind_from, column_of, conjuncts, is_row_level, resolve
 from dpsql.answer.sql.statement import Context, Scope, unaliased
 from dpsql.errors import NotSupportedError
 from dpsql.star.sql.expression import Node
@@ -46,15 +46,15 @@ def join_members(context: Context, rows: Rows, scope: Scope) -> None:
         rows: gain the tables; their conditions change in place.
         scope: CTEs.
     """
-    conditions, found = list(rows.conditions), list[Node]()
-    for part in conditions:
-        whole = exp.Paren(this=part)
-        for node in list(_asking(whole)):
+    conditions, rewritten = list(rows.conditions), list[Node]()
+    for condition in conditions:
+        bracketed = exp.Paren(this=condition)
+        for node in list(_asking(bracketed)):
             member = _member(context, rows, node, scope)
             if member is not None:
                 node.replace(_joined(context, rows, node, member, scope))
-        found += conjuncts(whole)
-    rows.conditions[: len(conditions)] = found
+        rewritten += conjuncts(bracketed)
+    rows.conditions[: len(conditions)] = rewritten
 
 
 def _asking(node: Node) -> Iterator[Node]:
@@ -76,28 +76,30 @@ def _member(context: Context, rows: Rows, node: Node, scope: Scope) -> _Member |
     if not isinstance(query, exp.Select) or not is_row_level(context, query, scope):
         return None
     if isinstance(node, exp.In):
-        own, foreign = [unaliased(item) for item in query.expressions], node.this
-        if len(own) != 1 or not isinstance(own[0], exp.Column) or not isinstance(foreign, exp.Column):
+        keys, foreign = [unaliased(projection) for projection in query.expressions], node.this
+        if len(keys) != 1 or not isinstance(keys[0], exp.Column) or not isinstance(foreign, exp.Column):
             return None
-        return _checked(context, rows, _Member(query, own[0], foreign), scope)
+        return _checked(context, rows, _Member(query, keys[0], foreign), scope)
     query = query.copy()
     where = query.args.get("where")
-    parts = conjuncts(where.this if where is not None else None)
+    conditions = conjuncts(where.this if where is not None else None)
     outside = {source.alias.lower() for source in rows.sources} - _aliases(query)
-    for part in parts:
-        sides = (part.left, part.right) if isinstance(part, exp.EQ) else ()
+    for condition in conditions:
+        sides = (condition.left, condition.right) if isinstance(condition, exp.EQ) else ()
         for key, foreign in (sides, sides[::-1]) if sides else ():
             if (
                 isinstance(foreign, exp.Column)
                 and foreign.table.lower() in outside
                 and isinstance(key, exp.Column)
             ):
-                rest = [other for other in parts if other is not part]
+                remaining = [test for test in conditions if test is not condition]
                 if any(
-                    column.table.lower() in outside for other in rest for column in other.find_all(exp.Column)
+                    column.table.lower() in outside
+                    for test in remaining
+                    for column in test.find_all(exp.Column)
                 ):
                     return None
-                query.set("where", exp.Where(this=exp.and_(*rest)) if rest else None)
+                query.set("where", exp.Where(this=exp.and_(*remaining)) if remaining else None)
                 return _checked(context, rows, _Member(query, key, foreign), scope)
     return None
 
@@ -123,13 +125,13 @@ def _checked(context: Context, rows: Rows, member: _Member, scope: Scope) -> _Me
 
 def _foreign(rows: Rows, column: exp.Column) -> exp.Column:
     """The foreign key that a join says a key is equal to, else the column itself."""
-    for part in rows.conditions:
-        if isinstance(part, exp.EQ) and column in (part.left, part.right):
-            other = part.right if part.left == column else part.left
-            if isinstance(other, exp.Column):
-                instance, name = rows.of(other)
+    for condition in rows.conditions:
+        if isinstance(condition, exp.EQ) and column in (condition.left, condition.right):
+            partner = condition.right if condition.left == column else condition.left
+            if isinstance(partner, exp.Column):
+                instance, name = rows.of(partner)
                 if name in instance.table.foreign_keys:
-                    return other
+                    return partner
     return column
 
 
@@ -139,32 +141,36 @@ def _joined(context: Context, rows: Rows, node: Node, member: _Member, scope: Sc
     instances, conditions = len(rows.instances), len(rows.conditions)
     inner = bind_from(context, member.select, scope, rows)
     key = resolve(inner, member.key, context.schema)
-    own = rows.conditions[conditions:]
-    joins = [part for part in own if _ties(part)]
+    added = rows.conditions[conditions:]
+    joins = [condition for condition in added if _ties(condition)]
     rows.conditions[conditions:] = [*joins, exp.EQ(this=member.foreign.copy(), expression=key.copy())]
-    tests = [part for part in own if not _ties(part)]
+    tests = [condition for condition in added if not _ties(condition)]
     if _top(node):
         return exp.Paren(this=exp.and_(exp.true(), *tests))
-    for instance in rows.instances[instances:]:
+    required = [instance for instance in rows.instances[instances:] if not instance.left]
+    for instance in required:
         instance.left = True
-    there = exp.Not(this=exp.Is(this=key, expression=exp.Null()))
-    found = exp.Paren(this=exp.Is(this=exp.Paren(this=exp.and_(there, *tests)), expression=exp.true()))
-    negated = [each for each in _above(node) if isinstance(each, exp.Not)]
+    keys = [key, *(column_of(i.number, str(i.table.key)) for i in required)]
+    present = [
+        exp.Not(this=exp.Is(this=expression, expression=exp.Null())) for expression in dict.fromkeys(keys)
+    ]
+    is_member = exp.Paren(this=exp.Is(this=exp.Paren(this=exp.and_(*present, *tests)), expression=exp.true()))
+    negated = [expression for expression in _above(node) if isinstance(expression, exp.Not)]
     if isinstance(node, exp.Exists) or not negated:
-        return found
+        return is_member
     if len(negated) > 1 or negated[0] is not above or not _top(above):
         raise refusal(
             NotSupportedError, "IN under NOT is not true where the key is NULL", at=node, clause="WHERE",
             hint="write EXISTS, or NOT IN as a condition of its own",
         )  # fmt: skip
-    # NOT (found OR key IS NULL): rows whose key is NULL are in neither
-    return exp.Paren(this=exp.or_(found, exp.Is(this=member.foreign.copy(), expression=exp.Null())))
+    # NOT (is_member OR key IS NULL): rows whose key is NULL are in neither
+    return exp.Paren(this=exp.or_(is_member, exp.Is(this=member.foreign.copy(), expression=exp.Null())))
 
 
-def _ties(part: Node) -> bool:
+def _ties(condition: Node) -> bool:
     """Whether a condition joins two tables."""
-    columns = {column.table for column in part.find_all(exp.Column)}
-    return isinstance(part, exp.EQ) and len(columns) == 2 and isinstance(part.left, exp.Column)
+    columns = {column.table for column in condition.find_all(exp.Column)}
+    return isinstance(condition, exp.EQ) and len(columns) == 2 and isinstance(condition.left, exp.Column)
 
 
 def _above(node: Node) -> Iterator[Node]:
@@ -175,4 +181,4 @@ def _above(node: Node) -> Iterator[Node]:
 
 def _top(node: Node) -> bool:
     """Whether a condition stands beside AND alone."""
-    return all(isinstance(each, (exp.And, exp.Paren)) for each in _above(node))
+    return all(isinstance(ancestor, (exp.And, exp.Paren)) for ancestor in _above(node))

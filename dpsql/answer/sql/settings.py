@@ -143,18 +143,18 @@ def read_change(text: str) -> Change | None:
     """
     if CLEAR.fullmatch(text):
         return Change("RESET", "")
-    found = STATEMENT.fullmatch(text)
-    if found is None:
+    match = STATEMENT.fullmatch(text)
+    if match is None:
         return None
-    verb, name = found["verb"].upper(), found["name"].lower()
+    verb, name = match["verb"].upper(), match["name"].lower()
     if name not in SETTINGS:
         _refuse_misspelt(name)
         return None
-    if (found["scope"] or "session").lower() != "session":
+    if (match["scope"] or "session").lower() != "session":
         raise ProgrammingError(
             f"{name} is set for a session", hint=f"write SET {name} = {SETTINGS[name].example}"
         )
-    return Change(verb, name, _value(verb, name, found["value"]))
+    return Change(verb, name, _value(verb, name, match["value"]))
 
 
 def _refuse_misspelt(name: str) -> None:

@@ -135,8 +135,8 @@ def shape_of(text: str) -> Shape | None:
             return None
         pieces.append(f"\x00{kind}\x00")
         constants.append(constant)
-    whole = end == len(text) and len(constants) <= MOST_CONSTANTS
-    return Shape("".join(pieces), tuple(constants)) if whole else None
+    complete = end == len(text) and len(constants) <= MOST_CONSTANTS
+    return Shape("".join(pieces), tuple(constants)) if complete else None
 
 
 def _is_safe(text: str) -> bool:
@@ -190,7 +190,9 @@ class Pattern:
             sql="".join(sql),
             span=None,
             words=partial(_words, self, constants),
-            comparisons=tuple(_compared(each, place, constants[place.constant]) for each, place in compared),
+            comparisons=tuple(
+                _compared(comparison, place, constants[place.constant]) for comparison, place in compared
+            ),
             constants=None,
         )
 
@@ -261,8 +263,8 @@ class Kept:
         """Of each block's WHERE; None where one cannot be made. Made when its shape comes again: most never do."""
         places = {self.constants[number].start: number for number in self.exchanged}
         fills = [_fill(block.where, self.constants, places) for block in self.read.blocks]
-        known = tuple(fill for fill in fills if fill is not None)
-        return known if len(known) == len(fills) else None
+        usable = tuple(fill for fill in fills if fill is not None)
+        return usable if len(usable) == len(fills) else None
 
     def changed(self, constants: Sequence[Constant]) -> frozenset[int]:
         """Numbers of the constants that differ from those that were read."""
@@ -292,7 +294,11 @@ class Kept:
 
 def _compares(statement: Statement) -> list[tuple[Comparison, ...]]:
     """The comparisons of all conditions, which do not count when statements are compared."""
-    return [each.expression.comparisons for block in statement.blocks for each in predicates(block.where)]
+    return [
+        predicate.expression.comparisons
+        for block in statement.blocks
+        for predicate in predicates(block.where)
+    ]
 
 
 def _keep(read: Statement, shape: Shape, numbers: frozenset[int]) -> Kept | None:
@@ -321,18 +327,18 @@ def _held(expression: Expression, places: Mapping[int, int]) -> list[int]:
 def _fill(condition: Condition, constants: Sequence[Constant], places: Mapping[int, int]) -> Fill | None:
     """What makes a condition over other constants, put together as reading does it; None where it cannot be made."""
     if isinstance(condition, Predicate):
-        held = _held(condition.expression, places)
+        numbers = _held(condition.expression, places)
         return (
-            _pattern_fill(condition, {number: constants[number] for number in held})
-            if held
+            _pattern_fill(condition, {number: constants[number] for number in numbers})
+            if numbers
             else _same(condition)
         )
     if isinstance(condition, Always):
         return _same(condition)
-    parts = [_fill(part, constants, places) for part in condition.parts]
-    known = [part for part in parts if part is not None]
+    fills = [_fill(part, constants, places) for part in condition.parts]
+    usable = [part for part in fills if part is not None]
     join = every if isinstance(condition, Every) else some
-    return (lambda new: join([part(new) for part in known])) if len(known) == len(parts) else None
+    return (lambda new: join([part(new) for part in usable])) if len(usable) == len(fills) else None
 
 
 def _same(condition: Condition) -> Fill:
@@ -352,11 +358,13 @@ LOGIC = (exp.And, exp.Or, exp.Not, exp.Paren)
 
 def _exchangeable(tree: Node, shape: Shape) -> frozenset[int]:
     """Numbers of the constants that WHERE compares something with."""
-    places = {each.start: number for number, each in enumerate(shape.constants)}
-    found = [
-        places.get(each.meta.get("start", -1)) for each in tree.find_all(exp.Literal) if _is_compared(each)
+    places = {constant.start: number for number, constant in enumerate(shape.constants)}
+    numbers = [
+        places.get(constant.meta.get("start", -1))
+        for constant in tree.find_all(exp.Literal)
+        if _is_compared(constant)
     ]
-    return frozenset(number for number in found if number is not None)
+    return frozenset(number for number in numbers if number is not None)
 
 
 def _is_compared(literal: Node) -> bool:
@@ -393,18 +401,18 @@ class Shapes:
 
     def filled(self, text: str, dialect: str) -> Statement | None:
         """A statement as an earlier one of its shape tells; None where it must be read."""
-        own = shape_of(text)
-        if own is None or self._declares(own):
+        shape = shape_of(text)
+        if shape is None or self._declares(shape):
             return None
         with self._lock:
-            kept = self._find(own, dialect)
-            if kept is None:
+            stored = self._find(shape, dialect)
+            if stored is None:
                 return None
-            changed = kept.changed(own.constants)
-            known = kept.fit and changed <= kept.proved
+            changed = stored.changed(shape.constants)
+            fits = stored.fit and changed <= stored.proved
         if not changed:
-            return kept.read
-        return kept.filled(own.constants) if known else None
+            return stored.read
+        return stored.filled(shape.constants) if fits else None
 
     def read(self, text: str, dialect: str) -> Statement:
         """A statement as it stands; its shape is kept for later ones.
@@ -413,16 +421,16 @@ class Shapes:
             dpsql.errors.Error: as `parse` and `take_apart`.
         """
         tree = parse(text, dialect)
-        own = shape_of(text)
-        numbers = frozenset() if own is None or self._declares(own) else _exchangeable(tree, own)
+        shape = shape_of(text)
+        numbers = frozenset() if shape is None or self._declares(shape) else _exchangeable(tree, shape)
         statement = take_apart(tree, self.schema, text)
-        if own is not None and numbers:
-            self._learn(statement, own, dialect, numbers)
+        if shape is not None and numbers:
+            self._learn(statement, shape, dialect, numbers)
         return statement
 
     def _declares(self, shape: Shape) -> bool:
         """Whether a constant stands in an expression of the catalog."""
-        return bool(self._declared) and any(each.text in self._declared for each in shape.constants)
+        return bool(self._declared) and any(constant.text in self._declared for constant in shape.constants)
 
     def _find(self, shape: Shape, dialect: str) -> Kept | None:
         exchanged = self._exchanged.get((dialect, shape.words))
@@ -435,22 +443,22 @@ class Shapes:
 
     def _learn(self, read: Statement, shape: Shape, dialect: str, numbers: frozenset[int]) -> None:
         with self._lock:
-            known = self._find(shape, dialect)
-            if known is not None:
-                known.check(read, shape.constants)
+            previous = self._find(shape, dialect)
+            if previous is not None:
+                previous.check(read, shape.constants)
                 return
-        kept = _keep(read, shape, numbers)
-        if kept is None:
+        stored = _keep(read, shape, numbers)
+        if stored is None:
             return
         with self._lock:
-            self._exchanged[dialect, shape.words] = kept.exchanged
-            self._kept[_key(shape, dialect, kept.exchanged)] = kept
-            for each in (self._kept, self._exchanged):
-                while len(each) > KEPT:
-                    each.popitem(last=False)
+            self._exchanged[dialect, shape.words] = stored.exchanged
+            self._kept[_key(shape, dialect, stored.exchanged)] = stored
+            for cache in (self._kept, self._exchanged):
+                while len(cache) > KEPT:
+                    cache.popitem(last=False)
 
 
 def _key(shape: Shape, dialect: str, exchanged: frozenset[int]) -> tuple[str, ...]:
     """The shape with the constants that do not change."""
-    fixed = (each.text for number, each in enumerate(shape.constants) if number not in exchanged)
+    fixed = (constant.text for number, constant in enumerate(shape.constants) if number not in exchanged)
     return (dialect, shape.words, *fixed)

@@ -12,6 +12,7 @@ from sqlglot import exp
 from dpsql.answer.block import Block, ErrorOf, Form, Value
 from dpsql.answer.errorfunctions import ERRORS
 from dpsql.answer.schema import Schema
+from dpsql.answer.sql.typed import Kind
 from dpsql.errors import NotSupportedError
 from dpsql.star.sql.expression import Node
 
@@ -33,10 +34,12 @@ class Statement:
         forms: for each output column, block number -> form; empty where the error is not defined.
         carriers: hidden output columns behind the named ones: the block each one numbers rows of.
         catalog_tables: whether information_schema is read.
+        public_tables: public tables whose rows are read.
         direct: the one relation's columns, hidden ones included, where the outer statement only picks them.
         ordered: whether it sorts anything.
         asks_errors: whether it holds functions of an error that follow several groups, and is to be carried out as
             `sql.carry` says.
+        keeps: whether a clause of the outer statement keeps some of its rows.
     """
 
     blocks: tuple[Block, ...]
@@ -46,9 +49,11 @@ class Statement:
     forms: tuple[dict[int, Form], ...]
     carriers: tuple[int, ...]
     catalog_tables: bool
+    public_tables: tuple[str, ...]
     direct: tuple[str, ...]
     ordered: bool
     asks_errors: bool
+    keeps: bool
 
     @property
     def block_errors(self) -> bool:
@@ -62,8 +67,8 @@ class Statement:
 
     def over(self, sources: Sequence[str]) -> str:
         """The outer statement with definitions of what it reads."""
-        parts = [*sources, *self.common]
-        return f"WITH {', '.join(parts)} {self.outer}" if parts else self.outer
+        definitions = [*sources, *self.common]
+        return f"WITH {', '.join(definitions)} {self.outer}" if definitions else self.outer
 
 
 @dataclass
@@ -92,6 +97,7 @@ class Shape:
         block: the block that this query is, or None.
         children: alias -> shape of each source in FROM, or branches of a set operation.
         unique: columns that no two rows have alike, in lower case; None where nothing says.
+        kinds: for each output column the kind of its values; empty where nothing says.
     """
 
     node: Node
@@ -101,6 +107,7 @@ class Shape:
     block: int | None = None
     children: list[tuple[str, Shape]] = field(default_factory=list)
     unique: frozenset[str] | None = None
+    kinds: list[Kind | None] = field(default_factory=list)
 
 
 @dataclass
@@ -114,6 +121,7 @@ class Context:
         release: the name of the release whose rows are being read; empty where the statement names none.
         drafts: its blocks so far.
         catalog_tables: whether information_schema is read.
+        public_tables: public tables whose rows are read.
         hidden: how many names were made up.
     """
 
@@ -123,6 +131,7 @@ class Context:
     release: str = ""
     drafts: list[Draft] = field(default_factory=list)
     catalog_tables: bool = False
+    public_tables: list[str] = field(default_factory=list)
     hidden: int = 0
 
     def add(self, draft: Draft) -> None:
@@ -144,13 +153,13 @@ class Context:
     @contextmanager
     def reading(self, release: str) -> Iterator[None]:
         """Rewrite what is over the rows of a named release; of the statement's own where the name is empty."""
-        before = self.schema, self.release
+        previous = self.schema, self.release
         star = self.schema.named.get(release, self.schema)
         self.schema, self.release = replace(star, named=self.schema.named), release
         try:
             yield
         finally:
-            self.schema, self.release = before
+            self.schema, self.release = previous
 
     def number(self) -> int:
         """A number that no other name of the statement has."""
@@ -176,6 +185,13 @@ class Scope(NamedTuple):
 def is_error_call(node: Node) -> bool:
     """Whether a node is a function of an error, such as DP_STDERR."""
     return isinstance(node, exp.Anonymous) and str(node.this).lower() in ERRORS
+
+
+def is_aggregate(node: Node) -> bool:
+    """Whether a node is a call over rows, with what belongs to it: FILTER, WITHIN GROUP, and functions of its error."""
+    while isinstance(node, (exp.Filter, exp.WithinGroup)):
+        node = node.this
+    return is_error_call(node) or (isinstance(node, exp.AggFunc) and not isinstance(node, exp.Grouping))
 
 
 def output_name(node: Node) -> str:

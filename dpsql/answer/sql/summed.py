@@ -67,10 +67,10 @@ def summed_expressions(text: str) -> Iterator[Summed]:
 def _bare(node: Node) -> Node:
     """The expression without table names and quotes that it does not need."""
     return node.copy().transform(
-        lambda part: (
-            exp.column(part.name, quoted=not part.name.isidentifier())
-            if isinstance(part, exp.Column)
-            else part
+        lambda descendant: (
+            exp.column(descendant.name, quoted=not descendant.name.isidentifier())
+            if isinstance(descendant, exp.Column)
+            else descendant
         )
     )
 
@@ -86,7 +86,7 @@ def same_expression(left: str, right: str) -> bool:
 
 def _canonical(text: str) -> str:
     node = sqlglot.parse_one(text.lower(), dialect="duckdb").transform(
-        lambda part: part.this if isinstance(part, exp.Paren) else part
+        lambda descendant: descendant.this if isinstance(descendant, exp.Paren) else descendant
     )
     if isinstance(node, (exp.Mul, exp.Add)):
         return node.key + " ".join(sorted((node.left.sql(), node.right.sql())))

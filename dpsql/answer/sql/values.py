@@ -158,8 +158,10 @@ def _people(binding: Binding, node: Node) -> Term | None:
     unit, root, node = binding.schema.unit, binding.paths.root, _bare(node)
     branch = _only_branch(node)
     if branch is not None:
-        some = _people(binding, branch.args["true"])
-        return some and replace(some, condition=every([some.condition, condition(binding, branch.this)]))
+        counted = _people(binding, branch.args["true"])
+        return counted and replace(
+            counted, condition=every([counted.condition, condition(binding, branch.this)])
+        )
     if unit is None or not isinstance(node, exp.Column):
         return None
     if binding.ref(node) not in unit.columns.get(root.lower(), ()):
@@ -197,8 +199,8 @@ def _presence(binding: Binding, node: Node, where: Condition) -> Term:
 
 def presence_measure(binding: Binding, measure: str) -> str:
     """`count(table.column)` where a nullable measure has its own count, else `count`."""
-    own = f"count({measure})"
-    return own if own in binding.schema.measures else "count"
+    count_measure = f"count({measure})"
+    return count_measure if count_measure in binding.schema.measures else "count"
 
 
 def _total(binding: Binding, node: Node, where: Condition, call: Node) -> tuple[Linear, Linear]:
@@ -217,16 +219,16 @@ def _total(binding: Binding, node: Node, where: Condition, call: Node) -> tuple[
     if isinstance(node, (exp.Add, exp.Sub)):
         return _combined(binding, node, where, call)
     if isinstance(node, (exp.Mul, exp.Div)):
-        found = _product(binding, node, where, call)
-        if found is not None:
-            return found
+        product = _product(binding, node, where, call)
+        if product is not None:
+            return product
     if isinstance(node, exp.Coalesce) and len(node.expressions) == 1 and _number(node.expressions[0]) == 0:
         return _total(binding, node.this, where, call)[0], one(Term("count", where))
     if isinstance(node, (exp.Case, exp.If)):
         return _cases(binding, node, where, call)
     if isinstance(node, (exp.Predicate, exp.Connector, exp.Not)) and binding.of_one_axis(node):
-        true, known = condition(binding, node), condition(binding, _present(node))
-        return one(Term("count", every([where, true]))), one(Term("count", every([where, known])))
+        true, present = condition(binding, node), condition(binding, _present(node))
+        return one(Term("count", every([where, true]))), one(Term("count", every([where, present])))
     if binding.of_one_axis(node):
         factor = expression(binding, node)
         return one(Term("count", where, factor)), one(Term("count", every([where, _in_domain(factor)])))
@@ -247,16 +249,16 @@ def _in_domain(factor: Expression) -> Predicate:
 def _combined(binding: Binding, node: exp.Binary, where: Condition, call: Node) -> tuple[Linear, Linear]:
     """SUM(a + b) = SUM(a) + SUM(b) where both are present in the same rows."""
     sign = 1.0 if isinstance(node, exp.Add) else -1.0
-    before, after = _number(node.left), _number(node.right)
-    if after is not None:  # a number counts once for each row that has a value
-        above, some = _total(binding, node.left, where, call)
-        return above.plus(some.scaled(after), sign), some
-    if before is not None:
-        above, some = _total(binding, node.right, where, call)
-        return some.scaled(before).plus(above, sign), some
-    left, some = _total(binding, node.left, where, call)
-    right, others = _total(binding, node.right, where, call)
-    if some != others:
+    left_number, right_number = _number(node.left), _number(node.right)
+    if right_number is not None:  # a number counts once for each row that has a value
+        above, count = _total(binding, node.left, where, call)
+        return above.plus(count.scaled(right_number), sign), count
+    if left_number is not None:
+        above, count = _total(binding, node.right, where, call)
+        return count.scaled(left_number).plus(above, sign), count
+    left, count = _total(binding, node.left, where, call)
+    right, right_count = _total(binding, node.right, where, call)
+    if count != right_count:
         raise refusal(
             NotSupportedError,
             "a row with one part NULL would drop the other part",
@@ -264,7 +266,7 @@ def _combined(binding: Binding, node: exp.Binary, where: Condition, call: Node) 
             clause="SELECT",
             hint="sum the parts one by one, or declare the expression as a measure",
         )
-    return left.plus(right, sign), some
+    return left.plus(right, sign), count
 
 
 def _product(
@@ -304,19 +306,19 @@ def _cases(binding: Binding, node: Node, where: Condition, call: Node) -> tuple[
     """SUM(CASE WHEN p THEN x WHEN q THEN y ELSE z END): each branch over the rows that reach it."""
     branches = node.args["ifs"] if isinstance(node, exp.Case) else [node]
     otherwise = node.args.get("default") if isinstance(node, exp.Case) else node.args.get("false")
-    above, below, left = Linear(()), Linear(()), where
+    above, below, remaining = Linear(()), Linear(()), where
     subject = node.this if isinstance(node, exp.Case) else None
     for branch in branches:
         test = (
             exp.EQ(this=subject.copy(), expression=branch.this.copy()) if subject is not None else branch.this
         )
         holds = condition(binding, test)
-        part, count = _branch(binding, branch.args["true"], every([left, holds]), call)
-        above, below = above.plus(part), below.plus(count)
-        left = every([left, complement(holds)])
+        total, count = _branch(binding, branch.args["true"], every([remaining, holds]), call)
+        above, below = above.plus(total), below.plus(count)
+        remaining = every([remaining, complement(holds)])
     if otherwise is not None:
-        part, count = _branch(binding, otherwise, left, call)
-        above, below = above.plus(part), below.plus(count)
+        total, count = _branch(binding, otherwise, remaining, call)
+        above, below = above.plus(total), below.plus(count)
     return above, below
 
 
@@ -342,7 +344,8 @@ def _bare(node: Node) -> Node:
 
 
 def _numeric(node: exp.Cast) -> bool:
-    return node.to.this in exp.DataType.NUMERIC_TYPES
+    """Whether a cast gives the same number."""
+    return node.to.this in exp.DataType.NUMERIC_TYPES and not node.meta.get("rounds")
 
 
 def _number(node: Node) -> float | None:
@@ -374,19 +377,19 @@ def measure_of(binding: Binding, node: Node) -> str | None:
 def _ordered(node: Node) -> Node:
     """A canonical form in which a * b equals b * a, without brackets."""
 
-    def turn(part: Node) -> Node:
-        if isinstance(part, exp.Paren):
-            inner: Node = part.this
+    def turn(descendant: Node) -> Node:
+        if isinstance(descendant, exp.Paren):
+            inner: Node = descendant.this
             return inner
-        if isinstance(part, (exp.Mul, exp.Add)) and part.left.sql() > part.right.sql():
-            return type(part)(this=part.right.copy(), expression=part.left.copy())
-        return part
+        if isinstance(descendant, (exp.Mul, exp.Add)) and descendant.left.sql() > descendant.right.sql():
+            return type(descendant)(this=descendant.right.copy(), expression=descendant.left.copy())
+        return descendant
 
     return node.copy().transform(turn)
 
 
 def _no_measure(binding: Binding, node: Node, call: Node) -> NotSupportedError:
-    known = sorted(m for m in binding.schema.measures if "." in m and "(" not in m)
+    measures = sorted(m for m in binding.schema.measures if "." in m and "(" not in m)
     root = binding.paths.root
     if not any(axis.of.lower() == root.lower() for axis in binding.schema.axes):
         return refusal(
@@ -398,15 +401,15 @@ def _no_measure(binding: Binding, node: Node, call: Node) -> NotSupportedError:
         f"{call.key.upper()} of {_said(binding, node)}: no release has it as a measure or on one axis",
         at=call,
         clause="SELECT",
-        hint=f"measures: {', '.join(known)}" if known else "only COUNT is published",
+        hint=f"measures: {', '.join(measures)}" if measures else "only COUNT is published",
     )
 
 
 def _said(binding: Binding, node: Node) -> str:
-    def name(part: Node) -> Node:
-        if isinstance(part, exp.Column) and part.table:
-            return exp.column(part.name)
-        return part
+    def name(descendant: Node) -> Node:
+        if isinstance(descendant, exp.Column) and descendant.table:
+            return exp.column(descendant.name)
+        return descendant
 
     return node.copy().transform(name).sql(dialect="duckdb")[:80]
 
@@ -493,17 +496,17 @@ def error_call(node: Node) -> ErrorCall:
     if len(arguments) == 2 and isinstance(arguments[1], exp.Literal) and arguments[1].name in error.parts:
         return ErrorCall(error.parts[arguments[1].name], arguments[0], DEFAULT_LEVEL)
     if not 1 <= len(arguments) <= 1 + error.takes_level or len(node.expressions) <= error.compares:
-        parts = f" and one of {', '.join(repr(part) for part in error.parts)}" if error.parts else ""
+        choices = f" and one of {', '.join(repr(choice) for choice in error.parts)}" if error.parts else ""
         raise refusal(
             ProgrammingError,
             f"{name.upper()} takes {'two values' if error.compares else 'an aggregate'}"
-            f"{' and a level' * error.takes_level}{parts}",
+            f"{' and a level' * error.takes_level}{choices}",
             at=node,
             clause="SELECT",
-            nearest=f"SELECT {name.upper()}(COUNT(*){', 0' * error.compares}) FROM ..",
+            hint=f"write {name.upper()}(COUNT(*){', 0' * error.compares})",
         )
-    given = arguments[1] if len(arguments) > 1 else None
-    level = DEFAULT_LEVEL if given is None else _number(given)
+    level_node = arguments[1] if len(arguments) > 1 else None
+    level = DEFAULT_LEVEL if level_node is None else _number(level_node)
     if level is None or not 0 < level < 1:
         raise refusal(
             ProgrammingError,

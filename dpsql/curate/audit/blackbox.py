@@ -118,7 +118,7 @@ def audit(
         raise InterfaceError(
             "an audit needs 100 samples or more, a confidence between 0 and 1, and a delta from 0 up to 1"
         )
-    a, b = (np.asarray(sample(data, samples // 2), np.float64) for data in pair)
+    a, b = (np.asarray(sample(neighbour, samples // 2), np.float64) for neighbour in pair)
     return Finding(claimed, lower_bound(a, b, confidence, delta), confidence, 2 * (samples // 2), delta)
 
 
@@ -160,11 +160,11 @@ def lower_bound(first: FloatArray, second: FloatArray, confidence: float, delta:
     cut = int(LEARN * len(first)), int(LEARN * len(second))
     learning = first[: cut[0]], second[: cut[1]]
     risk = (1 - confidence) / 2  # each of the two probabilities has half
-    found = [
+    candidates = [
         (*_best_event((score(learning[0]), score(learning[1])), risk, delta), score)
         for score in (_steps(*learning), _line(*learning))
     ]
-    _, event, score = max(found, key=lambda best: best[0])
+    _, event, score = max(candidates, key=lambda best: best[0])
     judged = score(first[cut[0] :]), score(second[cut[1] :])
     return max(0.0, event.bound(judged, risk, delta, exact_bounds))
 
@@ -205,7 +205,7 @@ def _line(first: FloatArray, second: FloatArray) -> Score:
     unit = np.where(spread > 0, spread, max(float(spread.max()), 1.0) * np.sqrt(RIDGE))
     moved = (first - mean) / unit, (second - mean) / unit
     shift = moved[0].mean(axis=0) - moved[1].mean(axis=0)
-    inside = np.concatenate([part - part.mean(axis=0) for part in moved])
+    inside = np.concatenate([side - side.mean(axis=0) for side in moved])
     covariance = inside.T @ inside / len(inside) + RIDGE * np.eye(len(unit))
     weight = np.linalg.solve(covariance, shift)
     return lambda outputs: np.asarray(((outputs - mean) / unit) @ weight, np.float64)
@@ -310,11 +310,11 @@ def check_sampled(made: Replanned, stored: dict[int, Stored], samples: int, nois
         samples: runs on both neighbours together.
         noise: where noise comes from.
     """
-    for index, each in stored.items():
+    for index, stored_view in stored.items():
         statistic = made.plan.statistics[index]
         check = CHECKS[statistic.law]
-        found, detail = check(statistic, each, samples, noise)
-        yield Check(f"auditor, view {statistic.view}: {statistic.measure.name}", not found.violated, detail)
+        finding, detail = check(statistic, stored_view, samples, noise)
+        yield Check(f"auditor, view {statistic.view}: {statistic.measure.name}", not finding.violated, detail)
 
 
 def _check_laplace(
@@ -330,8 +330,8 @@ def _check_laplace(
 
     units = max(1, ceil(TELLING / statistic.spend))
     second = np.array([units * statistic.drawn_sensitivity])
-    found = audit(run, Pair(np.array([0]), second), units * float(statistic.spend), samples)
-    return found, f"at least {found.lower / units:.3g} of epsilon {float(statistic.spend):.3g}"
+    finding = audit(run, Pair(np.array([0]), second), units * float(statistic.spend), samples)
+    return finding, f"at least {finding.lower / units:.3g} of epsilon {float(statistic.spend):.3g}"
 
 
 def _check_gaussian(
@@ -339,8 +339,10 @@ def _check_gaussian(
 ) -> tuple[Finding, str]:
     """The same on the exact curve, at the delta where samples tell most."""
     column, budget = _rows_of_one_cell(stored)
-    whole = prod(strategy.total for strategy in stored.terms.strategies) * statistic.drawn_sensitivity
-    variance = Fraction(whole**2) / statistic.spend
+    total_sensitivity = (
+        prod(strategy.total for strategy in stored.terms.strategies) * statistic.drawn_sensitivity
+    )
+    variance = Fraction(total_sensitivity**2) / statistic.spend
 
     def run(cell: IntArray, runs: int) -> IntArray:
         drawn = np.empty((runs, len(budget)), np.int64)
@@ -352,9 +354,9 @@ def _check_gaussian(
 
     units = max(1, isqrt(ceil(TELLING_MU2 / statistic.spend)))
     second = np.array([units * statistic.drawn_sensitivity])
-    found = audit_mu2(run, Pair(np.array([0]), second), units**2 * statistic.spend, samples)
-    of = f"{units} unit{'s' * (units > 1)} at delta {found.delta:g}"
-    return found, f"at least {found.lower:.3g} of epsilon {found.claimed:.3g} ({of})"
+    finding = audit_mu2(run, Pair(np.array([0]), second), units**2 * statistic.spend, samples)
+    of = f"{units} unit{'s' * (units > 1)} at delta {finding.delta:g}"
+    return finding, f"at least {finding.lower:.3g} of epsilon {finding.claimed:.3g} ({of})"
 
 
 CHECKS = {LAPLACE: _check_laplace, GAUSSIAN: _check_gaussian}
@@ -363,9 +365,9 @@ CHECKS = {LAPLACE: _check_laplace, GAUSSIAN: _check_gaussian}
 def _rows_of_one_cell(stored: Stored) -> tuple[IntArray, IntArray]:
     """Entries and budgets of the rows that hold the middle cell, largest weight first."""
     shape = tuple(strategy.leaves for strategy in stored.terms.strategies)
-    one = np.zeros(shape, np.int64)
-    one[tuple(n // 2 for n in shape)] = 1
-    column, budget = stored.rows(one).ravel(), stored.view.budget.ravel()
+    cell = np.zeros(shape, np.int64)
+    cell[tuple(n // 2 for n in shape)] = 1
+    column, budget = stored.rows(cell).ravel(), stored.view.budget.ravel()
     order = np.argsort(-np.abs(column) * budget)[:ROWS]
-    kept = order[column[order] != 0]
-    return column[kept], budget[kept]
+    rows = order[column[order] != 0]
+    return column[rows], budget[rows]

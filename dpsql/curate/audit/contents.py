@@ -26,6 +26,7 @@ import numpy.typing as npt
 from dpsql.axis import table_sql
 from dpsql.curate.audit.replan import Replanned, only_linear
 from dpsql.curate.audit.report import Check
+from dpsql.engines.united import declared_values
 from dpsql.mechanisms.family.measurement import LinearRows, Terms
 from dpsql.mechanisms.family.reconcile import node_sums
 from dpsql.mechanisms.law import NoisyView
@@ -36,6 +37,7 @@ from dpsql.publishing.squares import stored_squares
 from dpsql.release import Release
 from dpsql.release.format import Meta, Spend, to_json
 from dpsql.release.reports import ReportedMeta
+from dpsql.release.request import requested
 from dpsql.release.structure import NODE
 from dpsql.release.write import ARRAYS, LOOKUP_ARITY, ReleaseBuilder, registered
 from dpsql.star.reported import reported_columns
@@ -60,7 +62,8 @@ def check_tables(release: Release) -> Iterator[Check]:
 
 def read_table(release: Release, table: str) -> Columns:
     """A table's columns in stored order."""
-    return release.whole(table, SECONDS)
+    with requested(SECONDS):
+        return release.whole(table)
 
 
 def check_axes(release: Release, made: Replanned) -> Iterator[Check]:
@@ -93,12 +96,12 @@ def _whole_leaves(columns: Columns, leaves: int) -> bool:
     return len(weight) == leaves and bool(np.allclose(weight, 1.0))
 
 
-def _nodes(made: Replanned) -> Columns:
-    trees = [kary_tree(axis.leaves, LOOKUP_ARITY) for axis in made.shown]
-    parts = [
+def _nodes(replanned: Replanned) -> Columns:
+    trees = [kary_tree(axis.leaves, LOOKUP_ARITY) for axis in replanned.shown]
+    tree_columns = [
         (np.full(t.size, i), np.arange(t.size), t.parent, t.level, t.lo, t.hi) for i, t in enumerate(trees)
     ]
-    return {name: np.concatenate([part[j] for part in parts]) for j, name in enumerate(NODE)}
+    return {name: np.concatenate([columns[j] for columns in tree_columns]) for j, name in enumerate(NODE)}
 
 
 def same(left: Mapping[str, Any], right: Mapping[str, Any]) -> bool:
@@ -172,21 +175,21 @@ class Stored:
 
 def read_views(release: Release, made: Replanned) -> dict[int, Stored]:
     """The linear statistics' integers; a table of the wrong size or order is left out."""
-    found = {}
+    stored = {}
     for index, linear in made.linear.items():
         statistic = made.plan.statistics[index]
         terms = statistic.terms(made.plan.axes)
         shape = linear.shape(terms.strategies)
         columns = read_table(release, f"measurement_{index}")
-        order = [np.broadcast_to(each, shape).ravel() for each in np.indices(shape, sparse=True)]
+        order = [np.broadcast_to(indices, shape).ravel() for indices in np.indices(shape, sparse=True)]
         if len(columns["value"]) != prod(shape) or any(
-            not np.array_equal(columns[f"r{i + 1}"], each) for i, each in enumerate(order)
+            not np.array_equal(columns[f"r{i + 1}"], indices) for i, indices in enumerate(order)
         ):
             continue
         variance = statistic.measurement.unit_variance(terms)
         value, budget = (columns[name].astype(np.int64).reshape(shape) for name in ("value", "budget"))
-        found[index] = Stored(NoisyView(value, budget, variance, terms.sensitivity), linear, terms)
-    return found
+        stored[index] = Stored(NoisyView(value, budget, variance, terms.sensitivity), linear, terms)
+    return stored
 
 
 def check_budgets(release: Release, made: Replanned, stored: dict[int, Stored]) -> Iterator[Check]:
@@ -194,20 +197,20 @@ def check_budgets(release: Release, made: Replanned, stored: dict[int, Stored]) 
     lacking = [f"measurement_{i}" for i in made.linear if i not in stored]
     yield Check("as many noisy integers as planned, in order", not lacking, ", ".join(lacking))
     wrong, over = [], []
-    for index, each in stored.items():
-        terms, budget = each.terms, each.view.budget
-        if not np.array_equal(budget, each.linear.budgets(terms)):
+    for index, stored_view in stored.items():
+        terms, budget = stored_view.terms, stored_view.view.budget
+        if not np.array_equal(budget, stored_view.linear.budgets(terms)):
             wrong.append(f"measurement_{index}")
-        if each.linear.largest_column(budget, terms) > each.linear.column_cap(terms):
+        if stored_view.linear.largest_column(budget, terms) > stored_view.linear.column_cap(terms):
             over.append(f"measurement_{index}")
     yield Check("row budgets are those of the plan", not wrong, ", ".join(wrong))
     yield Check("no path of row budgets spends more than its view's part", not over, ", ".join(over))
     yield _check_spends(release, made)
 
 
-def _check_spends(release: Release, made: Replanned) -> Check:
-    planned = tuple(Spend(purpose, str(charge)) for purpose, charge in made.plan.lines)
-    planned += tuple(Spend(each.line, "0") for each in _told(release, made))
+def _check_spends(release: Release, replanned: Replanned) -> Check:
+    planned = tuple(Spend(purpose, str(charge)) for purpose, charge in replanned.plan.lines)
+    planned += tuple(Spend(reported.line, "0") for reported in _told(release, replanned))
     total = sum((Fraction(spend.amount) for spend in release.meta.spends), Fraction(0))
     promise = release.meta.privacy
     claimed = Fraction(promise.mu2 or promise.epsilon)
@@ -242,13 +245,16 @@ def check_estimates(release: Release, made: Replanned, stored: dict[int, Stored]
     yield _check_meta(release, made, content.meta)
 
 
-def _told(release: Release, made: Replanned) -> tuple[ReportedMeta, ...]:
+def _told(release: Release, replanned: Replanned) -> tuple[ReportedMeta, ...]:
     """What the release has to say of its reported columns; which plan devices answered it alone knows."""
-    plans = {each.column: each.plan_hash for each in release.meta.reported}
-    return tuple(reported_meta(each, plans.get(str(each), "")) for each in reported_columns(made.catalog))
+    plans = {reported.column: reported.plan_hash for reported in release.meta.reported}
+    return tuple(
+        reported_meta(reported, plans.get(str(reported), ""))
+        for reported in reported_columns(replanned.catalog)
+    )
 
 
-def _undone(release: Release, made: Replanned, content: ReleaseBuilder) -> ReleaseBuilder:
+def _undone(release: Release, replanned: Replanned, content: ReleaseBuilder) -> ReleaseBuilder:
     """The release of values, from that of reported items and the squares in the file.
 
     Raises:
@@ -256,9 +262,9 @@ def _undone(release: Release, made: Replanned, content: ReleaseBuilder) -> Relea
     """
     if not release.meta.reported:
         return content
-    stored = [square for each in release.meta.reported for square in each.squares]
-    squares = stored_squares(made.plan, counted_catalog(made.catalog), content, stored)
-    return undo(content, Undone(made.catalog, made.plan, squares, _told(release, made)))
+    stored = [square for reported in release.meta.reported for square in reported.squares]
+    squares = stored_squares(replanned.plan, counted_catalog(replanned.catalog), content, stored)
+    return undo(content, Undone(replanned.catalog, replanned.plan, squares, _told(release, replanned)))
 
 
 def near(stored: npt.NDArray[np.generic] | None, made: IntArray) -> bool:
@@ -268,16 +274,19 @@ def near(stored: npt.NDArray[np.generic] | None, made: IntArray) -> bool:
     return bool(np.all(np.abs(stored.astype(np.float64) - made) <= GRAIN + 1e-6 * np.abs(made)))
 
 
-def _check_meta(release: Release, made: Replanned, meta: Meta) -> Check:
+def _check_meta(release: Release, replanned: Replanned, meta: Meta) -> Check:
     """The promise and every entry about a recomputable statistic or an axis of the catalog."""
     wrong: list[str] = []
-    if len(made.linear) == len(made.plan.statistics):
-        wrong += differences(to_json(release.meta.privacy), to_json(meta.privacy), "privacy")
+    if len(replanned.linear) == len(replanned.plan.statistics):
+        promise = replace(meta.privacy, values=declared_values(replanned.catalog))
+        wrong += differences(to_json(release.meta.privacy), to_json(promise), "privacy")
     wrong += differences(to_json(release.meta.reported), to_json(meta.reported), "reported")
-    for index, expected in zip(made.linear, meta.statistics, strict=True):
-        own = to_json(replace(expected, id=index))
-        wrong += differences(to_json(release.statistics[index]), own, f"statistics.{index}")
-    for i in {axis for s in made.linear for axis in made.plan.statistics[s].axes} - made.borrowed:
+    for index, expected in zip(replanned.linear, meta.statistics, strict=True):
+        expected_fields = to_json(replace(expected, id=index))
+        wrong += differences(to_json(release.statistics[index]), expected_fields, f"statistics.{index}")
+    for i in {
+        axis for s in replanned.linear for axis in replanned.plan.statistics[s].axes
+    } - replanned.borrowed:
         wrong += differences(to_json(release.axes[i]), to_json(meta.axes[i]), f"axes.{i}")
     return Check("meta follows from the catalog", not wrong, ", ".join(wrong[:5]))
 
@@ -306,29 +315,29 @@ def _adds_up(nodes: IntArray, trees: Sequence[Tree | None]) -> bool:
 def check_noise(stored: dict[int, Stored]) -> Check:
     """What least squares leaves unexplained has the size that the budgets promise."""
     squares, freedom = 0.0, 0
-    for each in stored.values():
-        spare = each.view.value.size - each.linear.known(each.terms.strategies)
+    for stored_view in stored.values():
+        spare = stored_view.view.value.size - stored_view.linear.known(stored_view.terms.strategies)
         if spare > 0:
-            squares += _unexplained(each)
+            squares += _unexplained(stored_view)
             freedom += spare
-    what = "the noise has its promised size"
+    claim = "the noise has its promised size"
     if freedom == 0:
-        return Check(what, None, "no rows beyond the leaves to tell it by")
+        return Check(claim, None, "no rows beyond the leaves to tell it by")
     off = (squares - freedom) / sqrt(5 * freedom)  # Laplace: variance of a square is 5, not 2
     detail = f"{sqrt(squares / freedom):.3f} of the promised scale over {freedom} degrees of freedom"
     if freedom < FEWEST:
-        return Check(what, None, f"{detail}, too few to tell")
-    return Check(what, abs(off) < FAR, detail)
+        return Check(claim, None, f"{detail}, too few to tell")
+    return Check(claim, abs(off) < FAR, detail)
 
 
 def _unexplained(stored: Stored) -> float:
     """Squared residuals of least squares over their variances; estimates are taken to 2^-10 in integers."""
     leaves = stored.linear.leaf_estimates(stored.view, stored.terms.strategies)
-    whole = np.rint(leaves).astype(np.int64)
-    rest = np.rint((leaves - whole) * FINE).astype(np.int64)
-    left = stored.view.value.astype(np.float64)
-    for part, unit in ((whole, 1), (rest, FINE)):
-        left = left - stored.rows(part) / unit
+    rounded = np.rint(leaves).astype(np.int64)
+    fraction = np.rint((leaves - rounded) * FINE).astype(np.int64)
+    residual = stored.view.value.astype(np.float64)
+    for leaf_values, unit in ((rounded, 1), (fraction, FINE)):
+        residual = residual - stored.rows(leaf_values) / unit
     return float(
-        np.sum((left * stored.linear.weights(stored.terms.strategies)) ** 2) / stored.view.unit_variance
+        np.sum((residual * stored.linear.weights(stored.terms.strategies)) ** 2) / stored.view.unit_variance
     )

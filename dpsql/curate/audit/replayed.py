@@ -27,8 +27,8 @@ from dpsql.variance.model import Columns
 
 def replays(made: Replanned) -> dict[int, Replay]:
     """What makes statistics again that are no fixed rows over cells, by index."""
-    found = {i: s.measurement.replay for i, s in enumerate(made.plan.statistics) if s.sensitivity}
-    return {i: replay for i, replay in found.items() if replay is not None}
+    candidates = {i: s.measurement.replay for i, s in enumerate(made.plan.statistics) if s.sensitivity}
+    return {i: replay for i, replay in candidates.items() if replay is not None}
 
 
 def check_replayed(release: Release, made: Replanned) -> Iterator[Check]:
@@ -53,23 +53,23 @@ def check_replayed(release: Release, made: Replanned) -> Iterator[Check]:
     drawn = DrawnRelease(replace(made.plan, statistics=tuple(settled)), tuple(views.values()))
     content = release_content(drawn, release.meta.release_id, insecure=release.meta.insecure_entropy)
     models = [model.columns() for model in content.models]
-    wrong = [line for index, part in zip(indices, content.statistics, strict=True)
-             for line in _differences(release, index, part, models)]  # fmt: skip
+    wrong = [line for index, recomputed in zip(indices, content.statistics, strict=True)
+             for line in _differences(release, index, recomputed, models)]  # fmt: skip
     yield Check("what noisy numbers chose follows from them", not wrong, ", ".join(wrong[:5]))
 
 
 def _differences(
-    release: Release, index: int, part: StatisticPart, models: Sequence[Columns]
+    release: Release, index: int, recomputed: StatisticPart, models: Sequence[Columns]
 ) -> Iterator[str]:
     """Where one statistic is not what its integers say."""
     columns, stored = read_table(release, f"node_combination_{index}"), release.statistics[index]
-    pairs = [("estimate", part.content.nodes), ("nonnegative", part.content.nonnegative)]
+    pairs = [("estimate", recomputed.content.nodes), ("nonnegative", recomputed.content.nonnegative)]
     if any(values is not None and not near(columns.get(name), values.ravel()) for name, values in pairs):
         yield f"node_combination_{index}"
-    if len(stored.models) != len(part.meta.models):
+    if len(stored.models) != len(recomputed.meta.models):
         yield f"statistics.{index}.models"
-    for k, own in zip(stored.models, part.meta.models, strict=False):
-        if not same(read_table(release, f"variance_{k}"), models[own]):
+    for k, recomputed_model in zip(stored.models, recomputed.meta.models, strict=False):
+        if not same(read_table(release, f"variance_{k}"), models[recomputed_model]):
             yield f"variance_{k}"
-    expected = to_json(replace(part.meta, id=index, models=stored.models))
+    expected = to_json(replace(recomputed.meta, id=index, models=stored.models))
     yield from differences(to_json(stored), expected, f"statistics.{index}")

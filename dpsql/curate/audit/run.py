@@ -65,8 +65,8 @@ def audit_release(path: Path, noise: Noise, *, catalog: Catalog | None, samples:
         return audit_stream(path, catalog)
     release = open_release(path, insecure=True)
     try:
-        known = None if catalog is None else as_bought(catalog, release)
-        return AuditReport(path, tuple(_checks(release, noise, known, samples)))
+        bought = None if catalog is None else as_bought(catalog, release)
+        return AuditReport(path, tuple(_checks(release, noise, bought, samples)))
     finally:
         release.close()
 
@@ -109,15 +109,15 @@ def _checks(release: Release, noise: Noise, catalog: Catalog | None, samples: in
 
 def _recomputed(release: Release, noise: Noise, catalog: Catalog | None, samples: int) -> Iterator[Check]:
     """What follows from the catalog and the noisy integers."""
-    made = replan(release, catalog)
-    yield from check_axes(release, made)
-    stored = read_views(release, made)
-    yield from check_budgets(release, made, stored)
-    yield from check_estimates(release, made, stored)
+    replanned = replan(release, catalog)
+    yield from check_axes(release, replanned)
+    stored = read_views(release, replanned)
+    yield from check_budgets(release, replanned, stored)
+    yield from check_estimates(release, replanned, stored)
     yield check_noise(stored)
-    yield from check_replayed(release, made)
-    told = made.linear.keys() | replays(made).keys()
-    apart = sorted({s.view for i, s in enumerate(made.plan.statistics) if i not in told})
+    yield from check_replayed(release, replanned)
+    recomputable = replanned.linear.keys() | replays(replanned).keys()
+    apart = sorted({s.view for i, s in enumerate(replanned.plan.statistics) if i not in recomputable})
     if apart:
         yield Check(
             f"numbers of {', '.join(apart)}",
@@ -125,22 +125,26 @@ def _recomputed(release: Release, noise: Noise, catalog: Catalog | None, samples
             "mechanism or bounds were chosen from released numbers, or people are counted by gaps or cells",
         )
     if samples:
-        yield from check_sampled(made, stored, samples, noise)
+        yield from check_sampled(replanned, stored, samples, noise)
 
 
 def _check_ledger(release: Release, catalog: Catalog) -> Iterator[Check]:
     """The file is the one that was charged, for this specification and these amounts."""
     identity = release.meta.release_id
-    entries = [entry for entry in ledger_entries(ledger_path(catalog)) if entry.release_id == identity]
+    entries = [
+        ledger_entry
+        for ledger_entry in ledger_entries(ledger_path(catalog))
+        if ledger_entry.release_id == identity
+    ]
     if not entries:
         yield Check("charged to the ledger", False, f"no entry of release {identity}")
         return
-    (entry,) = entries
-    charged = f"epsilon {float(entry.epsilon):g}{entry.currency.at_delta}, {entry.published_at}"
+    (ledger_entry,) = entries
+    charged = f"epsilon {float(ledger_entry.epsilon):g}{ledger_entry.currency.at_delta}, {ledger_entry.published_at}"
     yield Check("charged to the ledger", True, charged)
-    yield Check("the file is the one that was charged", file_hash(release.path) == entry.sha256)
+    yield Check("the file is the one that was charged", file_hash(release.path) == ledger_entry.sha256)
     yield Check("the catalog is the one it was made from", spec_hash(catalog) == release.meta.spec_hash)
-    spends = tuple(Spend(line.purpose, str(line.amount)) for line in entry.spend_lines())
+    spends = tuple(Spend(line.purpose, str(line.amount)) for line in ledger_entry.spend_lines())
     yield Check("the file names the amounts that were charged", spends == release.meta.spends)
 
 
@@ -190,22 +194,24 @@ def _stream_checks(directory: Path, release: Release, catalog: Catalog | None) -
 
 def _check_files(directory: Path, head: Manifest, manifest: Manifest) -> Iterator[Check]:
     """Every named file is there as it was published, and no other file is."""
-    named = {entry.file: entry.sha256 for entry in (*head.pages, *manifest.segments)}
+    named = {named_file.file: named_file.sha256 for named_file in (*head.pages, *manifest.segments)}
     named |= {state.file: state.sha256 for state in head.states}
     named |= dict([head.base] if head.base else [])
     wrong = sorted(name for name, sha256 in named.items() if not holds(directory / name, sha256))
     yield Check(f"{len(named)} files as they were published", not wrong, ", ".join(wrong[:5]))
-    found = {str(path.relative_to(directory)) for path in directory.rglob("*")}
-    others = sorted(found - {*named, MANIFEST, *FOLDERS})
-    yield Check("no file but those that the manifest names", not others, ", ".join(others[:5]))
+    files = {str(path.relative_to(directory)) for path in directory.rglob("*")}
+    unnamed = sorted(files - {*named, MANIFEST, *FOLDERS})
+    yield Check("no file but those that the manifest names", not unnamed, ", ".join(unnamed[:5]))
 
 
 def _check_stream_ledger(directory: Path, promise: dict[str, Any], catalog: Catalog) -> Iterator[Check]:
     entries = [e for e in ledger_entries(ledger_path(catalog)) if e.release_id == promise["release_id"]]
     yield Check("charged to the ledger once", len(entries) == 1)
-    for entry in entries:
-        yield Check("the promise is the one that was charged", holds(directory / PROMISE, entry.sha256))
-        spends = [[line.purpose, str(line.amount), line.currency] for line in entry.spend_lines()]
+    for ledger_entry in entries:
+        yield Check(
+            "the promise is the one that was charged", holds(directory / PROMISE, ledger_entry.sha256)
+        )
+        spends = [[line.purpose, str(line.amount), line.currency] for line in ledger_entry.spend_lines()]
         yield Check("the promise names the amounts that were charged", spends == promise["spends"])
 
 
@@ -218,31 +224,31 @@ def _check_schedule(plan: StreamPlan, columns: dict[str, IntArray], batches: int
         for emission in plan.strategy.emissions(batch)
         for cell in range(cells)
     ]
-    found = np.stack([columns[name] for name in ("statistic", "level", "lo", "hi", "cell")], axis=1)
-    held = found.shape == (len(wanted), 5) and bool((found == np.array(wanted)).all())
-    return Check("numbers only where the strategy publishes them", held, f"{len(found)} numbers")
+    published = np.stack([columns[name] for name in ("statistic", "level", "lo", "hi", "cell")], axis=1)
+    matches = published.shape == (len(wanted), 5) and bool((published == np.array(wanted)).all())
+    return Check("numbers only where the strategy publishes them", matches, f"{len(published)} numbers")
 
 
 def _check_promise(release: Release, promise: dict[str, Any], manifest: Manifest, plan: StreamPlan) -> Check:
     """The newest state repeats the promise."""
     meta = release.meta
-    said = {
+    claims = {
         "release id": {meta.release_id, promise["release_id"], manifest.release_id},
         "unit": {meta.privacy.unit, promise["unit"], plan.unit},
         "specification": {meta.spec_hash, promise["spec_hash"]},
         "batch": {meta.stream and meta.stream.as_of_batch, manifest.as_of_batch},
         "spends": {meta.spends, tuple(Spend(*line[:2]) for line in promise["spends"])},
     }
-    differ = sorted(what for what, values in said.items() if len(values) > 1)
+    differ = sorted(claim for claim, values in claims.items() if len(values) > 1)
     if meta.catalog != promise["catalog"]:
         differ.append("catalog")
     return Check("the newest state repeats the promise", not differ, ", ".join(differ))
 
 
-def _check_state(release: Release, made: StateEstimates, published: list[IntArray]) -> Iterator[Check]:
+def _check_state(release: Release, estimates: StateEstimates, published: list[IntArray]) -> Iterator[Check]:
     """The newest state is what follows from the segments."""
     for table, column, wanted in (
-        ("measurement", "value", published), ("node_combination", "estimate", made.nodes)
+        ("measurement", "value", published), ("node_combination", "estimate", estimates.nodes)
     ):  # fmt: skip
         wrong = []
         for i, values in enumerate(wanted):
@@ -251,7 +257,7 @@ def _check_state(release: Release, made: StateEstimates, published: list[IntArra
                 [] if np.array_equal(np.asarray(stored, dtype=np.int64), values.ravel()) else [f"{table}_{i}"]
             )
         yield Check(f"every {table.replace('_', ' ')} follows from the segments", not wrong, ", ".join(wrong))
-    parts = [sorted(part.values()) for part in made.components]
+    factors = [sorted(components.values()) for components in estimates.components]
     stored_parts = [sorted(s2 for _, s2 in statistic.components) for statistic in release.statistics]
-    held = all(np.allclose(a, b, rtol=1e-9) for a, b in zip(parts, stored_parts, strict=True))
-    yield Check("variance factors follow from the promise", held)
+    matches = all(np.allclose(a, b, rtol=1e-9) for a, b in zip(factors, stored_parts, strict=True))
+    yield Check("variance factors follow from the promise", matches)

@@ -79,9 +79,9 @@ class AxisWriter:
     def _public(self, place: Place, columns: frozenset[tuple[str, str]]) -> Axis:
         grain = self.grains[place]
         wanted = columns & grain.keys() or {min(grain, key=lambda c: (int(grain[c].max()), c))}
-        kept = _needed(grain, sorted(wanted, key=lambda c: (int(grain[c].max()), c)))
-        leaves = len(np.unique(np.stack([grain[c] for c in kept]), axis=1).T)
-        return Axis({"axis": self._name(place), "by": [self._member(place, *c) for c in kept]}, leaves)
+        members = _needed(grain, sorted(wanted, key=lambda c: (int(grain[c].max()), c)))
+        leaves = len(np.unique(np.stack([grain[c] for c in members]), axis=1).T)
+        return Axis({"axis": self._name(place), "by": [self._member(place, *c) for c in members]}, leaves)
 
     def _member(self, place: Place, table: str, column: str) -> str:
         """A column of a public table as `by` names it: with its table where that is an arm of the snowflake.
@@ -99,11 +99,11 @@ class AxisWriter:
 
 def _needed(grain: Grain, columns: list[tuple[str, str]]) -> list[tuple[str, str]]:
     """Columns without those that a finer one tells in its own order: a month tells its year."""
-    kept: list[tuple[str, str]] = []
+    finest: list[tuple[str, str]] = []
     for i, column in enumerate(columns):
         if not any(_tells(grain[finer], grain[column]) for finer in columns[i + 1 :]):
-            kept.append(column)
-    return kept
+            finest.append(column)
+    return finest
 
 
 def _tells(finer: Codes, coarser: Codes) -> bool:
@@ -121,13 +121,13 @@ def grains_of(answerer: Answerer, axes: Mapping[Place, int]) -> dict[Place, Grai
         answerer: over the scaffold's dry release.
         axes: place -> its axis there.
     """
-    found: dict[Place, Grain] = {}
+    grains: dict[Place, Grain] = {}
     for place, axis in axes.items():
         if place.column is None:
             atoms = answerer.release.atoms(axis)
             columns = answerer.release.axes[axis].columns
-            found[place] = {(c.table, c.column): _codes(atoms[c.name]) for c in columns if c.name in atoms}
-    return found
+            grains[place] = {(c.table, c.column): _codes(atoms[c.name]) for c in columns if c.name in atoms}
+    return grains
 
 
 def _codes(values: Any) -> Codes:
@@ -151,15 +151,15 @@ def cuts_for(column: Column, ends: frozenset[int]) -> Cuts | None:
     """
     low, high = column.bounds
     inside = frozenset(end for end in ends if low < end <= high)
-    own = column.cuts is not None or high - low < SHORT
-    if own and inside <= frozenset(bin_starts(column, column.cuts)) and not _is_long(column):
+    already_cut = column.cuts is not None or high - low < SHORT
+    if already_cut and inside <= frozenset(bin_starts(column, column.cuts)) and not _is_long(column):
         return None
     for width in _widths(column):
         cuts = Cuts.model_validate({"width": width})
         if inside <= frozenset(bin_starts(column, cuts)):
             return cuts
     if not inside:
-        return None if own else Cuts.model_validate({"width": _widths(column)[0]})
+        return None if already_cut else Cuts.model_validate({"width": _widths(column)[0]})
     return Cuts.model_validate({"at": tuple(column.text(end) for end in sorted(inside))})
 
 
@@ -174,13 +174,13 @@ def _widths(column: Column) -> list[str]:
         finest = column.grain if column.type == "timestamp" else "day"
         return [w for w in WIDTHS if w in ("year", "quarter", "month") or
                 GRAIN_MICROSECONDS.get(w, GRAIN_MICROSECONDS["day"]) >= GRAIN_MICROSECONDS[finest]]  # fmt: skip
-    found = []
+    widths = []
     for digits in range(len(str(high - low)), -1, -1):
         for step in (5, 2, 1):
             width = step * 10**digits
             if 10 <= (high - low) / width <= 4 * SHORT:
-                found.append(f"{Decimal(width).scaleb(-column.digits):f}")
-    return found
+                widths.append(f"{Decimal(width).scaleb(-column.digits):f}")
+    return widths
 
 
 def _written(cuts: Cuts) -> Any:

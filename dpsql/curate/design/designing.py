@@ -18,16 +18,15 @@ from dpsql.curate.design.measures import NewMeasures, new_measures, with_measure
 from dpsql.curate.design.questions import Need, Question, places_of, read_questions, scaffold
 from dpsql.curate.design.text import Entry, with_views
 from dpsql.curate.design.views import Designed, Designer, Errors, weights_of
-from dpsql.curate.forecast import dry_answerer, priced_plan
+from dpsql.curate.dry import dry_answerer, priced_plan
 from dpsql.engines.engine import Engine
 from dpsql.errors import CatalogError, Error, InterfaceError, PrivacyError
 from dpsql.publishing.axes import axis_maker, open_public
 from dpsql.publishing.userlevel.guess import Guess, crowds
-from dpsql.star import Catalog, parse_catalog
+from dpsql.star import Catalog, made_view, parse_catalog
 from dpsql.star.base import Problem
 from dpsql.star.checks import check_catalog
 from dpsql.star.graph import PEOPLE, max_ids
-from dpsql.star.model import View
 
 PERCENT = 100
 
@@ -93,13 +92,13 @@ def design_catalog(text: str, file: Path, statements: Sequence[str], guess: Gues
         raise InterfaceError(
             "no question is named", hint="write statements into the workload, each ended by `;`"
         )
-    own = parse_catalog(text, str(file), file)
-    if own.stream is not None or (own.collection is not None and own.source is None):
+    original = parse_catalog(text, str(file), file)
+    if original.stream is not None or (original.collection is not None and original.source is None):
         raise CatalogError(
             "views are designed for a catalog that is published at once", hint="write them by hand"
         )
-    measures = new_measures(own, statements)
-    catalog = with_measures(own, measures)
+    measures = new_measures(original, statements)
+    catalog = with_measures(original, measures)
     public = open_public(catalog)
     try:
         return _designed(text, catalog, public, statements, measures, guess)
@@ -135,12 +134,12 @@ def _designed(
     views = written(designed)
     best = min(
         _variants(views, written(designer.apart), catalog),
-        key=lambda each: _total(catalog, public, each, questions),
+        key=lambda variant: _total(catalog, public, variant, questions),
     )
     used = {name: gained for name, gained in measures.items() if _is_used(name, gained, best)}
-    made = with_views(text, best, used)
+    new_text = with_views(text, best, used)
     foreseen = _foreseen(catalog, public, best, questions, guess)
-    return Design(made, best, used, foreseen, designer.tried, tuple(_unheard(catalog)))
+    return Design(new_text, best, used, foreseen, designer.tried, tuple(_unheard(catalog)))
 
 
 def _unheard(catalog: Catalog) -> Iterator[str]:
@@ -157,7 +156,7 @@ def _unless_refused(question: Question, refused: Mapping[Need, str]) -> Question
 
 
 def _is_used(table: str, gained: Mapping[str, Any], views: Mapping[str, Entry]) -> bool:
-    return any(f"{table}.{name}" in entry["measures"] for name in gained for entry in views.values())
+    return any(f"{table}.{name}" in view["measures"] for name in gained for view in views.values())
 
 
 def written(designed: Sequence[Designed]) -> dict[str, Entry]:
@@ -170,29 +169,31 @@ def written(designed: Sequence[Designed]) -> dict[str, Entry]:
     shares = rounded([view.weight for view in ordered])
     views: dict[str, Entry] = {}
     for view, share in zip(ordered, shares, strict=True):
-        parts = rounded(list(view.parts.values()))
-        even = max(parts) - min(parts) <= Fraction(2, PERCENT)
+        measure_shares = rounded(list(view.parts.values()))
+        even = max(measure_shares) - min(measure_shares) <= Fraction(2, PERCENT)
         measures: Any = (
-            list(view.parts) if even else {n: _number(p) for n, p in zip(view.parts, parts, strict=True)}
+            list(view.parts)
+            if even
+            else {n: _number(p) for n, p in zip(view.parts, measure_shares, strict=True)}
         )
-        entry = {"of": view.of, "axes": [_axis(axis.entry) for axis in view.axes], "measures": measures}
-        views[_name(view, views)] = {**entry, "share": _number(share)}
+        description = {"of": view.of, "axes": [_axis(axis.entry) for axis in view.axes], "measures": measures}
+        views[_name(view, views)] = {**description, "share": _number(share)}
     return views
 
 
-def _axis(entry: Mapping[str, Any]) -> Any:
-    return entry["axis"] if len(entry) == 1 else entry
+def _axis(axis: Mapping[str, Any]) -> Any:
+    return axis["axis"] if len(axis) == 1 else axis
 
 
 def _name(view: Designed, taken: Mapping[str, Entry]) -> str:
     """The finest column of each axis, joined by `by`."""
     words = [str((axis.entry.get("by") or [axis.entry["axis"]])[-1]).rpartition(".")[2] for axis in view.axes]
     name = "_by_".join(words)
-    known = {each.lower() for each in taken}
+    view_names = {view_name.lower() for view_name in taken}
     return next(
         n
         for n in (name, f"{view.of}_{name}", *(f"{name}_{i}" for i in range(2, 999)))
-        if n.lower() not in known
+        if n.lower() not in view_names
     )
 
 
@@ -203,17 +204,17 @@ def rounded(weights: Sequence[float]) -> list[Fraction]:
     ['1/2', '1/4', '1/4']
     """
     steps = PERCENT if len(weights) <= PERCENT // 4 else 10 * PERCENT
-    whole = sum(weights)
-    parts = [max(1, int(steps * weight / whole)) for weight in weights]
-    while (rest := steps - sum(parts)) != 0:
-        lacking = [steps * weight / whole - part for weight, part in zip(weights, parts, strict=True)]
-        at = max(range(len(parts)), key=lambda i: lacking[i] if rest > 0 else parts[i])
-        parts[at] += 1 if rest > 0 else -1
-    return [Fraction(part, steps) for part in parts]
+    total = sum(weights)
+    counts = [max(1, int(steps * weight / total)) for weight in weights]
+    while (remaining := steps - sum(counts)) != 0:
+        lacking = [steps * weight / total - count for weight, count in zip(weights, counts, strict=True)]
+        at = max(range(len(counts)), key=lambda i: lacking[i] if remaining > 0 else counts[i])
+        counts[at] += 1 if remaining > 0 else -1
+    return [Fraction(count, steps) for count in counts]
 
 
-def _number(part: Fraction) -> str:
-    return f"{float(part):g}"
+def _number(share: Fraction) -> str:
+    return f"{float(share):g}"
 
 
 def _variants(
@@ -221,40 +222,51 @@ def _variants(
 ) -> list[Mapping[str, Entry]]:
     """The views joined and apart, with their shares; under a delta also without, and as cubes: the planner measures
     these together. Views apart share more axes, and are reconciled on them."""
-    kept = [views, *([apart] if apart != views else [])]
+    variants = [views, *([apart] if apart != views else [])]
     if not catalog.privacy.delta:
-        return kept
+        return variants
     plain, sets = _without_shares(views), _without_shares(apart)
     cubes = _cubes(sets)
-    return [*kept, plain, *([cubes] if cubes != sets else [])]
+    return [*variants, plain, *([cubes] if cubes != sets else [])]
 
 
 def _without_shares(views: Mapping[str, Entry]) -> dict[str, Entry]:
-    return {name: {k: v for k, v in entry.items() if k != "share"} for name, entry in views.items()}
+    return {name: {k: v for k, v in view.items() if k != "share"} for name, view in views.items()}
 
 
 def _cubes(views: Mapping[str, Entry]) -> Mapping[str, Entry]:
-    """For each table whose views have at most two axes, three axes or more together, one cube in their place."""
-    found: dict[str, Entry] = {}
-    for of in dict.fromkeys(entry["of"] for entry in views.values()):
-        mine = {name: entry for name, entry in views.items() if entry["of"] == of}
-        axes = list({str(axis): axis for entry in mine.values() for axis in entry["axes"]}.values())
-        if len(axes) < 3 or len(mine) < 3 or max(len(entry["axes"]) for entry in mine.values()) > 2:
-            found |= mine
+    """For each table whose views have at most two axes, three axes or more together, one cube in their place, where a
+    catalog may have it."""
+    merged_views: dict[str, Entry] = {}
+    for of in dict.fromkeys(view["of"] for view in views.values()):
+        table_views = {name: view for name, view in views.items() if view["of"] == of}
+        axes = list({str(axis): axis for view in table_views.values() for axis in view["axes"]}.values())
+        if (
+            len(axes) < 3
+            or len(table_views) < 3
+            or max(len(view["axes"]) for view in table_views.values()) > 2
+        ):
+            merged_views |= table_views
             continue
-        measures = list(dict.fromkeys(m for entry in mine.values() for m in entry["measures"]))
-        found[f"{of}_cube"] = {"of": of, "axes": axes, "measures": measures, "ways": 2}
-    return found
+        measures = list(dict.fromkeys(m for view in table_views.values() for m in view["measures"]))
+        cube = {"of": of, "axes": axes, "measures": measures, "ways": 2}
+        try:
+            made_view(f"{of}_cube", cube)
+        except CatalogError:  # such as more axes than a view may have
+            merged_views |= table_views
+        else:
+            merged_views[f"{of}_cube"] = cube
+    return merged_views
 
 
 def _with(catalog: Catalog, views: Mapping[str, Entry]) -> Catalog:
     """The catalog with other views, checked as a whole."""
-    made = catalog.model_copy(update={"views": {n: View.model_validate(dict(v)) for n, v in views.items()}})
+    new_catalog = catalog.model_copy(update={"views": {n: made_view(n, v) for n, v in views.items()}})
     try:
-        check_catalog(made)
+        check_catalog(new_catalog)
     except Problem as problem:
         raise CatalogError(f"{'.'.join(problem.path)}: {problem}") from None
-    return made
+    return new_catalog
 
 
 def _total(
@@ -291,10 +303,10 @@ def _foreseen(
     questions: Sequence[Question],
     guess: Guess | None,
 ) -> tuple[Foreseen, ...]:
-    made = _with(catalog, views)
-    squared = _errors(made, public, questions)
-    priced = priced_plan(made, axis_maker(made, public))
-    found = []
+    new_catalog = _with(catalog, views)
+    squared = _errors(new_catalog, public, questions)
+    priced = priced_plan(new_catalog, axis_maker(new_catalog, public))
+    forecasts = []
     with dry_answerer(priced) as answerer:
         for question, error in zip(questions, squared, strict=True):
             columns: tuple[PredictedColumn, ...] = ()
@@ -303,9 +315,11 @@ def _foreseen(
                 columns = predict(answerer, question.sql) if refusal is None else ()
             except Error as why:
                 refusal = str(why)
-            relative = None if guess is None or error is None else sqrt(error) / _crowd(made, question, guess)
-            found.append(Foreseen(question.sql, columns, relative, refusal))
-    return tuple(found)
+            relative = (
+                None if guess is None or error is None else sqrt(error) / _crowd(new_catalog, question, guess)
+            )
+            forecasts.append(Foreseen(question.sql, columns, relative, refusal))
+    return tuple(forecasts)
 
 
 def _crowd(catalog: Catalog, question: Question, guess: Guess) -> float:

@@ -26,25 +26,29 @@ def new_measures(catalog: Catalog, statements: Sequence[str]) -> NewMeasures:
         catalog: the catalog.
         statements: SQL.
     """
-    found: NewMeasures = {}
+    measures: NewMeasures = {}
     for text in statements:
         try:
             summed = list(summed_expressions(text))
         except Error:
             continue  # whoever reads the statement says what is wrong
-        for each in summed:
+        for expression in summed:
             for name, table in catalog.tables.items():
                 ranges = {c.lower(): _range(spec) for c, spec in table.columns.items() if _is_number(spec)}
-                told = (
-                    range_of(each.sql, ranges)
-                    if not table.is_public and each.columns <= ranges.keys()
+                bounds = (
+                    range_of(expression.sql, ranges)
+                    if not table.is_public and expression.columns <= ranges.keys()
                     else None
                 )
-                known = {**table.measures, **found.get(name, {})}
-                if told is None or any(same_expression(m.expr, each.sql) for m in known.values()):
+                table_measures = {**table.measures, **measures.get(name, {})}
+                if bounds is None or any(
+                    same_expression(m.expr, expression.sql) for m in table_measures.values()
+                ):
                     continue
-                found.setdefault(name, {})[_name(each, table, known)] = _measure(each, told)
-    return found
+                measures.setdefault(name, {})[_name(expression, table, table_measures)] = _measure(
+                    expression, bounds
+                )
+    return measures
 
 
 def with_measures(catalog: Catalog, new: NewMeasures) -> Catalog:
@@ -65,23 +69,23 @@ def _range(column: Column) -> Range:
     return Range(Fraction(low, 10**column.digits), Fraction(high, 10**column.digits), column.digits)
 
 
-def _measure(each: Summed, told: Range) -> Measure:
-    ends = {"lower": _decimal(told.low, told.scale), "upper": _decimal(told.high, told.scale)}
-    return Measure.model_validate({"expr": each.sql, "scale": told.scale, **ends})
+def _measure(expression: Summed, bounds: Range) -> Measure:
+    ends = {"lower": _decimal(bounds.low, bounds.scale), "upper": _decimal(bounds.high, bounds.scale)}
+    return Measure.model_validate({"expr": expression.sql, "scale": bounds.scale, **ends})
 
 
 def _decimal(value: Fraction, scale: int) -> str:
     return f"{Decimal(value.numerator * 10**scale // value.denominator).scaleb(-scale):f}"
 
 
-def _name(each: Summed, table: Table, known: dict[str, Measure]) -> str:
+def _name(expression: Summed, table: Table, table_measures: dict[str, Measure]) -> str:
     """What the statement calls the sum, if it is a plain word that the table does not use yet."""
     word = (
-        each.name.lower()
-        if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", each.name)
-        else "_".join(sorted(each.columns))
+        expression.name.lower()
+        if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", expression.name)
+        else "_".join(sorted(expression.columns))
     )
-    taken = {name.lower() for name in (*table.columns, *table.derive, *known)}
+    taken = {name.lower() for name in (*table.columns, *table.derive, *table_measures)}
     return (
         word if word not in taken else next(f"{word}_{n}" for n in range(2, 99) if f"{word}_{n}" not in taken)
     )

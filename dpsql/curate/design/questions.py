@@ -22,12 +22,11 @@ from dpsql.answer.plan import View as AskedView
 from dpsql.answer.sql.parse import parse
 from dpsql.answer.sql.rewrite import take_apart
 from dpsql.axis.model import OrderedRule
-from dpsql.curate.forecast import Priced
+from dpsql.curate.dry import Priced
 from dpsql.engines.engine import Engine
 from dpsql.errors import Error, NoViewError
-from dpsql.star import Catalog
+from dpsql.star import Catalog, made_view
 from dpsql.star.graph import KeyPath, paths_to, reachable
-from dpsql.star.model import View
 from dpsql.star.tables import LARGEST_LEAVES, TRUNCATE, Column, Cuts
 
 COARSE = 2**12
@@ -109,28 +108,28 @@ def places_of(catalog: Catalog, public: Engine, statements: Sequence[str]) -> tu
         statements: SQL.
     """
     words = named(statements)
-    asked = [
+    tables = [
         of for of, table in catalog.tables.items()
         if not table.is_public and (of.lower() in words or (catalog.name.lower() in words and table.role.counted))
     ]  # fmt: skip
-    found: list[Place] = []
-    for of in asked:
-        if _may_be_counted(catalog, of, asked):
-            found += _places_from(catalog, public, of, words)
-    return tuple(sorted(found, key=lambda each: _levels(catalog, each)))
+    places: list[Place] = []
+    for of in tables:
+        if _may_be_counted(catalog, of, tables):
+            places += _places_from(catalog, public, of, words)
+    return tuple(sorted(places, key=lambda place_: _levels(catalog, place_)))
 
 
-def _levels(catalog: Catalog, each: Place) -> int:
+def _levels(catalog: Catalog, place_: Place) -> int:
     """Columns that an axis holds: a column stands on the axis that has the fewest others."""
-    axis = None if each.column is None else catalog.tables[each.table].columns[each.column].axis
+    axis = None if place_.column is None else catalog.tables[place_.table].columns[place_.column].axis
     return 1 if axis is None else len(axis.levels)
 
 
-def _may_be_counted(catalog: Catalog, of: str, asked: Sequence[str]) -> bool:
+def _may_be_counted(catalog: Catalog, of: str, tables: Sequence[str]) -> bool:
     """Whether views may count a table beside the others: its rows lead to the unit, or no other's view joins them."""
     unit = catalog.privacy.unit.table
     if unit is None:
-        return not any(of in reachable(catalog, other).values() for other in asked if other != of)
+        return not any(of in reachable(catalog, table).values() for table in tables if table != of)
     chosen = catalog.tables[of].unit_path
     return of == unit or chosen != () or len(paths_to(catalog, of, unit)) == 1
 
@@ -138,21 +137,21 @@ def _may_be_counted(catalog: Catalog, of: str, asked: Sequence[str]) -> bool:
 def _places_from(catalog: Catalog, public: Engine, of: str, words: frozenset[str]) -> Iterator[Place]:
     tables = reachable(catalog, of)
     for path, name in tables.items():
-        entry = catalog.tables[name]
-        if entry.is_public:
+        table = catalog.tables[name]
+        if table.is_public:
             arms = [t for p, t in tables.items() if p[: len(path)] == path]
-            held = {c.lower() for arm in arms for c in (*public.columns.get(arm, {}), arm)}
+            arm_columns = {c.lower() for arm in arms for c in (*public.columns.get(arm, {}), arm)}
             inside = any(catalog.tables[tables[path[:n]]].is_public for n in range(len(path)))
-            if held & words and not inside:
+            if arm_columns & words and not inside:
                 yield Place(of, path, name, None)
             continue
-        columns = [c for c, spec in entry.columns.items() if spec.has_domain]
-        derived = [c for c in columns if c in entry.derive and named([entry.derive[c]]) <= words]
-        asked = [*derived, *(c for c in columns if c.lower() in words and c not in derived)]
+        columns = [c for c, spec in table.columns.items() if spec.has_domain]
+        derived = [c for c in columns if c in table.derive and named([table.derive[c]]) <= words]
+        named_columns = [*derived, *(c for c in columns if c.lower() in words and c not in derived)]
         smallest = (
-            sorted(columns, key=lambda c: _leaves(entry.columns[c]))[:1] if name.lower() in words else []
+            sorted(columns, key=lambda c: _leaves(table.columns[c]))[:1] if name.lower() in words else []
         )
-        for column in asked or smallest:
+        for column in named_columns or smallest:
             yield Place(of, path, name, column)
 
 
@@ -167,14 +166,14 @@ def _leaves(column: Column) -> int:
 def scaffold(catalog: Catalog, places: Sequence[Place]) -> Catalog:
     """The catalog with a view for each place, measured in the cheapest way; it is never published."""
     views = {}
-    for number, each in enumerate(places):
-        table = catalog.tables[each.of]
-        sums = [f"{each.of}.{c}" for c, spec in table.columns.items() if spec.measure]
-        sums += [f"{each.of}.{m}" for m in table.measures]
-        axis: dict[str, Any] = {"axis": ".".join((*each.path, *([each.column] if each.column else [])))}
-        axis |= {} if each.column else {"by": [catalog.tables[each.table].key]}
-        described = {"of": each.of, "axes": [axis], "measures": ["count", *sums], "mechanism": "identity"}
-        views[f"place {number}"] = View.model_validate(described)
+    for number, place_ in enumerate(places):
+        table = catalog.tables[place_.of]
+        sums = [f"{place_.of}.{c}" for c, spec in table.columns.items() if spec.measure]
+        sums += [f"{place_.of}.{m}" for m in table.measures]
+        axis: dict[str, Any] = {"axis": ".".join((*place_.path, *([place_.column] if place_.column else [])))}
+        axis |= {} if place_.column else {"by": [catalog.tables[place_.table].key]}
+        described = {"of": place_.of, "axes": [axis], "measures": ["count", *sums], "mechanism": "identity"}
+        views[f"place {number}"] = made_view(f"place {number}", described)
     tables = {
         name: table.model_copy(
             update={
@@ -246,34 +245,37 @@ class _Reader:
 
     def _need(self, block: Block, text: str, number: int) -> Need:
         terms = [] if block.listing else list(dict.fromkeys(t for v in block.values for t in terms_of(v)))
-        own = {p: i for p, i in self.axes.items() if p.of.lower() == block.root.lower()}
+        root_axes = {p: i for p, i in self.axes.items() if p.of.lower() == block.root.lower()}
         if not terms:
             return self._listing(block, text, number)
-        if not own:
+        if not root_axes:
             raise NoViewError(
                 f"rows of {block.root} cannot be counted beside those of tables that join it, or name no domain",
                 hint=f"declare domains in tables.{block.root}; under `unit: row` ask it in a catalog of its own",
             )
-        view = AskedView("", block.root, tuple(own.values()), {}, 0)
+        view = AskedView("", block.root, tuple(root_axes.values()), {}, 0)
         placed = place(block, terms, view, self.answerer.release, self.answerer.schema)
         if isinstance(placed, str):
             raise self._undeclared(next(ref for ref in block.columns if str(ref) == placed))
         columns: dict[Place, set[tuple[str, str]]] = {}
-        by_axis = {i: p for p, i in own.items()}
+        by_axis = {i: p for p, i in root_axes.items()}
         for at, (position, _) in placed.items():
             ref = block.columns[at]
-            columns.setdefault(by_axis[view.axes[position]], set()).add((ref.table, ref.column))
+            if not ref.partner and position is not None:
+                columns.setdefault(by_axis[view.axes[position]], set()).add((ref.table, ref.column))
         columns, along = _without_coarser(columns, self._held), list[Place]()
-        for path in (join.path for join in block.joins if join.inner):
+        for path in (ref.path for ref in block.columns if ref.partner):
             if any(_covers(p, path) for p in columns):
                 continue
-            if sure := self._never_missing(path, own):
+            if sure := self._never_missing(path, root_axes):
                 along.append(sure)
             else:
-                columns.setdefault(self._along(path, own), set())
-        columns = columns or {min(own, key=lambda p: self.answerer.release.axes[own[p]].leaves): set()}
-        kept = tuple(own[p] for p in columns)
-        plan = self._plan(block, terms, AskedView("", view.of, kept, {}, 0))
+                columns.setdefault(self._along(path, root_axes), set())
+        columns = columns or {
+            min(root_axes, key=lambda p: self.answerer.release.axes[root_axes[p]].leaves): set()
+        }
+        view_axes = tuple(root_axes[p] for p in columns)
+        plan = self._plan(block, terms, AskedView("", view.of, view_axes, {}, 0))
         ends = {p: self._ends(plan, terms, i) for i, p in enumerate(columns)}
         for place_, constants in self._compared(block, terms, columns).items():
             ends[place_] = constants
@@ -287,8 +289,8 @@ class _Reader:
         """Columns whose values are listed: an axis of any view tells them."""
         columns: dict[Place, frozenset[tuple[str, str]]] = {}
         for ref in block.columns:
-            held = self.answerer.schema.anywhere(ref)
-            place_ = next((p for p, i in self.axes.items() if i in [axis for axis, _ in held]), None)
+            occurrences = self.answerer.schema.anywhere(ref)
+            place_ = next((p for p, i in self.axes.items() if i in [axis for axis, _ in occurrences]), None)
             if place_ is None:
                 raise self._undeclared(ref)
             columns[place_] = columns.get(place_, frozenset()) | {(ref.table, ref.column)}
@@ -297,6 +299,8 @@ class _Reader:
 
     def _undeclared(self, ref: ColumnRef) -> NoViewError:
         """A column that no axis can hold: a key, whose values are people or things, or one without a domain."""
+        if ref.partner:
+            return _no_axis_behind(ref.path)
         name = self.answerer.schema.twin(ref)
         if name != ref:
             return NoViewError(
@@ -309,21 +313,20 @@ class _Reader:
         """The columns that an axis tells."""
         return frozenset((c.table, c.column) for c in self.answerer.release.axes[self.axes[place_]].columns)
 
-    def _never_missing(self, path: KeyPath, own: Mapping[Place, int]) -> Place | None:
+    def _never_missing(self, path: KeyPath, root_axes: Mapping[Place, int]) -> Place | None:
         """The shortest axis that says that rows without a partner along a path are left out anyway."""
         axes = self.answerer.release.axes
-        sure = [p for p, i in own.items() if p.path == path and axes[i].missing_leaf is None]
-        return min(sure, key=lambda p: axes[own[p]].leaves, default=None)
+        sure = [
+            p for p, i in root_axes.items() if p.path[: len(path)] == path and axes[i].missing_leaf is None
+        ]
+        return min(sure, key=lambda p: axes[root_axes[p]].leaves, default=None)
 
-    def _along(self, path: KeyPath, own: Mapping[Place, int]) -> Place:
+    def _along(self, path: KeyPath, root_axes: Mapping[Place, int]) -> Place:
         """The shortest axis beyond a join."""
-        beyond = [p for p in own if _covers(p, path)]
+        beyond = [p for p in root_axes if _covers(p, path)]
         if not beyond:
-            raise NoViewError(
-                f"the join along {'.'.join(path)} needs an axis behind it",
-                hint="declare a column there, or write `on_missing: drop` at the foreign key",
-            )
-        return min(beyond, key=lambda p: self.answerer.release.axes[own[p]].leaves)
+            raise _no_axis_behind(path)
+        return min(beyond, key=lambda p: self.answerer.release.axes[root_axes[p]].leaves)
 
     def _plan(self, block: Block, terms: Sequence[Term], view: AskedView) -> Plan:
         release, schema = self.answerer.release, self.answerer.schema
@@ -339,30 +342,32 @@ class _Reader:
         if not isinstance(rule, OrderedRule):
             return None
         values = len(rule.starts)
-        found: set[int] = set()
+        ends: set[int] = set()
         for term in terms:
             for box in plan.boxes_of(term.condition):
                 mask = plan.box_masks(box)[position][:, :values]
                 change = np.flatnonzero(np.any(np.diff(mask, axis=1) != 0, axis=0)) + 1
-                found |= {int(rule.starts[i]) for i in change}
-        return frozenset(found)
+                ends |= {int(rule.starts[i]) for i in change}
+        return frozenset(ends)
 
     def _compared(
         self, block: Block, terms: Sequence[Term], places: Iterable[Place]
     ) -> dict[Place, frozenset[int]]:
         """Ends on axes with more whole numbers than leaves: the constants that their columns are compared with."""
-        found: dict[Place, set[int]] = {}
+        ends_by_place: dict[Place, set[int]] = {}
         coarse = {p for p in places if not self._is_fine(p)}
         for predicate in (p for condition in conditions(block, terms) for p in predicates(condition)):
-            for part in predicate.expression.comparisons:
-                ref = block.columns[part.column]
+            for comparison in predicate.expression.comparisons:
+                ref = block.columns[comparison.column]
                 for place_ in coarse:
                     if (ref.path, ref.column) == (place_.path, place_.column) and isinstance(
-                        part.constant, int
+                        comparison.constant, int
                     ):
-                        jumps = (part.constant, part.constant + 1)
-                        found.setdefault(place_, set()).update(_jump(part.operator, part.constant, jumps))
-        return {p: frozenset(ends) for p, ends in found.items()}
+                        jumps = (comparison.constant, comparison.constant + 1)
+                        ends_by_place.setdefault(place_, set()).update(
+                            _jump(comparison.operator, comparison.constant, jumps)
+                        )
+        return {p: frozenset(ends) for p, ends in ends_by_place.items()}
 
     def _is_fine(self, place_: Place) -> bool:
         """Whether every value of an axis is a leaf of the scaffold."""
@@ -372,23 +377,30 @@ class _Reader:
         return not coarse or int(rule.starts[-1]) - int(rule.starts[0]) + 1 == len(rule.starts)  # type: ignore[union-attr]
 
 
+def _no_axis_behind(path: KeyPath) -> NoViewError:
+    return NoViewError(
+        f"the join along {'.'.join(path)} needs an axis behind it",
+        hint="declare a column there, or write `on_missing: drop` at the foreign key",
+    )
+
+
 def _without_coarser(
-    columns: dict[Place, set[tuple[str, str]]], held: Callable[[Place], frozenset[tuple[str, str]]]
+    columns: dict[Place, set[tuple[str, str]]], columns_of: Callable[[Place], frozenset[tuple[str, str]]]
 ) -> dict[Place, set[tuple[str, str]]]:
     """Axes without those whose columns another one tells too: a city's axis tells its nation."""
-    kept = dict(columns)
-    for place_, asked in columns.items():
-        finer = (p for p in kept if p != place_ and p.path == place_.path and asked <= held(p))
-        if other := next(finer, None):
-            kept[other] = kept[other] | kept.pop(place_)
-    return kept
+    finest = dict(columns)
+    for place_, place_columns in columns.items():
+        finer = (
+            p for p in finest if p != place_ and p.path == place_.path and place_columns <= columns_of(p)
+        )
+        if finer_place := next(finer, None):
+            finest[finer_place] = finest[finer_place] | finest.pop(place_)
+    return finest
 
 
 def _covers(place_: Place, path: KeyPath) -> bool:
-    """Whether an axis tells which rows find a partner along a path: it lies beyond it, or is a public table on it."""
-    return place_.path[: len(path)] == path or (
-        place_.column is None and path[: len(place_.path)] == place_.path
-    )
+    """Whether an axis tells which rows find a partner along a path: it lies at its end, or is a public table on it."""
+    return place_.path == path or (place_.column is None and path[: len(place_.path)] == place_.path)
 
 
 def _jump(operator: Callable[[Any, Any], Any], constant: int, at: Sequence[int]) -> list[int]:

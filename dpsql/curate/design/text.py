@@ -22,18 +22,18 @@ def view_lines(views: Mapping[str, Entry]) -> list[str]:
         views: name -> what the view says, in the order of its keys.
     """
     lines = []
-    for name, entry in views.items():
-        short = f"  {quoted(name)}: {flow(entry)}"
+    for name, view in views.items():
+        short = f"  {quoted(name)}: {flow(view)}"
         if len(short) <= WIDE:
             lines.append(short)
             continue
         lines.append(f"  {quoted(name)}:")
-        for key, value in entry.items():
+        for key, value in view.items():
             line = f"    {key}: {flow(value)}"
             if len(line) <= WIDE or not isinstance(value, list):
                 lines.append(line)
                 continue
-            lines += [f"    {key}:", *(f"      - {flow(item)}" for item in value)]
+            lines += [f"    {key}:", *(f"      - {flow(element)}" for element in value)]
     return lines
 
 
@@ -44,7 +44,7 @@ def flow(value: Any) -> str:
     ('{axis: day, cuts: {width: month}}', '[count, "a b: c"]')
     """
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{quoted(str(key))}: {flow(part)}" for key, part in value.items()) + "}"
+        return "{" + ", ".join(f"{quoted(str(key))}: {flow(element)}" for key, element in value.items()) + "}"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(flow, value)) + "]"
     return quoted(str(value))
@@ -66,9 +66,9 @@ def with_views(text: str, views: Mapping[str, Entry], measures: NewMeasures) -> 
     changes.append((len(text), len(text), f"\n{block}") if at is None else (*_extent(text, *at), block))
     tables = _entry(root, "tables")
     for name, gained in measures.items():
-        entry = None if tables is None else _entry(tables[1], name)
-        if entry is not None:
-            changes.append(_more_measures(entry[1], gained))
+        table = None if tables is None else _entry(tables[1], name)
+        if table is not None:
+            changes.append(_more_measures(table[1], gained))
     for start, stop, new in sorted(changes, reverse=True):
         text = text[:start] + new + text[stop:]
     return text
@@ -94,19 +94,19 @@ def _extent(text: str, key: yaml.Node, value: yaml.CollectionNode) -> tuple[int,
 
 def _more_measures(table: yaml.MappingNode, gained: Mapping[str, Any]) -> tuple[int, int, str]:
     """What is put into a table's text: into its measures, or measures as its first entry."""
-    parts = {
+    measures = {
         name: {"expr": m.expr, "scale": m.scale, "lower": m.lower, "upper": m.upper}
         for name, m in gained.items()
     }
-    known = _entry(table, "measures")
-    node = table if known is None else known[1]
-    inside = {"measures": parts} if known is None else parts
+    measures_entry = _entry(table, "measures")
+    node = table if measures_entry is None else measures_entry[1]
+    inside = {"measures": measures} if measures_entry is None else measures
     start = node.start_mark.index
     if node.flow_style:
         return start + 1, start + 1, flow(inside)[1:-1] + (", " if node.value else "")
     indent = "\n" + " " * node.start_mark.column
-    if known is None:
-        lines = ["measures:", *(f"  {quoted(name)}: {flow(part)}" for name, part in parts.items())]
+    if measures_entry is None:
+        lines = ["measures:", *(f"  {quoted(name)}: {flow(measure)}" for name, measure in measures.items())]
     else:
-        lines = [f"{quoted(name)}: {flow(part)}" for name, part in parts.items()]
+        lines = [f"{quoted(name)}: {flow(measure)}" for name, measure in measures.items()]
     return start, start, indent.join([*lines, ""])

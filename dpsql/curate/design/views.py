@@ -32,14 +32,13 @@ from dpsql.answer.views import COUNTS
 from dpsql.axis.model import CategoryRule, OrderedRule
 from dpsql.curate.design.axes import Axis, AxisWriter
 from dpsql.curate.design.questions import Need, Place
-from dpsql.curate.forecast import Priced, dry_answerer, priced_plan
+from dpsql.curate.dry import Priced, dry_answerer, priced_plan
 from dpsql.engines.engine import Engine
 from dpsql.errors import Error
 from dpsql.publishing.axes import AxisMaker
 from dpsql.publishing.userlevel.guess import crowds
-from dpsql.star import Catalog
+from dpsql.star import Catalog, made_view
 from dpsql.star.graph import KeyPath
-from dpsql.star.model import View
 from dpsql.tree import FloatArray
 
 MOST_CELLS = 2**21
@@ -80,16 +79,17 @@ class Designed:
     @cached_property
     def parts(self) -> dict[str, float]:
         """What each measure should have of the view's share."""
-        noisy = [each for each in self.errors if each]
+        noisy = [errors for errors in self.errors if errors]
         shares = dict.fromkeys(self.measures, 1 / len(self.measures))
         for _ in range(ROUNDS):
-            found = dict.fromkeys(self.measures, LEAST)
-            for each in noisy:
-                total = self._error(each, shares)
-                for name, error in each.items():
-                    found[name] += error / shares[name] ** self.power / total
+            relative_errors = dict.fromkeys(self.measures, LEAST)
+            for errors in noisy:
+                total = self._error(errors, shares)
+                for name, error in errors.items():
+                    relative_errors[name] += error / shares[name] ** self.power / total
             steps = {
-                n: (part * shares[n] ** self.power) ** (1 / (self.power + 1)) for n, part in found.items()
+                n: (relative_error * shares[n] ** self.power) ** (1 / (self.power + 1))
+                for n, relative_error in relative_errors.items()
             }
             shares = {name: step / sum(steps.values()) for name, step in steps.items()}
         return shares
@@ -97,16 +97,16 @@ class Designed:
     @property
     def weight(self) -> float:
         """Its part of the budget, up to a factor that all views share: the questions that it serves."""
-        return max(float(sum(bool(each) for each in self.errors)), FEW_QUESTIONS)
+        return max(float(sum(bool(errors) for errors in self.errors)), FEW_QUESTIONS)
 
     @cached_property
     def cost(self) -> float:
         """What it adds to the sum of log errors."""
-        logs = sum(log(self._error(each, self.parts)) for each in self.errors if each)
+        logs = sum(log(self._error(errors, self.parts)) for errors in self.errors if errors)
         return logs - self.power * self.weight * log(self.weight)
 
-    def _error(self, each: Mapping[str, float], shares: Mapping[str, float]) -> float:
-        return sum(error / shares[name] ** self.power for name, error in each.items())
+    def _error(self, errors: Mapping[str, float], shares: Mapping[str, float]) -> float:
+        return sum(error / shares[name] ** self.power for name, error in errors.items())
 
 
 @dataclass
@@ -165,12 +165,12 @@ class Designer:
         for need in needs:
             axes = sorted(str(axis.entry) for axis in self._axes(frozenset({need})))
             groups.setdefault(str(axes), []).append(need)
-        found: list[Designed | None] = []
+        views: list[Designed | None] = []
         for group in groups.values():
-            whole = self._view(frozenset(group))
+            group_view = self._view(frozenset(group))
             # None: one of them cannot be served, or not beside the others
-            found += [self._view(frozenset({need})) for need in group] if whole is None else [whole]
-        return [view for view in found if view is not None]
+            views += [self._view(frozenset({need})) for need in group] if group_view is None else [group_view]
+        return [view for view in views if view is not None]
 
     def _joined(self, views: Sequence[Designed]) -> list[Designed]:
         """Views, two of them put together as long as that gains."""
@@ -182,14 +182,14 @@ class Designer:
 
     def _best_pair(self, views: Sequence[Designed]) -> tuple[Designed, Designed, Designed] | None:
         """The two views that gain most by being one."""
-        found = []
+        mergers = []
         for first, second in combinations(views, 2):
             if first.of != second.of:
                 continue
             merged = self._merged(first, second)
             if merged is not None:
-                found.append((first.cost + second.cost - merged.cost, first, second, merged))
-        best = max(found, key=lambda each: each[0], default=None)
+                mergers.append((first.cost + second.cost - merged.cost, first, second, merged))
+        best = max(mergers, key=lambda merger: merger[0], default=None)
         return best[1:] if best is not None and best[0] > 0 else None
 
     def _merged(self, first: Designed, second: Designed) -> Designed | None:
@@ -206,19 +206,19 @@ class Designer:
         """The axes that all of the needs look at, each fine enough for all of them."""
         columns: dict[Place, frozenset[tuple[str, str]]] = {}
         for need in sorted(needs, key=_order):
-            for p, asked in need.columns.items():
-                columns[p] = columns.get(p, frozenset()) | asked
+            for p, place_columns in need.columns.items():
+                columns[p] = columns.get(p, frozenset()) | place_columns
         finest = [p for p in columns if not any(self._tells(q, p, columns[p]) for q in columns if q != p)]
         return tuple(
             self.writer.axis(p, columns[p], frozenset(e for need in needs for e in need.ends.get(p, ())))
             for p in finest
         )
 
-    def _tells(self, finer: Place, coarser: Place, asked: frozenset[tuple[str, str]]) -> bool:
+    def _tells(self, finer: Place, coarser: Place, columns: frozenset[tuple[str, str]]) -> bool:
         """Whether one axis has another's columns among its levels: a city's has its nation's."""
         axis = None if finer.column is None else self.catalog.tables[finer.table].columns[finer.column].axis
         levels = () if axis is None or finer.path != coarser.path else axis.levels[:-1]
-        return asked <= {(finer.table, level) for level in levels}
+        return columns <= {(finer.table, level) for level in levels}
 
     def _view(self, needs: frozenset[Need]) -> Designed | None:
         if needs not in self._known:
@@ -230,31 +230,31 @@ class Designer:
         ordered = tuple(sorted(needs, key=_order))
         axes, of = self._axes(needs), ordered[0].of
         measures = list(dict.fromkeys(m for need in ordered for m in need.measures))
-        entry = {"of": of, "axes": [axis.entry for axis in axes], "measures": measures, "share": "0.99"}
+        description = {"of": of, "axes": [axis.entry for axis in axes], "measures": measures, "share": "0.99"}
         views = {
-            "one": entry,
+            "one": description,
             **self._joins(ordered, [(of, p.path) for need in ordered for p in need.columns]),
         }
         try:
-            checked = {name: View.model_validate(each) for name, each in views.items()}
+            checked = {name: made_view(name, each) for name, each in views.items()}
             alone = self.catalog.model_copy(update={"views": checked})
             priced = priced_plan(alone, self.make)
             with dry_answerer(priced) as answerer:
                 errors = Errors(answerer, weights_of(priced, crowds(alone, self.public, priced.plan)))
-                found = [errors.of(need) for need in ordered]
+                need_errors = [errors.of(need) for need in ordered]
         except Error as error:
             if len(ordered) == 1:
                 self.refused[ordered[0]] = str(error)
             return None  # the view cannot be planned: its needs stay apart
         scale = (0.99 / len(measures)) ** self.power
-        whole = tuple({name: error * scale for name, error in each.items()} for each in found)
-        return Designed(ordered, of, axes, whole, tuple(measures), self.power)
+        scaled_errors = tuple({name: error * scale for name, error in each.items()} for each in need_errors)
+        return Designed(ordered, of, axes, scaled_errors, tuple(measures), self.power)
 
     def _joins(
-        self, needs: Iterable[Need], known: Sequence[tuple[str, KeyPath]]
+        self, needs: Iterable[Need], reached: Sequence[tuple[str, KeyPath]]
     ) -> dict[str, dict[str, Any]]:
         """Small views that tell where no row is without a partner, for joins that no view's axes lie beyond."""
-        lacking = dict.fromkeys(p for need in needs for p in need.along if (p.of, p.path) not in known)
+        lacking = dict.fromkeys(p for need in needs for p in need.along if (p.of, p.path) not in reached)
         return {
             f"join {i}": {"of": p.of, "axes": [self.writer.axis(p, (), ()).entry], "measures": ["count"]}
             for i, p in enumerate(lacking)
@@ -262,19 +262,19 @@ class Designer:
 
     def _for_joins(self, views: Sequence[Designed]) -> Iterator[Designed]:
         """Views for joins that no other view's axes lie beyond."""
-        known = [(p.of, p.path) for view in views for need in view.needs for p in need.columns]
+        reached = [(p.of, p.path) for view in views for need in view.needs for p in need.columns]
         for need in (need for view in views for need in view.needs):
-            for p in (p for p in need.along if (p.of, p.path) not in known):
-                known.append((p.of, p.path))
+            for p in (p for p in need.along if (p.of, p.path) not in reached):
+                reached.append((p.of, p.path))
                 yield Designed((need,), p.of, (self.writer.axis(p, (), ()),), ({},), ("count",), self.power)
 
     def _for_lists(self, views: Sequence[Designed], needs: Sequence[Need]) -> Iterator[Designed]:
         """Views for columns whose values are listed and which no view has."""
-        held = {
+        view_columns = {
             c for view in views for need in view.needs for columns in need.columns.values() for c in columns
         }
         for need in needs:
-            missing = {c for columns in need.columns.values() for c in columns} - held
+            missing = {c for columns in need.columns.values() for c in columns} - view_columns
             if missing and need.of:
                 axes = self._axes(frozenset({need}))
                 yield Designed((need,), need.of, axes, ({},), ("count",), self.power)
@@ -286,11 +286,11 @@ def _order(need: Need) -> tuple[str, int]:
 
 def weights_of(priced: Priced, shares: Mapping[int, FloatArray]) -> dict[int, FloatArray]:
     """The part of the rows that each leaf is expected to have: even over values, and over keys of public tables."""
-    found = {}
+    weights = {}
     for i, planned in enumerate(priced.plan.axes):
         leaves, rule = planned.axis.leaves, planned.axis.rule
         if i in shares:
-            found[i] = shares[i]
+            weights[i] = shares[i]
             continue
         values = np.ones(len(rule.values) if isinstance(rule, CategoryRule) else leaves)
         if isinstance(rule, OrderedRule):
@@ -298,8 +298,8 @@ def weights_of(priced: Priced, shares: Mapping[int, FloatArray]) -> dict[int, Fl
         behind = np.zeros(
             leaves - len(values)
         )  # NULL, MISSING and OTHER: no question is expected to be about them
-        found[i] = np.concatenate([values, behind]) / values.sum()
-    return found
+        weights[i] = np.concatenate([values, behind]) / values.sum()
+    return weights
 
 
 @dataclass(frozen=True)
@@ -325,33 +325,33 @@ class Errors:
         values = [value for value in block.values if isinstance(value, (Linear, Ratio)) and terms_of(value)]
         terms = list(dict.fromkeys(term for value in values for term in terms_of(value)))
         plan = choose(block, terms, self.answerer.release, self.answerer.schema, "interpolate")
-        found: dict[str, float] = {}
+        errors: dict[str, float] = {}
         for value in values:
             for term in dict.fromkeys(terms_of(value)):
                 for name, error in self._term(
                     plan, term, mean=isinstance(value, Ratio) and value.mean
                 ).items():
-                    found[name] = found.get(name, 0.0) + error / len(values)
-        return {name: error for name, error in found.items() if error > 0}
+                    errors[name] = errors.get(name, 0.0) + error / len(values)
+        return {name: error for name, error in errors.items() if error > 0}
 
     def _term(self, plan: Plan, term: Term, *, mean: bool) -> dict[str, float]:
         """Errors of a term: its own noise, and that of the count that its centre is multiplied by."""
         release, statistic = self.answerer.release, plan.view.statistics[term.measure]
         count = plan.view.statistics.get("count", statistic)  # a view of people alone has no other
-        own, counted, part = np.zeros(1), np.zeros(1), np.zeros(1)
+        variances, counted, row_shares = np.zeros(1), np.zeros(1), np.zeros(1)
         for box in plan.boxes_of(term.condition):
             masks = _sampled(plan.box_masks(box))
             if masks is None:
                 return {}
             axes = [self.weights[i] for i in plan.view.axes]
-            part = part + prod(mask @ weight for mask, weight in zip(masks, axes, strict=True))
-            own = own + release.reading(statistic.id).covariance(masks).noise
+            row_shares = row_shares + prod(mask @ weight for mask, weight in zip(masks, axes, strict=True))
+            variances = variances + release.reading(statistic.id).covariance(masks).noise
             counted = counted + release.reading(count.id).covariance(masks).noise
-        occurs = part > 0
-        expected = float(np.sum(part[occurs] ** 2))
+        occurs = row_shares > 0
+        expected = float(np.sum(row_shares[occurs] ** 2))
         if expected <= 0:
             return {}
-        noise, counts = float(np.sum(own[occurs])) / expected, float(np.sum(counted[occurs])) / expected
+        noise, counts = float(np.sum(variances[occurs])) / expected, float(np.sum(counted[occurs])) / expected
         if term.measure in COUNTS:
             return {term.measure: noise}
         typical, mid = _typical(statistic.mid, statistic.sensitivity), statistic.mid

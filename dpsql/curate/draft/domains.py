@@ -11,15 +11,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from math import log10
+from typing import NamedTuple
 
 from dpsql.curate.draft.look import DAY, DECIMAL, MOMENT, TEXT, TRUTH, WHOLE, ColumnFacts
 from dpsql.curate.draft.ordinals import in_order
 from dpsql.curate.draft.words import GRADES, NAMES, TEXTS, is_name, words
+from dpsql.star.tables import alike_but_for_blanks
 
 MOST_LEAVES = 150
 """Leaves of an ordered axis that has no cuts; beyond, cuts of a round width make about a third of it."""
@@ -34,9 +36,20 @@ _WORDS = ("true", "false", "null", "yes", "no", "on", "off", "y", "n")
 
 
 def quoted(value: str) -> str:
-    """A YAML scalar, quoted where YAML or a flow mapping would read it otherwise."""
-    is_plain = _PLAIN.fullmatch(value) and value.lower() not in _WORDS
-    return value if is_plain else json.dumps(value, ensure_ascii=False)
+    """A YAML scalar that is read back to the byte, quoted where YAML or a flow mapping would read it otherwise.
+
+    >>> print(quoted("Private"), quoted(" Private"), quoted("a\\u2028b\\xa0"))
+    Private " Private" "a\\u2028b\\u00a0"
+    """
+    if _PLAIN.fullmatch(value) and value.lower() not in _WORDS:
+        return value
+    return "".join(c if c.isprintable() else _escaped(c) for c in json.dumps(value, ensure_ascii=False))
+
+
+def _escaped(character: str) -> str:
+    """What YAML folds or refuses, or nobody sees: line ends and blanks beyond ASCII, controls, marks of order."""
+    code = ord(character)
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 @dataclass(frozen=True)
@@ -61,20 +74,41 @@ class Domain:
         return f"{quoted(self.name)}: {{{', '.join(self.keys)}}}"
 
 
-def left_out(column: ColumnFacts, *, of_people: bool = False) -> str:
-    """Why a column is neither axis nor measure, or nothing; what people are called is none however few they are."""
-    named = words(column.name)
-    if of_people and column.nature is TEXT and is_name(named):
-        return "a name"
+class LeftOut(NamedTuple):
+    """Why a column is neither axis nor measure.
+
+    Args:
+        why: in words; empty where it is one.
+        by_rows: whether the rows at hand decided it, and not the column's name or declared type.
+    """
+
+    why: str
+    by_rows: bool = False
+
+
+TAKEN = LeftOut("")
+FREE_TEXT, AN_ID, EMPTY = (LeftOut(why, by_rows=True) for why in ("free text", "an id", "empty"))
+BLANKS = LeftOut("texts that differ in blanks alone, or hold NUL: trim it in `derive`", by_rows=True)
+
+
+def left_out(column: ColumnFacts, *, of_people: bool = False) -> LeftOut:
+    """Why a column is left out; what people are called is no axis however few they are."""
+    named, is_text = words(column.name), column.nature is TEXT
+    if of_people and is_text and is_name(named):
+        return LeftOut("a name")
     if column.nature is None:
-        return "its type"
+        return LeftOut("its type")
     if column.distinct == 0:
-        return "empty"
-    if column.nature is TEXT and (named & TEXTS or not column.values):
-        return "an id" if _is_id(named) else "free text"
+        return EMPTY
+    if is_text and named & TEXTS:
+        return LeftOut("an id" if _is_id(named) else "free text")
+    if is_text and not column.values:
+        return AN_ID if _is_id(named) else FREE_TEXT
+    if is_text and (alike_but_for_blanks(column.values) or any("\0" in value for value in column.values)):
+        return BLANKS
     if _is_id(named) and not 1 < len(column.values) <= 20:
-        return "an id"
-    return ""
+        return AN_ID
+    return TAKEN
 
 
 def _is_id(named: frozenset[str]) -> bool:
@@ -90,7 +124,7 @@ def domain_of(column: ColumnFacts, *, counted: bool, of_people: bool = False) ->
         counted: whether its table's rows are counted, so that its numbers may be summed.
         of_people: whether its table's rows are people.
     """
-    if left_out(column, of_people=of_people):
+    if left_out(column, of_people=of_people).why:
         return None
     drafted = _DOMAINS[column.nature](column) if column.nature else None
     if drafted is None:
@@ -98,13 +132,13 @@ def domain_of(column: ColumnFacts, *, counted: bool, of_people: bool = False) ->
     keys, leaves = list(drafted.keys), drafted.leaves
     measure = counted and _is_measure(column)
     keys += ["measure: true"] * measure + ["nullable: true"] * column.nullable
-    keys += [] if column.nature is TRUTH else ["confirm: true"]
+    keys += [] if column.nature is TRUTH and not column.guessed else ["confirm: true"]
     return Domain(column.name, tuple(keys), leaves, measure)
 
 
 def public_domain(column: ColumnFacts) -> Domain | None:
     """A column of a public table: its values are read when they are needed, so its type is enough."""
-    reason = left_out(column)
+    reason = left_out(column).why
     if column.nature is None or (reason and not (column.nature is TEXT and column.distinct > 1)):
         return None
     keys = [f"type: {column.nature.word}"] + [f"scale: {column.scale}"] * (column.nature is DECIMAL)
@@ -186,10 +220,10 @@ def _month_end(day: date) -> date:
 _DOMAINS = {WHOLE: _number, DECIMAL: _number, DAY: _day, MOMENT: _moment, TRUTH: _truth, TEXT: _text}
 
 
-def reasons(columns: Iterator[ColumnFacts], *, of_people: bool = False) -> str:
+def reasons(columns: Iterable[ColumnFacts], *, of_people: bool = False) -> str:
     """Columns that are left out, and why, as one line; nothing where none is."""
-    found: dict[str, list[str]] = {}
+    columns_by_reason: dict[str, list[str]] = {}
     for column in columns:
-        if why := left_out(column, of_people=of_people):
-            found.setdefault(why, []).append(column.name)
-    return "; ".join(f"{', '.join(names)} ({why})" for why, names in found.items())
+        if why := left_out(column, of_people=of_people).why:
+            columns_by_reason.setdefault(why, []).append(column.name)
+    return "; ".join(f"{', '.join(names)} ({why})" for why, names in columns_by_reason.items())

@@ -7,17 +7,21 @@ checked and removed.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from dpsql.curate.design.designing import Design
-from dpsql.curate.draft.domains import Domain, domain_of, public_domain, quoted, reasons
+from dpsql.curate.draft.domains import Domain, domain_of, left_out, public_domain, quoted, reasons
 from dpsql.curate.draft.first_views import first_views
 from dpsql.curate.draft.links import Links, find_links
 from dpsql.curate.draft.look import Reader, TableFacts, look
 from dpsql.curate.draft.roles import Roles, Whose, roles_of
-from dpsql.errors import InterfaceError
+from dpsql.errors import InterfaceError, visible
 from dpsql.star.source import CSV, POSTGRESQL
+
+_VALUE = re.compile(r"\s*-?\d[\d.,:/ -]*")
+"""A number, date or time: names of columns that are one suggest that a CSV file has no header."""
 
 EPSILON, CAP = "1", "4"
 """What stands in a draft until the curator has chosen: under `confirm`, so nothing is spent by it."""
@@ -109,9 +113,9 @@ def draft(name: str, reader: Reader, ask: Callable[[Sketch], Choices]) -> Draft:
         lines += _table(table, links, roles, confirmed=choices.public is not None)
     text = "\n".join([*lines, "", "views:", *first_views(tables, links, roles)]) + "\n"
     marks = sum(line.partition("#")[0].count("confirm: true") for line in text.splitlines())
-    found = sum(len(targets) for targets in links.foreign.values())
+    link_count = sum(len(targets) for targets in links.foreign.values())
     return Draft(
-        text, marks, roles.whose.question, found, tuple(t.name for t in tables if t.name in roles.public)
+        text, marks, roles.whose.question, link_count, tuple(t.name for t in tables if t.name in roles.public)
     )
 
 
@@ -142,13 +146,14 @@ def _header(
     bounded = any(
         unit in links.reached(name) for name in roles.counted
     )  # rows of a unit are chosen, which needs a delta
-    asked = [f"  # {roles.whose.question}."] if roles.whose.question else []
-    others = [c for c in roles.whose.candidates if c != roles.whose.unit]
+    question = [f"  # {roles.whose.question}."] if roles.whose.question else []
+    candidates = [c for c in roles.whose.candidates if c != roles.whose.unit]
     shown = "whose rows are protected together" if unit else "each row by itself"
-    shown += f"; or {', '.join(others)}" if others else ""
+    shown += f"; or {', '.join(candidates)}" if candidates else ""
     return [
         "# A draft: check every place marked `confirm: true`, then remove the mark; publish refuses until then.",
-        "# Bounds must hold for every possible row and must not follow from the rows at hand.",
+        "# Bounds must hold for every possible row and must not follow from the rows at hand. Which column is free",
+        "# text, empty or an id, and how many digits of a decimal are kept, are facts of the rows at hand too.",
         "dpsql: 1",
         f"name: {quoted(name)}",
         "source:",
@@ -158,7 +163,7 @@ def _header(
         "  tables:",
         *places,
         "privacy:",
-        *asked,
+        *question,
         f"  unit: {quoted(roles.whose.unit)}  # {shown}",
         f"  lineage: {quoted(f'{name}_{unit}' if unit else name)}  # all releases about them draw on one cap",
         f"  cap: {choices.cap or CAP}  # most that these people may ever lose",
@@ -189,26 +194,33 @@ def _table(table: TableFacts, links: Links, roles: Roles, *, confirmed: bool) ->
     if not is_fact:
         lines += [f"    private: {'false  # anybody may see its rows' if is_public else 'true'}"]
     unlisted = links.unlisted[table.name]
-    lines += ["    confirm: true"] if unlisted or (is_public and not confirmed) else []
+    of_people = table.name in roles.people
+    value_columns = [c for c in table.columns if c.name not in (key, *foreign)]
+    by_rows = not is_public and any(left_out(column, of_people=of_people).by_rows for column in value_columns)
+    headless = [column.name for column in table.columns if column.guessed and _VALUE.fullmatch(column.name)]
+    marked = unlisted or by_rows or headless or (is_public and not confirmed)
+    lines += ["    confirm: true"] if marked else []
+    lines += ["    # numbers or dates in its first line: is that a row, and no header?"] if headless else []
     if foreign:
-        pairs = ", ".join(f"{quoted(column)}: {quoted(other)}" for column, other in foreign.items())
+        pairs = ", ".join(f"{quoted(column)}: {quoted(target)}" for column, target in foreign.items())
         lines.append(f"    foreign_keys: {{{pairs}}}")
     lines += [
-        f"    # {column}: {_percent(part)} of its rows name no row of {foreign[column]}. Private: remove this line too."
-        for column, part in unlisted.items()
+        f"    # {visible(column)}: {_percent(share)} of its rows name no row of {foreign[column]}. "
+        "Private: remove this line too."
+        for column, share in unlisted.items()
     ]
     if roles.unit_table in links.reached(table.name) and table.name in roles.counted:
         lines.append("    max_ids: auto  # rows of one unit that count: chosen when publishing")
     domains = [d for d in _domains(table, links, roles) if d is not None]
     lines += ["    columns:", *(f"      {domain.line}" for domain in domains)] if domains else []
-    others = (c for c in table.columns if c.name not in (key, *foreign))
-    why = reasons(others, of_people=table.name in roles.people)
-    return [*lines, *([f"    # left out: {why}"] if why and not is_public else [])]
+    why = "" if is_public else reasons(value_columns, of_people=of_people)
+    checked = "; check it against every possible row" if by_rows else ""
+    return [*lines, *([f"    # left out: {visible(why)}{checked}"] if why else [])]
 
 
-def _percent(part: float) -> str:
+def _percent(share: float) -> str:
     """A part of the rows in whole percents, which say little about any one of them."""
-    return f"{part:.0%}" if part >= 0.01 else "less than 1%"
+    return f"{share:.0%}" if share >= 0.01 else "less than 1%"
 
 
 def _aside(table: str, roles: Roles) -> str:
@@ -217,8 +229,8 @@ def _aside(table: str, roles: Roles) -> str:
 
 def _domains(table: TableFacts, links: Links, roles: Roles) -> list[Domain | None]:
     keys = (links.keys[table.name], *links.foreign[table.name])
-    own = [column for column in table.columns if column.name not in keys]
+    value_columns = [column for column in table.columns if column.name not in keys]
     if table.name in roles.public:
-        return [public_domain(column) for column in own]
+        return [public_domain(column) for column in value_columns]
     counted, of_people = table.name in roles.counted, table.name in roles.people
-    return [domain_of(column, counted=counted, of_people=of_people) for column in own]
+    return [domain_of(column, counted=counted, of_people=of_people) for column in value_columns]

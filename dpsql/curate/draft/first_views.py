@@ -70,17 +70,17 @@ def _countable(table: str, links: Links, roles: Roles) -> bool:
 
 def _axes(table: TableFacts, tables: dict[str, TableFacts], links: Links, roles: Roles) -> list[FirstAxis]:
     """The best axis of every place that the table's rows lead to, time first."""
-    found: list[FirstAxis] = []
+    axes: list[FirstAxis] = []
     ways = list(links.ways(table.name))
     for path, name in ways:
         place = name if [t for _, t in ways].count(name) == 1 else ".".join(path)
         if name in roles.public:
-            found += _public_axis(tables[name], place, links)
+            axes += _public_axis(tables[name], place, links)
         elif _own_place(name, roles, links):
-            found += _private_axes(tables[name], place, links, of_people=name in roles.people)
-    named = [axis.name.lower() for axis in found]
-    told = [a._replace(name=a.full) if named.count(a.name.lower()) > 1 else a for a in found]
-    return sorted(told, key=lambda axis: axis.rank)[:MOST_AXES]
+            axes += _private_axes(tables[name], place, links, of_people=name in roles.people)
+    named = [axis.name.lower() for axis in axes]
+    unambiguous = [a._replace(name=a.full) if named.count(a.name.lower()) > 1 else a for a in axes]
+    return sorted(unambiguous, key=lambda axis: axis.rank)[:MOST_AXES]
 
 
 def _own_place(name: str, roles: Roles, links: Links) -> bool:
@@ -124,8 +124,8 @@ def _own(table: TableFacts, links: Links) -> list[ColumnFacts]:
 
 def _pairs(axes: Sequence[FirstAxis]) -> list[tuple[FirstAxis, FirstAxis]]:
     """The first axis that is no time, by time, or else the first two."""
-    times, others = [a for a in axes if a.rank == 0], [a for a in axes if a.rank > 0]
-    first, second = (others[:1], times[:1]) if times else (others[:1], others[1:2])
+    times, untimed = [a for a in axes if a.rank == 0], [a for a in axes if a.rank > 0]
+    first, second = (untimed[:1], times[:1]) if times else (untimed[:1], untimed[1:2])
     return [(a, b) for a in first for b in second]
 
 

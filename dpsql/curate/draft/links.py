@@ -52,13 +52,13 @@ class Links:
         """Every table that foreign keys lead to, nearest first: (path, table); () is the table itself."""
         frontier: list[tuple[tuple[str, ...], str]] = [((), table)]
         while frontier:
-            path, here = frontier.pop(0)
-            yield path, here
-            frontier += [((*path, column), target) for column, target in self.foreign[here].items()]
+            path, current = frontier.pop(0)
+            yield path, current
+            frontier += [((*path, column), target) for column, target in self.foreign[current].items()]
 
     def reached(self, table: str) -> frozenset[str]:
         """Every table that foreign keys lead to, without itself."""
-        return frozenset(here for path, here in self.ways(table) if path)
+        return frozenset(target for path, target in self.ways(table) if path)
 
 
 class _Named(NamedTuple):
@@ -81,18 +81,18 @@ def find_links(reader: Reader, tables: Sequence[TableFacts]) -> Links:
     unlisted: dict[str, dict[str, float]] = {}
     for table in tables:
         named = sorted(_named(table, tables, keys), key=lambda link: -link.sure)
-        found: dict[str, str] = {}
+        targets: dict[str, str] = {}
         unlisted[table.name] = {}
         for link in named:
-            other = next(t for t in tables if t.name == link.target)
+            target = next(t for t in tables if t.name == link.target)
             circle = link.target == table.name or table.name in _beyond(foreign, link.target)
-            if link.column in found or circle:
+            if link.column in targets or circle:
                 continue
-            lacking = _unlisted(reader, table, link, other, str(keys[other.name]))
+            lacking = _unlisted(reader, table, link, target, str(keys[target.name]))
             if lacking is not None:
-                found[link.column] = link.target
+                targets[link.column] = link.target
                 unlisted[table.name] |= {link.column: lacking} if lacking else {}
-        foreign[table.name] = {c.name: found[c.name] for c in table.columns if c.name in found}
+        foreign[table.name] = {c.name: targets[c.name] for c in table.columns if c.name in targets}
     return Links(keys, foreign, unlisted)
 
 
@@ -107,15 +107,20 @@ def key_of(table: TableFacts, tables: Sequence[TableFacts]) -> str | None:
     unique = [column.name for column in table.columns if column.unique]
     unique = unique or ([table.repeated] if table.repeated else [])
     stems = {name: stem(bare(name, table)) for name in unique}
-    own = [
+    named_after = [
         name for name in unique if _is_called(table.name, stems[name]) and stems[name] != bare(name, table)
     ]
     ends = [
         name for name in unique if words(name) & NAMES or (len(name) == 3 and name.lower().endswith("id"))
     ]
-    elsewhere = {column.name for other in tables if other.name != table.name for column in other.columns}
+    elsewhere = {
+        column.name
+        for other_table in tables
+        if other_table.name != table.name
+        for column in other_table.columns
+    }
     shared = [name for name in unique if name in elsewhere and not is_name(words(name))]
-    return next(iter([*own, *ends, *shared]), None)
+    return next(iter([*named_after, *ends, *shared]), None)
 
 
 def _is_called(table: str, root: str) -> bool:
@@ -159,33 +164,33 @@ def _prefix(table: TableFacts) -> str:
 
 def _names(table: str) -> tuple[str, ...]:
     """What a table's rows may be called: customers, customer."""
-    whole = _letters(table)
-    return (whole, whole.removesuffix("s"), re.sub("ies$", "y", whole))
+    letters = _letters(table)
+    return (letters, letters.removesuffix("s"), re.sub("ies$", "y", letters))
 
 
 def _named(table: TableFacts, tables: Sequence[TableFacts], keys: dict[str, str | None]) -> Iterator[_Named]:
     """Links that names suggest."""
-    for other in tables:
-        key = keys[other.name]
-        if other.name == table.name or key is None or _same_shape(table, other):
+    for target in tables:
+        key = keys[target.name]
+        if target.name == table.name or key is None or _same_shape(table, target):
             continue
-        own, root = bare(key, other), stem(bare(key, other))
+        key_name, root = bare(key, target), stem(bare(key, target))
         for column in table.columns:
             name = bare(column.name, table)
-            sure = _sure(name, own, root, _names(other.name))
-            if sure and _one_kind(column, other.column(key)) and _points(table, column, other, keys):
-                yield _Named(column.name, other.name, sure)
+            sure = _sure(name, key_name, root, _names(target.name))
+            if sure and _one_kind(column, target.column(key)) and _points(table, column, target, keys):
+                yield _Named(column.name, target.name, sure)
 
 
-def _same_shape(table: TableFacts, other: TableFacts) -> bool:
+def _same_shape(table: TableFacts, target: TableFacts) -> bool:
     """Parts of one table (two years, training and test) number their rows alike and name nobody."""
-    return {column.name for column in table.columns} == {column.name for column in other.columns}
+    return {column.name for column in table.columns} == {column.name for column in target.columns}
 
 
-def _points(table: TableFacts, column: ColumnFacts, other: TableFacts, keys: dict[str, str | None]) -> bool:
+def _points(table: TableFacts, column: ColumnFacts, target: TableFacts, keys: dict[str, str | None]) -> bool:
     """A table's own key names another table's rows only if it is called after that table."""
     root = stem(bare(column.name, table))
-    return column.name != keys[table.name] or (root != "" and _is_called(other.name, root))
+    return column.name != keys[table.name] or (root != "" and _is_called(target.name, root))
 
 
 def _one_kind(column: ColumnFacts, key: ColumnFacts) -> bool:
@@ -214,7 +219,7 @@ def _beyond(foreign: dict[str, dict[str, str]], start: str) -> frozenset[str]:
     return frozenset(seen)
 
 
-def _unlisted(reader: Reader, table: TableFacts, link: _Named, other: TableFacts, key: str) -> float | None:
+def _unlisted(reader: Reader, table: TableFacts, link: _Named, target: TableFacts, key: str) -> float | None:
     """The part of the rows whose value is not in the key; None where too many are for a foreign key.
 
     Where names are only alike, all values must be there, and name every row.
@@ -225,7 +230,7 @@ def _unlisted(reader: Reader, table: TableFacts, link: _Named, other: TableFacts
         "CAST(coalesce(sum(held.n) FILTER (WHERE named.k IS NULL), 0) AS BIGINT), "
         f"CAST(coalesce(sum(held.n), 0) AS BIGINT) FROM (SELECT {column} AS v, count(*) AS n "
         f"FROM {reader.relation(table.name)} WHERE {column} IS NOT NULL GROUP BY 1) AS held LEFT JOIN "
-        f"(SELECT DISTINCT {identifier(key)} AS k FROM {reader.relation(other.name)}) AS named ON named.k = held.v"
+        f"(SELECT DISTINCT {identifier(key)} AS k FROM {reader.relation(target.name)}) AS named ON named.k = held.v"
     )[0]
     values = table.column(link.column).distinct
     if not named or not values:
@@ -233,4 +238,4 @@ def _unlisted(reader: Reader, table: TableFacts, link: _Named, other: TableFacts
     if link.sure > 1:
         mostly = max((values - lacking) / values, (named - rows) / named) >= INCLUDED
         return rows / named if mostly else None
-    return 0.0 if not lacking and values == other.column(key).distinct else None
+    return 0.0 if not lacking and values == target.column(key).distinct else None

@@ -20,8 +20,9 @@ import duckdb
 
 from dpsql.engines import RawSide, open_sources
 from dpsql.engines.csv import LONGEST
-from dpsql.engines.kinds import FLOATS, TIMES, decimal_digits, family
 from dpsql.engines.postgresql import PostgresSession
+from dpsql.engines.server import every_column
+from dpsql.engines.values import FLOATS, TIMES, decimal_digits, family
 from dpsql.errors import SourceError
 from dpsql.star.source import CSV, DUCKDB, PARQUET, POSTGRESQL, Csv, SourceKind
 from dpsql.star.sql import identifier, literal
@@ -69,6 +70,7 @@ class ColumnFacts:
         nullable: whether a NULL was seen.
         unique: whether no value stands twice and none is NULL.
         values: all values in order, where they are few; otherwise empty.
+        guessed: whether its type was read from its values, as of CSV files.
     """
 
     name: str
@@ -81,6 +83,7 @@ class ColumnFacts:
     nullable: bool = False
     unique: bool = False
     values: tuple[str, ...] = ()
+    guessed: bool = False
 
 
 @dataclass(frozen=True)
@@ -181,12 +184,12 @@ class Files:
         tests = [f"count({identifier(name)})" for name in names]
         tests += [_reads_as(identifier(name), kind, form) for name in names for kind, form in CSV_TYPES]
         counts = self.fetch(f"SELECT {', '.join(tests)} FROM raw.{identifier(table)}")[0]
-        found, width = {}, len(CSV_TYPES)
+        types, width = {}, len(CSV_TYPES)
         for i, name in enumerate(names):
             reads = counts[len(names) + i * width : len(names) + (i + 1) * width]
             fits = [kind for (kind, _), n in zip(CSV_TYPES, reads, strict=True) if n == counts[i] > 0]
-            found[name] = fits[0] if fits else "VARCHAR"
-        return found
+            types[name] = fits[0] if fits else "VARCHAR"
+        return types
 
 
 CSV_TYPES = (
@@ -222,18 +225,21 @@ class Postgres:
             "listing the tables",
         )
         self.places = {plain(str(name)): identifier(str(name)) for (name,) in listed}
-        found = {table: self._session.table(place) for table, place in self.places.items()}
-        self._tables = {table: stored for table, stored in found.items() if stored is not None}
+        stored = {table: self._session.table(place) for table, place in self.places.items()}
+        self._tables = {table: as_stored for table, as_stored in stored.items() if as_stored is not None}
+        self._columns = {
+            table: every_column(self._session.name, self._session.dialect, as_stored, key=False)
+            for table, as_stored in self._tables.items()
+        }
 
     def columns(self, table: str) -> Mapping[str, str]:
         """See `Reader`."""
-        return {name: column.kind for name, column in self._tables[table].columns.items()}
+        return {name: column.kind for name, column in self._columns[table].items()}
 
     def relation(self, table: str) -> str:
         """See `Reader`."""
-        stored = self._tables[table]
-        selected = (f"{column.sql} AS {identifier(name)}" for name, column in stored.columns.items())
-        return f"(SELECT {', '.join(selected)} FROM {stored.place}) AS typed"
+        selected = (f"{column.sql} AS {identifier(name)}" for name, column in self._columns[table].items())
+        return f"(SELECT {', '.join(selected)} FROM {self._tables[table].place}) AS typed"
 
     def fetch(self, sql: str) -> list[tuple[Any, ...]]:
         """See `Reader`."""
@@ -261,8 +267,8 @@ def open_reader(source: str | Path) -> Reader:
     if path.is_file():
         return Files(DUCKDB, str(path), _tables_of(path))
     for ending in ENDINGS:
-        if found := sorted(path.glob(f"*{ending}")):
-            return _files(path, found)
+        if files := sorted(path.glob(f"*{ending}")):
+            return _files(path, files)
     raise SourceError(f"{path} holds no Parquet or CSV file", hint="give a folder of tables or a DuckDB file")
 
 
@@ -330,11 +336,11 @@ def look(reader: Reader) -> tuple[TableFacts, ...]:
 def _table(reader: Reader, table: str, place: str) -> TableFacts:
     kinds, relation = reader.columns(table), reader.relation(table)
     names = list(kinds)
-    asked = [
-        part for name in names
-        for part in (f"count({identifier(name)})", f"count(DISTINCT {identifier(name)})", *_digits(name, kinds[name]))
+    figures = [
+        figure for name in names
+        for figure in (f"count({identifier(name)})", f"count(DISTINCT {identifier(name)})", *_digits(name, kinds[name]))
     ]  # fmt: skip
-    rows, *counted = reader.fetch(f"SELECT {', '.join(['count(*)', *asked])} FROM {relation}")[0]
+    rows, *counted = reader.fetch(f"SELECT {', '.join(['count(*)', *figures])} FROM {relation}")[0]
     columns, at = [], 0
     for name in names:
         present, distinct = counted[at : at + 2]
@@ -349,10 +355,11 @@ def _table(reader: Reader, table: str, place: str) -> TableFacts:
             distinct=distinct,
             nullable=present < rows,
             unique=unique,
+            guessed=reader.csv is not None,
         )
         columns.append(_with_values(_with_bounds(facts, reader, relation), reader, relation))
-    found = TableFacts(table, place, int(rows), tuple(columns))
-    return replace(found, repeated=_repeated(found, reader, relation))
+    table_facts = TableFacts(table, place, int(rows), tuple(columns))
+    return replace(table_facts, repeated=_repeated(table_facts, reader, relation))
 
 
 def _digits(name: str, kind: str) -> list[str]:
@@ -391,15 +398,15 @@ def _with_bounds(facts: ColumnFacts, reader: Reader, relation: str) -> ColumnFac
             f"percentile_disc({at}) WITHIN GROUP (ORDER BY {name})" for at in (ODD, 1 - ODD)
         ))
     )  # fmt: skip
-    least, most, low, high = reader.fetch(f"SELECT {ends} FROM {relation} WHERE {name} IS NOT NULL")[0]
-    if least is None or not all(isfinite(_number(end, facts.nature)) for end in (low, high)):
+    minimum, maximum, low, high = reader.fetch(f"SELECT {ends} FROM {relation} WHERE {name} IS NOT NULL")[0]
+    if minimum is None or not all(isfinite(_number(end, facts.nature)) for end in (low, high)):
         return facts
     inner, outer = (
         _number(end, facts.nature) - _number(start, facts.nature)
-        for start, end in ((low, high), (least, most))
+        for start, end in ((low, high), (minimum, maximum))
     )
     odd = not outer <= 2 * inner  # else what lies beyond is as near as the rest
-    return replace(facts, low=low if odd else least, high=high if odd else most, odd=odd)
+    return replace(facts, low=low if odd else minimum, high=high if odd else maximum, odd=odd)
 
 
 def _number(text: str, nature: Nature) -> float:

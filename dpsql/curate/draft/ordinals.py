@@ -56,15 +56,15 @@ def in_order(values: Sequence[str]) -> tuple[str, ...]:
 def _by_number(value: str) -> tuple[float, ...] | None:
     """The numbers of a range, `<=50K` before `>50K`; None for texts that merely hold one."""
     letters = re.sub(r"[^A-Za-z]", "", value)
-    found = _NUMBER.findall(value.replace(",", ""))
+    numbers = _NUMBER.findall(value.replace(",", ""))
     if (
-        not found
+        not numbers
         or len(letters) > 10
         or not re.match(r"\s*[$<>=+~-]*\s*\d|under|over|less|more", value, re.IGNORECASE)
     ):
         return None
     low = re.match(r"\s*(<|under|less)", value, re.IGNORECASE) is not None
-    return (float(found[0]), -1.0 if low else 0.0, *map(float, found[1:]))
+    return (float(numbers[0]), -1.0 if low else 0.0, *map(float, numbers[1:]))
 
 
 def _place(value: str, scale: Sequence[str]) -> int | None:

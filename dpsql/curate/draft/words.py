@@ -11,8 +11,8 @@ def words(name: str) -> frozenset[str]:
     >>> sorted(words("num_cars_owned")), sorted(words("SupportRepId")), sorted(words("c_phone"))
     (['car', 'num', 'owned'], ['id', 'rep', 'support'], ['c', 'phone'])
     """
-    found = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)
-    return frozenset(word.lower().removesuffix("s") if len(word) > 3 else word.lower() for word in found)
+    fragments = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)
+    return frozenset(word.lower().removesuffix("s") if len(word) > 3 else word.lower() for word in fragments)
 
 
 NAMES = words("id key no number nr code zip uuid sku isbn uid iban serial")

@@ -169,28 +169,42 @@ class Replay:
         covered = _covered(law, exact)
         if len(self.exact) == len(self.meetings):
             raise Distinguished(f"only the right side draws in {law.where}")
-        left = self.meetings[len(self.exact)]
-        if not left.law.is_like(law) or left.exact.size != covered.size:
-            raise Distinguished(f"{left.law.where} and {law.where} ask for different draws")
+        meeting = self.meetings[len(self.exact)]
+        if not meeting.law.is_like(law) or meeting.exact.size != covered.size:
+            raise Distinguished(f"{meeting.law.where} and {law.where} ask for different draws")
         self.exact.append(_flat(covered))
-        return left.noisy.copy()
+        return meeting.noisy.copy()
 
     def losses(self) -> tuple[DrawLoss, ...]:
         """The loss of each draw, once the right side is published."""
         if len(self.exact) < len(self.meetings):
             raise Distinguished(f"only the left side draws in {self.meetings[len(self.exact)].law.where}")
-        apart = [_apart(*each) for each in zip(self.meetings, self.exact, strict=True)]
-        found: list[DrawLoss] = []
-        for hidden, together in groupby(apart, lambda each: each.law.where == CHOICE):
+        apart = [_apart(*draw) for draw in zip(self.meetings, self.exact, strict=True)]
+        losses: list[DrawLoss] = []
+        for hidden, together in groupby(apart, lambda draw: draw.law.where == CHOICE):
             draws = list(together)
-            found += [_choice_loss(draws)] if hidden else [_draw_loss(draw) for draw in draws]
-        return tuple(found)
+            losses += [_choice_loss(draws)] if hidden else [_draw_loss(draw) for draw in draws]
+        return tuple(losses)
 
 
 Publish = Callable[[Noise], object]
 
 
-def loss_of(left: Publish, right: Publish, seed: int = 0) -> tuple[DrawLoss, ...]:
+class RecordedPair(NamedTuple):
+    """Both sides of a pair, draw by draw.
+
+    Args:
+        meetings: of the left side.
+        right: exact integers of the right side, one array a meeting.
+        losses: of the draws; those of one choice are a single loss.
+    """
+
+    meetings: tuple[Meeting, ...]
+    right: tuple[IntArray, ...]
+    losses: tuple[DrawLoss, ...]
+
+
+def record_pair(left: Publish, right: Publish, seed: int = 0) -> RecordedPair:
     """Run any publishing code on both sides.
 
     Args:
@@ -207,7 +221,12 @@ def loss_of(left: Publish, right: Publish, seed: int = 0) -> tuple[DrawLoss, ...
     losses = replay.losses()
     if first != second:
         raise Distinguished("the released files differ beyond the noisy numbers")
-    return losses
+    return RecordedPair(tuple(witness.meetings), tuple(replay.exact), losses)
+
+
+def loss_of(left: Publish, right: Publish, seed: int = 0) -> tuple[DrawLoss, ...]:
+    """The losses of `record_pair`, whose arguments it takes."""
+    return record_pair(left, right, seed).losses
 
 
 LAWS = "dpsql.mechanisms.law"
@@ -260,10 +279,10 @@ def _choice_loss(levels: Sequence[_Apart]) -> DrawLoss:
 
     The chosen candidate that holds the cell makes up for its own change and for its worst rival's.
     """
-    own = [max(level.moved, default=0) for level in levels]
-    worst = max(Fraction(int(level.law.units[0]) * (moved + max(own)), level.law.denominator)
-                for level, moved in zip(levels, own, strict=True))  # fmt: skip
-    return DrawLoss(CHOICE, max(own), worst, _pure(worst))
+    largest_moves = [max(level.moved, default=0) for level in levels]
+    worst = max(Fraction(int(level.law.units[0]) * (moved + max(largest_moves)), level.law.denominator)
+                for level, moved in zip(levels, largest_moves, strict=True))  # fmt: skip
+    return DrawLoss(CHOICE, max(largest_moves), worst, _pure(worst))
 
 
 LARGEST = 700.0

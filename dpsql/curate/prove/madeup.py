@@ -23,7 +23,8 @@ from random import Random
 from typing import NamedTuple
 
 from dpsql.collecting.reported import Answered, write_items
-from dpsql.curate.prove.sides import LATER, Rows, Side, write_tables
+from dpsql.curate.prove.layouts import Layout, Rows
+from dpsql.curate.prove.sides import LATER, Side
 from dpsql.mechanisms.local.channel import channel_of
 from dpsql.publishing.axes import open_public
 from dpsql.star import Catalog
@@ -117,12 +118,12 @@ class PublicTable(NamedTuple):
 
     def column(self, name: str) -> list[object]:
         """Its values, in the order of the rows."""
-        place = [each.lower() for each in self.kinds].index(name.lower())
+        place = [column.lower() for column in self.kinds].index(name.lower())
         return [row[place] for row in self.rows]
 
     def kind(self, name: str) -> str:
         """The type of a column."""
-        return {each.lower(): kind for each, kind in self.kinds.items()}[name.lower()]
+        return {column.lower(): kind for column, kind in self.kinds.items()}[name.lower()]
 
 
 @dataclass(frozen=True)
@@ -142,13 +143,13 @@ class MadeUp:
     @cached_property
     def towards(self) -> dict[str, str]:
         """The foreign key of each owned table that leads on to the unit; none of the unit's own table."""
-        found = {}
+        foreign_keys = {}
         for of, table in self.catalog.star.tables.items():
             if table.unit is not None and of != self.catalog.privacy.unit.table:
                 for key in (*table.unit.path, table.unit.column):
-                    found[of] = key
+                    foreign_keys[of] = key
                     of = self.catalog.tables[of].foreign_keys[key].references
-        return found
+        return foreign_keys
 
     @cached_property
     def owned(self) -> tuple[str, ...]:
@@ -156,10 +157,10 @@ class MadeUp:
         unit = self.catalog.privacy.unit.table
         if unit is None:
             return tuple(self.catalog.star.tables)
-        found = [unit]
-        while len(found) <= len(self.towards):
-            found += [of for of in self.towards if of not in found and self._next(of) in found]
-        return tuple(found)
+        tables = [unit]
+        while len(tables) <= len(self.towards):
+            tables += [of for of in self.towards if of not in tables and self._next(of) in tables]
+        return tuple(tables)
 
     def _next(self, table: str) -> str:
         return self.catalog.tables[table].foreign_keys[self.towards[table]].references
@@ -173,15 +174,15 @@ class MadeUp:
     def _places(self, name: str) -> Iterator[Place]:
         table = self.catalog.tables[name]
         left_out = {each.column.lower() for each in reported_columns(self.catalog) if each.table == name}
-        left_out |= {made.lower() for made in (*table.derive, *table.measures)}
+        left_out |= {computed.lower() for computed in (*table.derive, *table.measures)}
         if table.key is not None:
             yield Place(table.key, self._key_kind(name), lambda place: None, None)
             left_out.add(table.key.lower())
         for key, named in table.foreign_keys.items():
             if key.lower() not in left_out:
-                own = named.references if self.towards.get(name) == key else ""
+                parent = named.references if self.towards.get(name) == key else ""
                 kind, keys = self._key_kind(named.references), self._keys(named.references)
-                yield Place(key, kind, keys, str(10**9), own)
+                yield Place(key, kind, keys, str(10**9), parent)
                 left_out.add(key.lower())
         used = {
             name.lower() for each in table.measures.values() for name in row_expression(each.expr).columns
@@ -227,7 +228,7 @@ class MadeUp:
             manner: what they are like.
             batches: of a stream, those that it is in.
         """
-        rng, found = Random(f"{self.seed} {unit} {manner.name}"), dict[str, list[tuple[object, ...]]]()
+        rng, rows = Random(f"{self.seed} {unit} {manner.name}"), dict[str, list[tuple[object, ...]]]()
         keys: dict[str, list[str]] = {}
         for table in self.owned:
             times = batches if self._arrives(table) else (None,)
@@ -237,11 +238,11 @@ class MadeUp:
                 named = named[:1] * len(named)  # each row is of the one unit
             keys[table] = named
             if manner.claims and table in map(self._next, self.towards) and table != self.owned[0]:
-                named = [*named, *(str(KEYS * other) for other in range(1, CROWD + 1))]
-            found[table] = [
+                named = [*named, *(str(KEYS * crowd_unit) for crowd_unit in range(1, CROWD + 1))]
+            rows[table] = [
                 self._row(table, key, manner, keys, times[i % len(times)], rng) for i, key in enumerate(named)
             ]
-        return found
+        return rows
 
     def _number(self, table: str, manner: Manner) -> int:
         if table == self.catalog.privacy.unit.table:
@@ -294,30 +295,32 @@ class MadeUp:
             return range(0)
         return range(min(self.catalog.stream.horizon, MOST_BATCHES))
 
-    def side(self, place: Path, *others: dict[str, list[tuple[object, ...]]]) -> Side:
+    def side(self, place: Path, layout: Layout, *others: dict[str, list[tuple[object, ...]]]) -> Side:
         """Write the crowd and some more rows, and the catalog that reads them.
 
         Args:
             place: a folder of its own.
+            layout: how the tables are stored.
             others: rows by table.
         """
-        found: dict[str, list[tuple[object, ...]]] = {name: [] for name in self.places}
+        table_rows: dict[str, list[tuple[object, ...]]] = {name: [] for name in self.places}
         for rows in (*self._crowd, *others):
-            for name, own in rows.items():
-                found[name] += own
+            for name, new_rows in rows.items():
+                table_rows[name] += new_rows
         tables = {
-            name: Rows(", ".join(f"{identifier(each.name)} {each.kind}" for each in self.places[name]), rows)
-            for name, rows in found.items()
+            name: Rows(
+                ", ".join(f"{identifier(column.name)} {column.kind}" for column in self.places[name]), rows
+            )
+            for name, rows in table_rows.items()
         }
         for name, table in self.public.items():
             kinds = ", ".join(f"{identifier(column)} {kind}" for column, kind in table.kinds.items())
             tables[name] = Rows(kinds, table.rows)
-        write_tables(place, tables)
-        files, reports = {name: f"{name}.parquet" for name in tables}, self._reports(place, tables)
-        source = Source.model_validate({"root": str(place), "tables": files, "reports": reports})
-        told = {"source": source, "ledger": str(place / "ledger.duckdb")}
+        stored = layout.write(place, tables, self.catalog)
+        source = Source.model_validate(stored | {"reports": self._reports(place, tables)})
+        changes = {"source": source, "ledger": str(place / "ledger.duckdb")}
         arrivals = tuple(Arrival(self._begins(batch), None, LATER) for batch in self.batches)
-        return Side(self.catalog.model_copy(update=told), place / "release.dpsql", arrivals)
+        return Side(self.catalog.model_copy(update=changes), place / "release.dpsql", arrivals)
 
     @cached_property
     def _crowd(self) -> list[dict[str, list[tuple[object, ...]]]]:
@@ -338,16 +341,16 @@ class MadeUp:
     def _reports(self, place: Path, tables: Mapping[str, Rows]) -> dict[str, str]:
         """Files of what devices reported, one item of everybody."""
         files = {}
-        for each in reported_columns(self.catalog):
-            channel = channel_of(*each.asked)
-            key = [own.name for own in self.places[each.table]].index(
-                str(self.catalog.tables[each.table].key)
+        for reported in reported_columns(self.catalog):
+            channel = channel_of(*reported.asked)
+            key = [column.name for column in self.places[reported.table]].index(
+                str(self.catalog.tables[reported.table].key)
             )
-            units = sorted({str(row[key]) for row in tables[each.table].rows})
-            files[each.table] = f"{each.table}.reports.parquet"
-            answered = Answered(str(each), "made up", channel.fingerprint)
+            units = sorted({str(row[key]) for row in tables[reported.table].rows})
+            files[reported.table] = f"{reported.table}.reports.parquet"
+            answered = Answered(str(reported), "made up", channel.fingerprint)
             items = [(unit, 0, Random(unit).randrange(channel.items)) for unit in units]
-            write_items(place / files[each.table], answered, items)
+            write_items(place / files[reported.table], answered, items)
         return files
 
 

@@ -117,11 +117,11 @@ def tells(command: Callable[..., Told]) -> Callable[..., None]:
 
     @click.option("--json", "as_json", is_flag=True, help="report as JSON on standard output")
     @wraps(command)
-    def run(*, as_json: bool, **given: Any) -> None:
-        told = command(**given)
-        text = json.dumps(told.value, indent=2) if as_json else visible_lines(told.text)
+    def run(*, as_json: bool, **arguments: Any) -> None:
+        outcome = command(**arguments)
+        text = json.dumps(outcome.value, indent=2) if as_json else visible_lines(outcome.text)
         try:
-            click.echo(text, err=not (told.result or as_json))
+            click.echo(text, err=not (outcome.result or as_json))
         except BrokenPipeError:
             raise
         except OSError as error:
@@ -129,7 +129,7 @@ def tells(command: Callable[..., Told]) -> Callable[..., None]:
                 f"this is done, but what it says cannot be written ({error.strerror})",
                 hint="run the same command again, nothing is charged twice",
             ) from error
-        click.get_current_context().exit(told.code)
+        click.get_current_context().exit(outcome.code)
 
     return run
 
@@ -183,9 +183,9 @@ def steps(title: str) -> Iterator[Progress | None]:
     )
     from rich.progress import Progress as Bars
 
-    what, step_now = TextColumn("{task.fields[title]}"), TextColumn("{task.description}")
+    head, step_now = TextColumn("{task.fields[title]}"), TextColumn("{task.description}")
     columns = (
-        SpinnerColumn(), what, BarColumn(24), TaskProgressColumn(), TimeElapsedColumn(), TimeRemainingColumn(), step_now
+        SpinnerColumn(), head, BarColumn(24), TaskProgressColumn(), TimeElapsedColumn(), TimeRemainingColumn(), step_now
     )  # fmt: skip
     with Bars(*columns, console=Console(stderr=True), transient=True) as bars:
         task = bars.add_task("starting", total=None, title=title)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 from pathlib import Path
@@ -14,11 +15,13 @@ from dpsql import api
 from dpsql.answer.output import FORMATS, STYLES, notes_beside, render
 from dpsql.doors.cli import FILE, Told, cli, say, steps, tells, write_text
 from dpsql.progress import silent
+from dpsql.release.request import Request, heeding_keys
 from dpsql.release.signature import REQUIRED
-from dpsql.release.watch import heeding_keys
 
 SECONDS = click.FloatRange(0)
 LEVEL = click.FloatRange(0.5, 0.9999)
+PAGE_SECONDS = 300.0
+"""For a report: all its totals, examples and histograms."""
 as_of = click.option("--as-of", help="of a stream: the newest batch wanted, by number or date")
 combine = click.option("--combine", is_flag=True, help="also answer from what several releases hold together")
 
@@ -60,9 +63,14 @@ def query(releases: tuple[Path, ...], sql: str, style: str, level: float, **aski
 
     Several releases of one population are alternatives: block by block the smallest predicted error answers.
     """
-    result = heeding_keys(lambda: api.query(sql, release=releases, **asking))
-    click.echo(render(result, style, level))
-    for note in notes_beside(result, style):
+
+    def answer() -> tuple[str, tuple[str, ...]]:
+        answered = api.query(sql, release=releases, **asking)
+        return render(answered, style, level), notes_beside(answered, style, level)
+
+    shown, notes = heeding_keys(answer)
+    click.echo(shown)
+    for note in notes:
         say(f"note: {note}", err=True)
 
 
@@ -76,17 +84,24 @@ def query(releases: tuple[Path, ...], sql: str, style: str, level: float, **aski
 @click.option("--json", "as_json", is_flag=True, help="report as JSON, with the predicted errors as numbers")
 def explain(releases: tuple[Path, ...], sql: str, as_json: bool, **asking: Any) -> None:
     """Say how a statement would be answered: route, view, nodes, predicted error, the DuckDB SQL."""
-    if not as_json:
-        say(api.explain(sql, release=releases, **asking))
-        return
-    result = api.query(sql, release=releases, **asking)
-    report = {
-        "columns": result.columns,
-        "plan": result.plan,
-        "stderr": result.stderr_rows,
-        "provenance": result.provenance,
-    }
-    click.echo(json.dumps(report, indent=2, default=str))
+
+    def answer() -> str:
+        if not as_json:
+            return api.explain(sql, release=releases, **asking)
+        answered = api.query(sql, release=releases, **asking)
+        report = {
+            "columns": answered.columns,
+            "plan": answered.plan,
+            "stderr": answered.stderr_rows,
+            "provenance": answered.provenance,
+        }
+        return json.dumps(report, indent=2, default=str)
+
+    text = heeding_keys(answer)
+    if as_json:
+        click.echo(text)
+    else:
+        say(text)
 
 
 @cli.command()
@@ -146,7 +161,8 @@ def report(releases: tuple[Path, ...], output: Path) -> Told:
 
     opened = open_session(releases)
     try:
-        page = report_page(opened.releases[0], opened if len(releases) > 1 else None)
+        with Request(PAGE_SECONDS).working():
+            page = report_page(opened.releases[0], opened if len(releases) > 1 else None)
     finally:
         opened.close()
     write_text(output, page)
@@ -176,11 +192,11 @@ def export(
 
     opened = open_session(releases, as_of=as_of, nonnegative=nonnegative)
     try:
-        with steps("export") as progress:
+        with steps("export") as progress, Request(math.inf).working():  # `MOST_WORK` bounds it beforehand
             schema = write(opened, output, views, level, progress or silent)
     finally:
         opened.close()
-    files = [f"{each['file']}: {each['rows']} rows" for each in schema["views"]]
+    files = [f"{view['file']}: {view['rows']} rows" for view in schema["views"]]
     lines = [f"wrote {output}", *files, *(f"left out: {why}" for why in schema["left_out"])]
     return Told({"folder": str(output), **schema}, "\n".join(lines))
 
@@ -278,9 +294,9 @@ OF_ALL_PROCESSES = ("processes", "host", "port", "as_json", "together")
 
 def _options_of_each_process(context: click.Context) -> list[str]:
     """The options of `serve` that each of several processes gets, as words."""
-    given = ((option, context.params.get(option.name or "")) for option in context.command.params)
+    options = ((option, context.params.get(option.name or "")) for option in context.command.params)
     return [
-        word for option, value in given for word in (option.opts[0], str(value))
+        word for option, value in options for word in (option.opts[0], str(value))
         if isinstance(option, click.Option) and option.name not in OF_ALL_PROCESSES and value is not None
     ]  # fmt: skip
 

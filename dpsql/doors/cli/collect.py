@@ -93,10 +93,14 @@ def collection_plan(catalog: Path, output: Path, people: int, column: str | None
     else:
         lines.append(f"{taken} a count is about")
         lines += [
-            f"  {told.error:8.3%} of the people, {told.error * forecast.people:12,.0f} rows   {told.question}"
-            for told in predictions
+            f"  {row.error:8.3%} of the people, {row.error * forecast.people:12,.0f} rows   {row.question}"
+            for row in predictions
         ]
         lines += _cost_lines(forecast)
+    if forecast.seconds >= 1:
+        lines.append(
+            f"`dpsql collect` will fit axes together for about {forecast.seconds:,.0f} s of one core"
+        )
     return Told(_told(forecast), "\n".join(lines), result=True)
 
 
@@ -122,10 +126,10 @@ def _cost_lines(forecast: Forecast) -> list[str]:
 def _told(forecast: Forecast) -> list[dict[str, Any]]:
     """The forecast as JSON: a row a question."""
     return [
-        {"question": told.question, "error": told.error, "people": forecast.people}
-        | {"views": {c.view: c.part for c in forecast.costs if c.question == told.question}}
-        | {"ways_out": forecast.ways_out.get(told.question, [])}
-        for told in forecast.predictions
+        {"question": row.question, "error": row.error, "people": forecast.people}
+        | {"views": {c.view: c.part for c in forecast.costs if c.question == row.question}}
+        | {"ways_out": forecast.ways_out.get(row.question, [])}
+        for row in forecast.predictions
     ]
 
 
@@ -178,12 +182,12 @@ def collect(plan: Path, reports: tuple[str, ...], output: Path, column: str | No
 @tells
 def simulate(catalog: Path, output: Path, plan: Path | None, seed: int | None, label: str) -> Told:
     """Let everybody of CATALOG's raw star report; protects nobody, and what is made of it says so."""
-    beside = plan or output.with_suffix(".plan.json")
+    plan_file = plan or output.with_suffix(".plan.json")
     with steps("simulate") as progress:
-        people = api.simulate(catalog, output, beside, seed=seed, label=label, progress=progress)
+        people = api.simulate(catalog, output, plan_file, seed=seed, label=label, progress=progress)
     return Told(
-        {"reports": str(output), "plan": str(beside), "people": people},
-        f"wrote {output} and {beside}: {people} simulated reports; they protect nobody",
+        {"reports": str(output), "plan": str(plan_file), "people": people},
+        f"wrote {output} and {plan_file}: {people} simulated reports; they protect nobody",
     )
 
 

@@ -21,12 +21,22 @@ if TYPE_CHECKING:
     from dpsql.streams.publish import Appended, Compared
 
 
+LEDGER = click.option("--ledger", type=FILE, help="the ledger's file (default: the catalog's)")
+NEW_LEDGER = click.option(
+    "--new-ledger",
+    is_flag=True,
+    help="these are other people than those whom another ledger here was charged for",
+)
+
+
 @cli.command()
 @click.argument("catalog", type=FILE)
 @click.option("-o", "--output", required=True, type=FILE, help="release file to write")
 @click.option("--label", help="idempotence label (default: the output's name)")
+@LEDGER
+@NEW_LEDGER
 @tells
-def publish(catalog: Path, output: Path, label: str | None) -> Told:
+def publish(catalog: Path, output: Path, label: str | None, ledger: Path | None, new_ledger: bool) -> Told:
     """Spend the budget once and write a release of CATALOG.
 
     The same specification and label return the release as it is: data are not compared, since the answer would tell
@@ -34,7 +44,9 @@ def publish(catalog: Path, output: Path, label: str | None) -> Told:
     output of another name or another --label.
     """
     with steps("publish") as progress:
-        report = api.publish(catalog, output, label=label, progress=progress)
+        report = api.publish(
+            catalog, output, label=label, ledger=ledger, new_ledger=new_ledger, progress=progress
+        )
     return Told(report.to_json(), report.summary())
 
 
@@ -47,6 +59,8 @@ def publish(catalog: Path, output: Path, label: str | None) -> Told:
 @click.option(
     "--plan", "only_plan", is_flag=True, help="say how far the answers would be off; spends nothing"
 )
+@LEDGER
+@NEW_LEDGER
 @tells
 def buy(
     catalog: Path,
@@ -55,6 +69,8 @@ def buy(
     output: Path | None,
     label: str | None,
     only_plan: bool,
+    ledger: Path | None,
+    new_ledger: bool,
 ) -> Told:
     """Publish just what a few SQL STATEMENTS need of CATALOG, with the least error for exactly these.
 
@@ -67,7 +83,10 @@ def buy(
     if output is None:
         raise InterfaceError("no release is named", hint="write -o more.dpsql, or --plan to spend nothing")
     with steps("buy") as progress:
-        report = api.buy(catalog, statements, output, epsilon=epsilon, label=label, progress=progress)
+        report = api.buy(
+            catalog, statements, output, epsilon=epsilon, label=label, ledger=ledger, new_ledger=new_ledger,
+            progress=progress,
+        )  # fmt: skip
     return Told(report.to_json(), report.summary())
 
 
@@ -79,8 +98,18 @@ def buy(
 @click.option(
     "--check", is_flag=True, help="compare with the rows that a public batch was made of; appends nothing"
 )
+@LEDGER
+@NEW_LEDGER
 @tells
-def append(release: Path, catalog: Path, batch: str, source: Path | None, check: bool) -> Told:
+def append(
+    release: Path,
+    catalog: Path,
+    batch: str,
+    source: Path | None,
+    check: bool,
+    ledger: Path | None,
+    new_ledger: bool,
+) -> Told:
     """Append one batch to the stream directory RELEASE; the first append makes it and spends its budget.
 
     Without --source the batch is the rows of the catalog's source whose time lies in it. A batch that is public stays
@@ -89,10 +118,18 @@ def append(release: Path, catalog: Path, batch: str, source: Path | None, check:
     """
     report: Appended | Compared
     if check:
-        report = api.check_batch(release, source, batch, catalog=catalog)
+        report = api.check_batch(release, source, batch, catalog=catalog, ledger=ledger)
     else:
         with steps("append") as progress:
-            report = api.append(release, source, batch, catalog=catalog, progress=progress)
+            report = api.append(
+                release,
+                source,
+                batch,
+                catalog=catalog,
+                ledger=ledger,
+                new_ledger=new_ledger,
+                progress=progress,
+            )
     return Told(report.to_json(), report.summary())
 
 
@@ -126,21 +163,21 @@ def _lineage_json(report: LineageReport) -> dict[str, Any]:
         "spent": str(report.spent_epsilon),
         "left": str(report.left_epsilon),
         "mu2": {name: str(value) for name, value in mu2.items()} or None,
-        "releases": [_entry_json(entry) for entry in report.entries],
+        "releases": [_entry_json(release) for release in report.entries],
     }
 
 
-def _entry_json(entry: EntryReport) -> dict[str, Any]:
+def _entry_json(release: EntryReport) -> dict[str, Any]:
     return {
-        "label": entry.label,
-        "release_id": entry.release_id,
-        "published_at": entry.published_at,
-        "path": str(entry.path),
-        "present": entry.present,
-        "cost": str(entry.epsilon),
+        "label": release.label,
+        "release_id": release.release_id,
+        "published_at": release.published_at,
+        "path": str(release.path),
+        "present": release.present,
+        "cost": str(release.epsilon),
         "spends": [
             {"what": line.purpose, "amount": str(line.amount), "currency": line.currency}
-            for line in entry.lines
+            for line in release.lines
         ],
     }
 
@@ -163,12 +200,12 @@ def budget_text(report: BudgetReport) -> str:
                 f"  mu^2 {amount(lineage.spent)} of {amount(identity.limit)} spent, {amount(lineage.left)} left: "
                 "under a delta mu^2 adds up and epsilon does not"
             )
-        for entry in lineage.entries:
-            gone = "" if entry.present else ", file is gone but stays charged"
+        for release in lineage.entries:
+            gone = "" if release.present else ", file is gone but stays charged"
             lines.append(
-                f"  {entry.published_at}  {amount(entry.epsilon)}  {entry.label} -> {entry.path}{gone}"
+                f"  {release.published_at}  {amount(release.epsilon)}  {release.label} -> {release.path}{gone}"
             )
-            lines += [f"    {amount(line.amount)}  {line.purpose}" for line in entry.lines]
+            lines += [f"    {amount(line.amount)}  {line.purpose}" for line in release.lines]
     return "\n".join(lines)
 
 
@@ -194,8 +231,11 @@ def amount(value: Fraction) -> str:
 @click.option(
     "--prove", is_flag=True, help="also measure the exact loss of made-up neighbours; needs --catalog"
 )
+@click.option(
+    "--witness", type=FILE, help="JSON lines from which another program checks the proof; needs --prove"
+)
 @tells
-def audit(release: Path, catalog: Path | None, samples: int, prove: bool) -> Told:
+def audit(release: Path, catalog: Path | None, samples: int, prove: bool, witness: Path | None) -> Told:
     """Check offline that RELEASE holds what its catalog says and nothing else; exit code 3 if not.
 
     Everything in the file but the noisy integers is recomputed from its catalog and from those integers. With --prove
@@ -203,7 +243,9 @@ def audit(release: Path, catalog: Path | None, samples: int, prove: bool) -> Tol
     loss above what the ledger was charged would prove the promise false. No private table is opened.
     """
     with steps("audit") as progress:
-        report = api.audit(release, catalog=catalog, samples=samples, prove=prove, progress=progress)
+        report = api.audit(
+            release, catalog=catalog, samples=samples, prove=prove, witness=witness, progress=progress
+        )
     return Told(report.to_json(), report.text(), result=True, code=0 if report.held else 3)
 
 
@@ -223,10 +265,10 @@ def certificate(release: Path, output: Path, catalog: Path | None, prove: bool) 
 
     with steps("certificate") as progress:
         written = api.certificate(release, catalog=catalog, prove=prove, progress=progress)
-    beside = output.with_suffix(".json")
+    json_file = output.with_suffix(".json")
     for file, text in (
         (output, certificate_page(written)),
-        (beside, json.dumps(written.to_json(), indent=2) + "\n"),
+        (json_file, json.dumps(written.to_json(), indent=2) + "\n"),
     ):
         write_text(file, text)
-    return Told(written.to_json(), f"wrote {output} and {beside}", code=0 if written.held else 3)
+    return Told(written.to_json(), f"wrote {output} and {json_file}", code=0 if written.held else 3)

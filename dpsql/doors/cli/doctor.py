@@ -44,11 +44,13 @@ class Finding:
 def doctor(releases: tuple[Path, ...]) -> Told:
     """Check this installation, and RELEASES if any are named; exit code 2 if something is wrong."""
     findings = [*_packages(), _engine(), _entropy(), *map(_release, releases)]
-    extras = {extra: _version(found.package) for extra, found in EXTRAS.items()}
-    lines = [f"{'ok  ' if each.fine else 'BAD '} {each.what}: {each.detail}" for each in findings]
+    extras = {extra: _version(requirement.package) for extra, requirement in EXTRAS.items()}
+    lines = [f"{'ok  ' if finding.fine else 'BAD '} {finding.what}: {finding.detail}" for finding in findings]
     lines += [f"     extra {name}: {version or _lacks(name)}" for name, version in extras.items()]
-    told = {"findings": [asdict(each) for each in findings], "extras": extras}
-    return Told(told, "\n".join(lines), result=True, code=0 if all(each.fine for each in findings) else 2)
+    report = {"findings": [asdict(finding) for finding in findings], "extras": extras}
+    return Told(
+        report, "\n".join(lines), result=True, code=0 if all(finding.fine for finding in findings) else 2
+    )
 
 
 def _lacks(name: str) -> str:
@@ -62,8 +64,8 @@ def _lacks(name: str) -> str:
 
 def _packages() -> list[Finding]:
     python = Finding("python", sys.version_info >= (3, 11), platform.python_version())
-    found = [(name, _version(name)) for name in NEEDED]
-    return [python, *(Finding(name, bool(v), v or f"missing; pip install {name}") for name, v in found)]
+    versions = [(name, _version(name)) for name in NEEDED]
+    return [python, *(Finding(name, bool(v), v or f"missing; pip install {name}") for name, v in versions)]
 
 
 def _version(package: str) -> str | None:
@@ -111,6 +113,6 @@ def completion(shell: str) -> None:
     """Print the completion script of SHELL: eval "$(dpsql completion bash)"."""
     from click.shell_completion import get_completion_class
 
-    found = get_completion_class(shell)
-    if found is not None:
-        click.echo(found(cli, {}, "dpsql", "_DPSQL_COMPLETE").source())
+    completion_class = get_completion_class(shell)
+    if completion_class is not None:
+        click.echo(completion_class(cli, {}, "dpsql", "_DPSQL_COMPLETE").source())

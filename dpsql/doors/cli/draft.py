@@ -65,12 +65,12 @@ def init(
         workload = _questions()
     questions = None if workload is None else Workload(statements(workload), guess)
     ask = _asking(choices) if interactive else lambda _: choices
-    made = api.init(source, output, name=name, ask=ask, workload=questions)
+    drafted = api.init(source, output, name=name, ask=ask, workload=questions)
     value = {
-        "catalog": str(output), "to_confirm": made.open, "question": made.question or None,
-        "foreign_keys": made.foreign_keys, "public": list(made.public),
+        "catalog": str(output), "to_confirm": drafted.open, "question": drafted.question or None,
+        "foreign_keys": drafted.foreign_keys, "public": list(drafted.public),
     }  # fmt: skip
-    return Told(value, _draft_text(output, made))
+    return Told(value, _draft_text(output, drafted))
 
 
 def _questions() -> Path | None:
@@ -81,9 +81,9 @@ def _questions() -> Path | None:
             raise click.UsageError(f"no file {text}")
         return text
 
-    asked = "A file with your questions in SQL, each ended by `;` (empty: first views)"
-    told = click.prompt(asked, default="", show_default=False, value_proc=read, err=True)
-    return Path(told).expanduser() if told else None
+    prompt = "A file with your questions in SQL, each ended by `;` (empty: first views)"
+    answer = click.prompt(prompt, default="", show_default=False, value_proc=read, err=True)
+    return Path(answer).expanduser() if answer else None
 
 
 def _choices(unit: str | None, public: tuple[str, ...], cap: str | None, epsilon: str | None) -> Choices:
@@ -106,11 +106,11 @@ def _guess(units: int | None, rows: int | None) -> Guess | None:
     return None if units is None or rows is None else Guess(units, rows)
 
 
-def _draft_text(output: Path, made: Draft) -> str:
-    lines = [f"wrote {output}: {made.open} places to confirm, {made.foreign_keys} foreign keys found"]
-    lines += [f"proposed as public: {', '.join(made.public)}"] if made.public else []
-    lines += [f"asked: {made.question}; say it by --unit"] if made.question else []
-    return "\n".join([*lines, *([] if made.design is None else _design_lines(made.design))])
+def _draft_text(output: Path, drafted: Draft) -> str:
+    lines = [f"wrote {output}: {drafted.open} places to confirm, {drafted.foreign_keys} foreign keys found"]
+    lines += [f"proposed as public: {', '.join(drafted.public)}"] if drafted.public else []
+    lines += [f"asked: {drafted.question}; say it by --unit"] if drafted.question else []
+    return "\n".join([*lines, *([] if drafted.design is None else _design_lines(drafted.design))])
 
 
 @cli.command()
@@ -129,41 +129,45 @@ def design(catalog: Path, workload: Path, output: Path | None, units: int | None
     """
     if output is not None and output.exists():
         raise InterfaceError(f"{output} exists", hint="choose another output, or remove it")
-    made = api.design(catalog, statements(workload), guess=_guess(units, rows))
+    designed = api.design(catalog, statements(workload), guess=_guess(units, rows))
     if output is not None:
-        output.write_text(made.text, encoding="utf-8")
+        output.write_text(designed.text, encoding="utf-8")
     value = {
-        "views": made.views, "served": made.served,
-        "questions": [asdict(question) for question in made.questions], "notes": list(made.notes),
+        "views": designed.views, "served": designed.served,
+        "questions": [asdict(question) for question in designed.questions], "notes": list(designed.notes),
     }  # fmt: skip
-    shown = [] if output is not None else ["views:", *view_lines(made.views)]
-    return Told(value, "\n".join([*shown, *_design_lines(made)]), result=True)
+    shown = [] if output is not None else ["views:", *view_lines(designed.views)]
+    return Told(value, "\n".join([*shown, *_design_lines(designed)]), result=True)
 
 
-def _design_lines(made: Design) -> list[str]:
+def _design_lines(designed: Design) -> list[str]:
     """What each question will err, or why it is not served."""
     new = [
-        f"{table}.{name} = {m.expr}" for table, gained in made.measures.items() for name, m in gained.items()
+        f"{table}.{name} = {m.expr}"
+        for table, gained in designed.measures.items()
+        for name, m in gained.items()
     ]
     lines = [f"new measures, with bounds that follow from the columns': {'; '.join(new)}"] if new else []
-    lines += made.notes
-    lines.append(f"{made.served} of {len(made.questions)} questions are served by {len(made.views)} views")
-    for number, question in enumerate(made.questions, 1):
+    lines += designed.notes
+    lines.append(
+        f"{designed.served} of {len(designed.questions)} questions are served by {len(designed.views)} views"
+    )
+    for number, question in enumerate(designed.questions, 1):
         lines.append(f"{number}. {' '.join(question.sql.split())}")
         if question.refusal is not None:
             lines.append(f"   not served: {question.refusal}")
             continue
         noisy = [column for column in question.columns if column.view]
         views = ", ".join(dict.fromkeys(column.view for column in noisy))
-        known = [f"{c.name} +- {c.median:.4g}" for c in noisy if c.median is not None]
+        errors = [f"{c.name} +- {c.median:.4g}" for c in noisy if c.median is not None]
         about = [] if question.relative is None else [f"about {question.relative:.1%} of a typical answer"]
         lines.append(
-            f"   {'; '.join([*about, *known, *([f'view {views}'] if views else ['from the catalog, no noise'])])}"
+            f"   {'; '.join([*about, *errors, *([f'view {views}'] if views else ['from the catalog, no noise'])])}"
         )
     return lines
 
 
-def _asking(said: Choices) -> Callable[[Sketch], Choices]:
+def _asking(options: Choices) -> Callable[[Sketch], Choices]:
     """Ask in the terminal for what the options leave open."""
 
     def ask(sketch: Sketch) -> Choices:
@@ -172,10 +176,12 @@ def _asking(said: Choices) -> Callable[[Sketch], Choices]:
         for table in sketch.tables:
             named = ", ".join(f"{c} -> {t}" for c, t in sketch.links.foreign[table.name].items())
             say(f"  {table.name}: {table.rows} rows" + (f"; {named}" if named else ""), err=True)
-        unit = said.unit or _unit(sketch)
-        public = _public(sketch) if said.public is None else said.public
-        cap = said.cap or _amount("Most that these people may ever lose, in epsilon (for instance 4)", None)
-        spends = said.epsilon or _amount("What the first release spends of it (for instance 1)", cap)
+        unit = options.unit or _unit(sketch)
+        public = _public(sketch) if options.public is None else options.public
+        cap = options.cap or _amount(
+            "Most that these people may ever lose, in epsilon (for instance 4)", None
+        )
+        spends = options.epsilon or _amount("What the first release spends of it (for instance 1)", cap)
         return Choices(unit, public, cap=cap, epsilon=spends)
 
     return ask
@@ -188,15 +194,15 @@ def _unit(sketch: Sketch) -> str:
     candidates = ", ".join(sketch.whose.candidates)
 
     def read(text: str) -> str:
-        known = {"row": "row", **{key: key for key in keys.values()}, **keys}
-        if text.strip() not in known:
+        units = {"row": "row", **{key: key for key in keys.values()}, **keys}
+        if text.strip() not in units:
             raise click.UsageError(f"write row, or one of {', '.join(keys.values())}")
-        return known[text.strip()]
+        return units[text.strip()]
 
     if sketch.whose.question:
         click.echo(f"{sketch.whose.question}.", err=True)
-    asked = f"Whose privacy ({candidates})"
-    return str(click.prompt(asked, default=sketch.whose.unit, value_proc=read, err=True))
+    prompt = f"Whose privacy ({candidates})"
+    return str(click.prompt(prompt, default=sketch.whose.unit, value_proc=read, err=True))
 
 
 def _public(sketch: Sketch) -> frozenset[str]:
@@ -204,15 +210,15 @@ def _public(sketch: Sketch) -> frozenset[str]:
     proposed, names = " ".join(sorted(sketch.public)) or "-", {table.name for table in sketch.tables}
 
     def read(text: str) -> frozenset[str]:
-        said = frozenset(text.replace(",", " ").split()) - {"-"}
-        if unknown := sorted(said - names):
+        tables = frozenset(text.replace(",", " ").split()) - {"-"}
+        if unknown := sorted(tables - names):
             raise click.UsageError(f"no table {unknown[0]}; there are {', '.join(sorted(names))}")
-        return said
+        return tables
 
-    told: frozenset[str] = click.prompt(
+    answer: frozenset[str] = click.prompt(
         "Tables whose rows anybody may see (- for none)", default=proposed, value_proc=read, err=True
     )
-    return told
+    return answer
 
 
 def _amount(question: str, most: str | None) -> str:

@@ -49,12 +49,12 @@ def move(old: Path, new: Path) -> Told:
 
 
 def _told(how: str, copied: Copied) -> Told:
-    beside = ", ".join(file.name for file in copied.files)
+    names = ", ".join(file.name for file in copied.files)
     return Told(
         {
             "ledger": str(copied.path),
             "entries": copied.entries,
             "files": [str(file) for file in copied.files],
         },
-        f"{how} the ledger to {copied.path}: {copied.entries} entries; beside it {beside}",
+        f"{how} the ledger to {copied.path}: {copied.entries} entries; beside it {names}",
     )

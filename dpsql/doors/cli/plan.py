@@ -15,10 +15,11 @@ from dpsql.errors import InterfaceError
 
 if TYPE_CHECKING:
     from dpsql.answer.explain import PredictedColumn
+    from dpsql.curate.classes import Hopeless
     from dpsql.curate.forecast import Beaten, NotTaken, PlanReport, QueryForecast, StatisticForecast
+    from dpsql.curate.foresight import Blind, Weight
     from dpsql.curate.refreshes import Refreshes
     from dpsql.publishing.userlevel.guess import Guess
-    from dpsql.publishing.userlevel.predict import Hopeless
 
 
 @cli.command()
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 @click.option(
     "--alike",
     type=click.FloatRange(0, 1),
-    help="public guess: 0 if each row of a unit falls where it likes, 1 if all of them fall together",
+    help="public guess: the part of a unit's rows in one leaf of hers; 0 if each falls where it likes",
 )
 @click.option(
     "--mean",
@@ -54,8 +55,8 @@ def plan(catalog: Path, workload: Path | None, compare: bool, **known: Any) -> T
     """Say what publishing CATALOG will cost and how far each answer will be off; spends nothing.
 
     Errors are one standard error; no private table is opened. With --units and --rows, tables with
-    `max_ids: auto` get predicted relative errors, and reported columns the error of their channel; state what is
-    public anyway, not what a private table says.
+    `max_ids: auto` are rehearsed on made-up rows and get the errors that a release will show, and reported columns
+    the error of their channel; state what is public anyway, not what a private table says.
     """
     guess = _guess(**known)
     report = api.plan(catalog, statements(workload) if workload else (), compare=compare, guess=guess)
@@ -120,6 +121,7 @@ def plan_text(report: PlanReport) -> str:
     lines = ["views and measures (typical: standard error of a random range on every axis)"]
     for statistic in report.statistics:
         lines += _statistic_lines(statistic)
+    lines += [bound.line() for bound in report.bounds]
     size = sum(statistic.bytes for statistic in report.statistics)
     seconds = sum(statistic.seconds for statistic in report.statistics)
     lines.append(f"in all about {size / 2**20:.0f} MiB and {seconds:.1f} s, counting rows on top")
@@ -139,13 +141,13 @@ def plan_text(report: PlanReport) -> str:
     return "\n".join([*lines, *class_lines(report), *_comparison_lines(report)])
 
 
-def _refreshes_line(each: Refreshes) -> str:
+def _refreshes_line(quota: Refreshes) -> str:
     """How many releases that share a cap are left, and when it ends."""
-    epsilon, cap, spent = (f"{float(Fraction(text)):.4g}" for text in (each.epsilon, each.cap, each.spent))
-    lines = f"refreshes: each spends epsilon {epsilon}, one of {each.planned} equal shares of {cap}{each.at_delta}; "
-    if not each.left:
+    epsilon, cap, spent = (f"{float(Fraction(text)):.4g}" for text in (quota.epsilon, quota.cap, quota.spent))
+    lines = f"refreshes: each spends epsilon {epsilon}, one of {quota.planned} equal shares of {cap}{quota.at_delta}; "
+    if not quota.left:
         return f"{lines}none is left: {spent} is spent, and publish refuses"
-    return f"{lines}{each.left} left, {spent} spent; the cap ends with the {_nth(each.left)} from now"
+    return f"{lines}{quota.left} left, {spent} spent; the cap ends with the {_nth(quota.left)} from now"
 
 
 def _nth(number: int) -> str:
@@ -180,23 +182,25 @@ def _statistic_lines(s: StatisticForecast) -> list[str]:
         f"  {s.view}: {s.measure} of {s.of}, {charge}, {s.noise}, {rows}; {s.cells} cells, {s.nodes} stored, "
         f"typical {s.typical:.4g}"
     ]
-    for strategy, own in s.both[:1]:
+    for strategy, expected_error in s.both[:1]:
         behind = "; ".join(f"{name} {error:.4g}" for name, error in s.both[1:])
-        lines.append(f"    {' and '.join(s.axes)}: {strategy} {own:.4g} (runner-up: {behind})")
-    for axis, strategy, own, others in s.axis_forecasts:
-        behind = "; ".join(f"{name} {error:.4g}" for name, error in others[:3])
-        lines.append(f"    {axis}: {strategy} {own:.4g}" + (f" (runners-up: {behind})" if behind else ""))
+        lines.append(f"    {' and '.join(s.axes)}: {strategy} {expected_error:.4g} (runner-up: {behind})")
+    for axis, strategy, expected_error, runners_up in s.axis_forecasts:
+        behind = "; ".join(f"{name} {error:.4g}" for name, error in runners_up[:3])
+        lines.append(
+            f"    {axis}: {strategy} {expected_error:.4g}" + (f" (runners-up: {behind})" if behind else "")
+        )
     return lines
 
 
-def _not_taken_lines(each: NotTaken) -> list[str]:
+def _not_taken_lines(not_taken: NotTaken) -> list[str]:
     """What measures an axis or some views, who lost, and who refused for which reason."""
-    error = "" if each.expected_error is None else f" {each.expected_error:.4g}"
-    lost = "; ".join(f"{name} {other:.4g}" for name, other in each.lost)
-    lines = [f"  {each.what}: {each.taken}{error}" + (f" (behind: {lost})" if lost else "")]
-    reasons = dict.fromkeys(refusal.reason for refusal in each.refused)
+    error = "" if not_taken.expected_error is None else f" {not_taken.expected_error:.4g}"
+    lost = "; ".join(f"{name} {loser_error:.4g}" for name, loser_error in not_taken.lost)
+    lines = [f"  {not_taken.what}: {not_taken.taken}{error}" + (f" (behind: {lost})" if lost else "")]
+    reasons = dict.fromkeys(refusal.reason for refusal in not_taken.refused)
     for reason in reasons:
-        names = "; ".join(refusal.name for refusal in each.refused if refusal.reason == reason)
+        names = "; ".join(refusal.name for refusal in not_taken.refused if refusal.reason == reason)
         lines.append(f"    not {names}: {reason}")
     return lines
 
@@ -207,12 +211,18 @@ def _query_lines(number: int, query: QueryForecast) -> list[str]:
         return [*lines, f"   no answer: {query.refusal}"]
     for column in query.columns:
         if column.median is None or column.least is None or column.most is None:
-            lines.append(f"   {column.name}: depends on the answer{_cut_words(column)}")
+            why = (
+                "no upper end: too few people for the noise"
+                if column.open_groups
+                else "depends on the answer"
+            )
+            lines.append(f"   {column.name}: {why}{_cut_words(column)}")
             continue
+        relative = "" if column.relative is None else f", {column.relative:.1%} of a typical answer"
         spread = f" ({column.least:.4g} to {column.most:.4g})" if column.most > column.least else ""
         lines.append(
-            f"   {column.name}: +- {column.median:.4g}{spread}, {column.groups} groups, view {column.view}, "
-            f"{column.cells} cells{_cut_words(column)}"
+            f"   {column.name}: +- {column.median:.4g}{spread}{relative}, {column.groups} groups, view {column.view}, "
+            f"{column.cells} cells{_open_words(column)}{_cut_words(column)}"
         )
     even = query.break_even
     return (
@@ -220,6 +230,11 @@ def _query_lines(number: int, query: QueryForecast) -> list[str]:
         if even is not None
         else lines
     )
+
+
+def _open_words(column: PredictedColumn) -> str:
+    """How many groups have no upper end."""
+    return f", {column.open_groups} of them without an upper end" if column.open_groups else ""
 
 
 def _cut_words(column: PredictedColumn) -> str:
@@ -239,10 +254,10 @@ def _comparison_lines(report: PlanReport) -> list[str]:
     names = list(report.comparison)
     title = "standard errors side by side (auto also weighs questions that leave an axis out)"
     lines = [title, " ".join(f"{name:>12}" for name in names)]
-    for row, what in enumerate(report.compared):
+    for row, column in enumerate(report.compared):
         cells = [report.comparison[name][row] for name in names]
         shown = [f"{'-' if cell is None else f'{cell:.4g}':>12}" for cell in cells]
-        lines.append(f"{' '.join(shown)}  {what}")
+        lines.append(f"{' '.join(shown)}  {column}")
     return lines
 
 
@@ -259,31 +274,64 @@ def class_lines(report: PlanReport) -> list[str]:
         return ["relative errors: state --units and --rows, public guesses"]
     if not report.classes:
         return []
-    from dpsql.publishing.userlevel.predict import by_kind
+    from dpsql.curate.classes import by_kind
 
     lines = [
-        "relative errors of typical questions, one standard error, if rows lie evenly (skewed groups: more)"
+        "relative errors of typical questions on made-up tables like yours (half of the 95% interval / 1.96)"
     ]
     for (of, kind, measure), (error, mean) in by_kind(report.classes).items():
         lines.append(f"  {of}, {kind}: {_errors(measure, error, mean)}")
     for c in report.classes:
         if c.view:
             lines.append(f"    {c.view}, {c.kind}: {_errors(c.measure, c.error, c.mean_error)}")
-    lines += [
-        f"  table {b.of} has few units: bounds are chosen well from about {b.fewest} on, errors may be far above these"
-        for b in report.blind
-    ]
-    return lines + [_hopeless_line(h) for h in report.hopeless]
+    lines += [_blind_line(b) for b in report.blind] + [_hopeless_line(h) for h in report.hopeless]
+    lines += [_weight_line(w) for w in report.weights]
+    if report.stands_for > 1:
+        lines.append(
+            f"  a sample was made up: each unit stands for {report.stands_for}; totals may be better than said"
+        )
+    return lines
 
 
-def _errors(measure: str, error: float, mean: float | None) -> str:
-    if mean is None:
-        return f"COUNT {error:.1%}"
-    return f"SUM of {measure} {error:.1%}, AVG {mean:.1%}"
+def _errors(measure: str, error: float | None, mean: float | None) -> str:
+    if measure == "count":
+        return f"COUNT {_percent(error)}"
+    return f"SUM of {measure} {_percent(error)}, AVG {_percent(mean)}"
+
+
+def _percent(error: float | None) -> str:
+    return "without an upper end" if error is None else f"{error:.1%}"
+
+
+def _blind_line(blind: Blind) -> str:
+    """That people drown in the noise."""
+    what = f"sums of {', '.join(blind.measures)}" if blind.measures else "rows"
+    return f"  table {blind.of} is blind: too few people for the noise, {what} will have a lower end only"
+
+
+GUESSES = {
+    "units and rows": "the number of units and rows",
+    "typical": "rows of the unit in the middle",
+    "most": "the most rows of a unit",
+    "alike": "how alike the rows of a unit are",
+}
+"""Guesses in words."""
+
+
+def _weight_line(weight: Weight) -> str:
+    """How much a guess matters."""
+    ends = ("at 0", "at 1") if weight.guess == "alike" else ("half of it", "twice of it")
+    changes = ", ".join(
+        f"{end}: errors {'without an upper end' if times is None else f'x {times:.2g}'}"
+        for end, times in zip(ends, (weight.less, weight.more), strict=True)
+    )
+    stated = "stated" if weight.stated else "supposed"
+    return f"  if {GUESSES[weight.guess]} ({stated}) is off, {changes}"
 
 
 def _hopeless_line(hopeless: Hopeless) -> str:
+    error = "no upper end" if hopeless.error is None else f"predicted error {hopeless.error:.0%}"
     if not hopeless.view:
-        return f"  table {hopeless.of} is hopeless (predicted error {hopeless.error:.0%}): coarsen its axes or drop it"
+        return f"  table {hopeless.of} is hopeless ({error}): coarsen its axes or drop it"
     advice = f", view {hopeless.coarser} answers better" if hopeless.coarser else ""
-    return f"  view {hopeless.view} is hopeless (predicted error {hopeless.error:.0%}): coarsen or drop it{advice}"
+    return f"  view {hopeless.view} is hopeless ({error}): coarsen or drop it{advice}"

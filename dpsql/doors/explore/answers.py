@@ -52,8 +52,8 @@ class Explorer:
         rated = well_answered(self.releases, MOST_EXAMPLES)
         return {
             "examples": [
-                {"words": each.question.words, "sql": each.question.sql, "error": f"± {each.error:.1%}"}
-                for each in rated
+                {"words": rating.question.words, "sql": rating.question.sql, "error": f"± {rating.error:.1%}"}
+                for rating in rated
             ]
         }
 
@@ -86,8 +86,11 @@ class Explorer:
 
 def refusal(error: Error) -> Json:
     """Why a statement has no answer: the reason, what to write instead, and where it went wrong."""
-    more = error.nearest not in error.hint
-    hints = [*([error.hint] if error.hint else []), *([f"for instance {error.nearest}"] if more else [])]
+    adds_nearest = error.nearest not in error.hint
+    hints = [
+        *([error.hint] if error.hint else []),
+        *([f"for instance {error.nearest}"] if adds_nearest else []),
+    ]
     return {"refused": error.reason, "hints": hints, "caret": error.caret}
 
 
@@ -102,19 +105,20 @@ def answer_values(result: Result, level: float) -> Json:
         Columns, the first `MOST_ROWS` rows cell by cell, and the lines below them.
     """
     cells, below = shown(result, level, MOST_ROWS)
-    low, high = result.interval_rows(level)
-    noisy = frozenset(result.noisy)
+    first = result.head(MOST_ROWS)
+    low, high = first.interval_rows(level)
+    noisy = frozenset(first.noisy)
     columns = [
         {
             "name": name,
             "noisy": c in noisy,
             "number": _is_number(kind),
-            "ordered": _is_ordered(result.rows[:MOST_ROWS], c),
+            "ordered": _is_ordered(first.rows, c),
         }
         for c, (name, kind) in enumerate(zip(result.columns, result.types, strict=True))
     ]
     rows = [
-        [_cell(text, result.rows[r][c], low[r][c], high[r][c], c in noisy) for c, text in enumerate(row)]
+        [_cell(text, first.rows[r][c], low[r][c], high[r][c], c in noisy) for c, text in enumerate(row)]
         for r, row in enumerate(cells)
     ]
     return {

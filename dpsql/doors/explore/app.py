@@ -28,7 +28,8 @@ from typing import Any, NamedTuple
 
 from dpsql.doors.explore.answers import Explorer, Json
 from dpsql.doors.page import SHARED, asset
-from dpsql.release.watch import Stopper
+from dpsql.errors import QueryTimeout
+from dpsql.release.request import Request
 
 HOST = "127.0.0.1"
 MOST_BODY = 2**20
@@ -118,13 +119,13 @@ class Gate:
             raise Refused(HTTPStatus.FORBIDDEN)
         if headers.get(b"sec-fetch-site", "none") not in ("none", "same-origin"):
             raise Refused(HTTPStatus.FORBIDDEN)
-        _, token, *rest = f"{scope['path']}/".split("/")
-        if not hmac.compare_digest(token.encode(), self.token.encode()) or len(rest) != 2:
+        _, token, *segments = f"{scope['path']}/".split("/")
+        if not hmac.compare_digest(token.encode(), self.token.encode()) or len(segments) != 2:
             raise Refused(HTTPStatus.NOT_FOUND)
         verb, content = scope["method"], headers.get(b"content-type", "")
         if verb == "POST" and content != "application/json":
             raise Refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE)
-        return str(rest[0])
+        return str(segments[0])
 
 
 class App:
@@ -149,13 +150,13 @@ class App:
             elif verb == "GET" and name in FACTS:
                 await _reply_json(send, await self._work(receive, lambda: FACTS[name](self.explorer)))
             elif verb == "POST" and name in QUESTIONS:
-                asked = await _body(receive)
+                question = await _body(receive)
                 await _reply_json(
-                    send, await self._work(receive, lambda: QUESTIONS[name](self.explorer, asked))
+                    send, await self._work(receive, lambda: QUESTIONS[name](self.explorer, question))
                 )
             else:
-                known = name in FILES or name in FACTS or name in QUESTIONS
-                raise Refused(HTTPStatus.METHOD_NOT_ALLOWED if known else HTTPStatus.NOT_FOUND)
+                exists = name in FILES or name in FACTS or name in QUESTIONS
+                raise Refused(HTTPStatus.METHOD_NOT_ALLOWED if exists else HTTPStatus.NOT_FOUND)
         except Refused as refused:
             await _reply(send, refused.status, f"{refused.status.phrase}\n", "text/plain")
         except Gone:
@@ -167,21 +168,24 @@ class App:
         Raises:
             Gone: she left.
         """
-        stopper = Stopper()
+        request = Request()
         async with self._turns:
-            with stopper.statement():
-                working = asyncio.create_task(asyncio.to_thread(work))
-                leaving = asyncio.create_task(_left(receive))
-                try:
-                    await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
-                    if not working.done():
-                        stopper.stop()
+            working = asyncio.create_task(asyncio.to_thread(request.run, work))
+            leaving = asyncio.create_task(_left(receive))
+            try:
+                await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
+                if not working.done():
+                    request.stop()
+                    with contextlib.suppress(QueryTimeout):
                         await working
-                        raise Gone
-                finally:
-                    leaving.cancel()
-                    with contextlib.suppress(asyncio.CancelledError):
-                        await leaving
+                    raise Gone
+            except asyncio.CancelledError:  # the page ends
+                request.stop()
+                raise
+            finally:
+                leaving.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await leaving
         return working.result()
 
 
@@ -198,33 +202,33 @@ async def _body(receive: Receive) -> Json:
         Refused: it is none, or too long.
         Gone: whoever asked left before it was whole.
     """
-    body, more = b"", True
-    while more:
+    body, more_body = b"", True
+    while more_body:
         message = await receive()
         if message["type"] == "http.disconnect":
             raise Gone
         body += message.get("body", b"")
-        more = message.get("more_body", False)
+        more_body = message.get("more_body", False)
         if len(body) > MOST_BODY:
             raise Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
     try:
-        asked = json.loads(body)
+        question = json.loads(body)
     except (ValueError, RecursionError) as error:
         raise Refused(HTTPStatus.BAD_REQUEST) from error
-    if not isinstance(asked, dict):
+    if not isinstance(question, dict):
         raise Refused(HTTPStatus.BAD_REQUEST)
-    return asked
+    return question
 
 
-def _text(asked: Json, name: str) -> str:
-    text = asked.get(name)
+def _text(question: Json, name: str) -> str:
+    text = question.get(name)
     if not isinstance(text, str):
         raise Refused(HTTPStatus.BAD_REQUEST)
     return text
 
 
-def _level(asked: Json) -> float:
-    level = asked.get("level")
+def _level(question: Json) -> float:
+    level = question.get("level")
     if not isinstance(level, float) or not 0.5 <= level <= 0.9999:
         raise Refused(HTTPStatus.BAD_REQUEST)
     return level

@@ -65,7 +65,9 @@ const chart = (() => {
   }
 
   function errorBar(x, y, point, cap) {
-    if (point.low === null || point.high === null) return [];
+    if (point.low === null || point.high === null) { // nothing bounds it on one side
+      return [shape("text", { x, y: y(point.value) - 4, "text-anchor": "middle" }, "?")];
+    }
     const [low, high] = [y(point.low), y(point.high)];
     return [shape("path", { class: "error", d: `M${x} ${low}V${high}M${x - cap} ${low}h${2 * cap}M${x - cap} ${high}h${2 * cap}` })];
   }

@@ -26,7 +26,7 @@ from dpsql.release.format import (
     BitLeftOut,
     MeasureScale,
     Promise,
-    RowsLeftOut,
+    RowsBeyondBound,
     ScaleMeta,
     SlotsLeftOut,
     Spend,
@@ -66,7 +66,7 @@ def report_page(release: Release, beside: OpenReleases | None = None) -> str:
     """
     model = page_model(release)
     alone = OpenReleases((release,), (Answerer(release),))
-    parts = [
+    sections = [
         f"<h1>{escape(model['name'])}</h1>",
         f"<p>{escape(str(model['description']))}</p>" if model["description"] else "",
         f'<p class="soft">release {escape(str(model["id"]))}</p>',
@@ -85,7 +85,7 @@ def report_page(release: Release, beside: OpenReleases | None = None) -> str:
         *_bounding(release.meta.bounding),
         *(_view(view, model) for view in model["views"]),
     ]
-    return _document(model["name"], "\n".join(parts), model)
+    return _document(model["name"], "\n".join(sections), model)
 
 
 def _headlines(rated: Sequence[Rated]) -> list[str]:
@@ -93,13 +93,13 @@ def _headlines(rated: Sequence[Rated]) -> list[str]:
     if not rated:
         return []
     cards = []
-    for each in rated:
-        value, sign, margin = shown(each.answer).cells[0][0].partition(" ± ")
-        words = f"<dt>{escape(each.question.words)}</dt>"
+    for rating in rated:
+        value, sign, margin = shown(rating.answer).cells[0][0].partition(" ± ")
+        words = f"<dt>{escape(rating.question.words)}</dt>"
         cards.append(
             f"<div>{words}<dd>{escape(value)} <small>{escape(sign.strip())} {escape(margin)}</small></dd></div>"
         )
-    flags = dict.fromkeys(flag for each in rated for flag in each.answer.flags)
+    flags = dict.fromkeys(flag for rating in rated for flag in rating.answer.flags)
     return [
         f'<dl class="headlines">{"".join(cards)}</dl>',
         *(f"<p>{escape(flag)}</p>" for flag in flags),
@@ -110,7 +110,8 @@ def _headlines(rated: Sequence[Rated]) -> list[str]:
 def _questions(rated: Sequence[Rated]) -> list[str]:
     """What the release answers well."""
     rows = [
-        (each.question.words, " ".join(each.question.sql.split()), f"± {each.error:.1%}") for each in rated
+        (rating.question.words, " ".join(rating.question.sql.split()), f"± {rating.error:.1%}")
+        for rating in rated
     ]
     if not rows:
         return []
@@ -119,26 +120,26 @@ def _questions(rated: Sequence[Rated]) -> list[str]:
 
 
 def _spent(spends: Sequence[Spend]) -> list[tuple[str, ...]]:
-    whole = sum(Fraction(spend.amount) for spend in spends)
+    total = sum(Fraction(spend.amount) for spend in spends)
     return [
         (
             spend.purpose,
-            f"{short(spend.amount)} ({float(Fraction(spend.amount) / whole):.0%})" if whole else "0",
+            f"{short(spend.amount)} ({float(Fraction(spend.amount) / total):.0%})" if total else "0",
         )
         for spend in spends
     ]
 
 
-def _together(beside: OpenReleases) -> list[str]:
+def _together(opened: OpenReleases) -> list[str]:
     """Releases that are open together: what they promise a person who is in all of them, and who answers for whom."""
-    promised = promise_together([release.meta for release in beside.releases])
+    promised = promise_together([release.meta for release in opened.releases])
     words = (
         "no single epsilon: their promises are of different kinds"
         if promised is None
         else f"epsilon {promised['epsilon']} for replacing everything of one {promised['unit']}"
     )
-    rows = [(release.name, release.meta.release_id) for release in beside.releases]
-    standing = [] if beside.router is None else beside.router.words()
+    rows = [(release.name, release.meta.release_id) for release in opened.releases]
+    standing = [] if opened.router is None else opened.router.words()
     return [
         "<h2>Opened together</h2>",
         table(("release", "id"), rows),
@@ -164,7 +165,7 @@ def _words(value: object) -> str:
     ('sales 20, customer 1', 'a, b', 'True')
     """
     if isinstance(value, dict):
-        return ", ".join(f"{key} {each}" for key, each in value.items())
+        return ", ".join(f"{key} {element}" for key, element in value.items())
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
@@ -210,21 +211,21 @@ def _told(local: LocalMeta) -> Iterator[tuple[str, str]]:
         reach = f"{local.influence.rows_at_most:,.0f} rows"
         yield "one hostile report moves a count over one axis by at most", reach
     # Where the smooth counts, stored beside the unbiased ones, leave the latter's intervals too often.
-    for axis, part in (local.smooth_outside_unbiased or {}).items():
-        yield f"ranges of {axis} where smooth counts leave the 95% interval", f"{part:.1%}"
+    for axis, share in (local.smooth_outside_unbiased or {}).items():
+        yield f"ranges of {axis} where smooth counts leave the 95% interval", f"{share:.1%}"
     if local.plan_hash is not None:
         yield "hash of the plan", local.plan_hash
 
 
-def _shuffled(told: ShuffledMeta | None) -> list[str]:
-    if told is None:
+def _shuffled(shuffled: ShuffledMeta | None) -> list[str]:
+    if shuffled is None:
         return []
     head = "<h2>If an anonymous shuffler stood in between</h2>"
-    if told.void is not None:
-        return [head, f"<p>Nothing more is promised: {escape(told.void)}.</p>"]
+    if shuffled.void is not None:
+        return [head, f"<p>Nothing more is promised: {escape(shuffled.void)}.</p>"]
     promise = (
-        f"All {told.people} reports together are also ({told.epsilon:.4g}, {told.delta:g})-differentially "
-        f"private, against whoever sees them shuffled. This holds only if {told.holds_if}. Otherwise the promise "
+        f"All {shuffled.people} reports together are also ({shuffled.epsilon:.4g}, {shuffled.delta:g})-differentially "
+        f"private, against whoever sees them shuffled. This holds only if {shuffled.holds_if}. Otherwise the promise "
         "above stands alone."
     )
     return [head, f"<p>{escape(promise)}</p>"]
@@ -244,11 +245,11 @@ def _scales(scales: Sequence[ScaleMeta], inside: bool) -> list[str]:
     )
     rows = [
         (
-            scale.of, own.measure or "rows", f"{own.factor:.3g}", f"{own.error.noise:.1%}", _left_out(own),
-            f"{own.above:.0%}",
+            scale.of, scaled.measure or "rows", f"{scaled.factor:.3g}", f"{scaled.error.noise:.1%}", _left_out(scaled),
+            f"{scaled.above:.0%}",
         )
         for scale in scales
-        for own in scale.measures
+        for scaled in scale.measures
     ]  # fmt: skip
     where = "is part of their error bars" if inside else "comes on top of the error bars"
     note = (
@@ -261,30 +262,31 @@ def _scales(scales: Sequence[ScaleMeta], inside: bool) -> list[str]:
     ]  # fmt: skip
 
 
-def _left_out(own: MeasureScale) -> str:
-    return "hidden by noise" if own.left_out is None else f"about {own.left_out:.0%}, put back by R"
+def _left_out(scaled: MeasureScale) -> str:
+    return "hidden by noise" if scaled.left_out is None else f"about {scaled.left_out:.0%}, put back by R"
 
 
 def _bias(scale: ScaleMeta) -> str:
     if not scale.weighted_down:
         return "answers may be biased where rows left out do not resemble the others"
     hint = f"about {scale.weighted_down:.0%} of the rows belong to units with more than {scale.tau}"
-    if scale.sticky:
-        hint += f"; groups along {', '.join(scale.sticky)} may be off most"
+    if scale.follows:
+        hint += f"; groups along {', '.join(scale.follows)} follow how much a unit owns and may be off most"
     return hint + ("; the number of rows is told exactly" if scale.public_rows else "")
 
 
-def _bounding(told: Sequence[RowsLeftOut | SlotsLeftOut | BitLeftOut]) -> list[str]:
-    """What bounding the rows of a unit left out of each table, where that was told."""
-    if not told:
+def _bounding(tables: Sequence[RowsBeyondBound | SlotsLeftOut | BitLeftOut]) -> list[str]:
+    """What bounding the rows of a unit left out of each table, as far as it is known."""
+    if not tables:
         return []
     rows = []
-    for each in told:
-        share, error = each.clipped_fraction, each.clipped_fraction_error
-        known = "not known: nobody was asked" if share is None else f"about {share:.2%}"
-        rows.append((each.of, str(each.tau), known + (f" (error {error:.1%})" if error else "")))
+    for bounded in tables:
+        share, error = bounded.clipped_fraction, bounded.clipped_fraction_error
+        size = "not known" if share is None else f"about {share:.2%}"
+        rows.append((bounded.of, str(bounded.tau), size + (f" (error {error:.1%})" if error else "")))
     head = ("table", "rows of a unit that count", "part of all rows left out")
-    return ["<h2>What bounding left out</h2>", table(head, rows)]
+    notes = [f"<p>{escape(bounded.note())}</p>" for bounded in tables]
+    return ["<h2>What bounding left out</h2>", table(head, rows), *notes]
 
 
 def _view(view: dict[str, Any], model: dict[str, Any]) -> str:
@@ -318,7 +320,7 @@ def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
 
 
 def _document(title: str, body: str, model: dict[str, Any]) -> str:
-    data = json.dumps(model, separators=(",", ":")).replace("<", "\\u003c")
+    model_json = json.dumps(model, separators=(",", ":")).replace("<", "\\u003c")
     style = asset(SHARED, "look.css") + asset(HERE, "page.css")
     scripts = [asset(SHARED, "chart.js"), asset(HERE, "page.js")]
     policy = POLICY.format(style=_hash(style), scripts=" ".join(f"'{_hash(script)}'" for script in scripts))
@@ -336,7 +338,7 @@ def _document(title: str, body: str, model: dict[str, Any]) -> str:
 <main>
 {body}
 </main>
-<script type="application/json" id="model">{data}</script>
+<script type="application/json" id="model">{model_json}</script>
 {code}</body>
 </html>
 """

@@ -19,11 +19,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.answer.errorbars import weight_error, weight_of
+from dpsql.answer.answered import answer_terms, nullable
+from dpsql.answer.block import TRUE, Term, one
+from dpsql.answer.errorbars import cell_variance, weight_error
+from dpsql.answer.errorfunctions import DEFAULT_LEVEL, interval
+from dpsql.answer.estimated import Groups
+from dpsql.answer.leafsets import AxisCells, AxisQuestion
+from dpsql.answer.plan import Plan, views_of
 from dpsql.answer.run import run
 from dpsql.doors.describe import TableInfo, asked_name, describe, widest
 from dpsql.release import ColumnMeta, Release, StatisticMeta
-from dpsql.release.format import UNIT
+from dpsql.release.format import UNIT, RowsBeyondBound
 from dpsql.star.graph import PEOPLE
 from dpsql.variance.kronecker import AxisSplit
 
@@ -39,8 +45,8 @@ def page_model(release: Release) -> dict[str, Any]:
         release: an open release.
 
     Returns:
-        name, the relative errors of the weight of rows and of scales, axes
-        and views.
+        name, the relative errors of the weight of rows and of scales, the bounds
+        of tables whose rows beyond them are measured, axes and views.
 
     **Privacy**: published values and public facts alone.
     """
@@ -52,8 +58,13 @@ def page_model(release: Release) -> dict[str, Any]:
         "description": release.catalog.description,
         "weight_error": weight_error(release),
         "scales": {
-            scale.of: {own.measure or "count": _short(own.error.noise, 2) for own in scale.measures}
+            scale.of: {scaled.measure or "count": _short(scaled.error.noise, 2) for scaled in scale.measures}
             for scale in release.meta.scales
+        },
+        "beyond": {
+            table.of: table.tau
+            for table in release.meta.bounding
+            if isinstance(table, RowsBeyondBound) and table.rows is not None
         },
         "axes": [_axis(release, i, labels, tables) for i in range(len(release.axes))],
         "views": [_view(release, name, tables) for name in dict.fromkeys(s.view for s in _of_rows(release))],
@@ -81,7 +92,7 @@ class AxisLabels(NamedTuple):
 
 def axis_labels(release: Release, axis: int) -> AxisLabels:
     """The first column of an axis that tells its leaves apart, and its values leaf by leaf."""
-    found = AxisLabels(None, False, [])
+    labels = AxisLabels(None, False, [])
     for column in release.axes[axis].columns:
         name = column.name.replace('"', '""')
         text = f'SELECT min("{name}"), max("{name}"), count(DISTINCT "{name}") FROM axis_{axis}'
@@ -94,32 +105,30 @@ def axis_labels(release: Release, axis: int) -> AxisLabels:
             return AxisLabels(column, True, ends)
         if all(count == 1 for _, _, count in rows) and len({low for low, _ in ends}) == len(ends):
             return AxisLabels(column, False, ends)
-        found = found if found.ends else AxisLabels(None, False, ends)
-    return found
+        labels = labels if labels.ends else AxisLabels(None, False, ends)
+    return labels
 
 
 def _axis(
     release: Release, number: int, labels: list[AxisLabels], tables: tuple[TableInfo, ...]
 ) -> dict[str, Any]:
-    axis, own = release.axes[number], labels[number]
-    twins = [
-        labels[i].ends for i, other in enumerate(release.axes) if other.name == axis.name and i != number
-    ]
-    cuts = chosen_cuts(own.ends, twins)
+    axis, leaf_labels = release.axes[number], labels[number]
+    twins = [labels[i].ends for i, twin in enumerate(release.axes) if twin.name == axis.name and i != number]
+    cuts = chosen_cuts(leaf_labels.ends, twins)
     split = release.split(axis.model)
-    kind = own.column.type if own.column else "VARCHAR"
+    kind = leaf_labels.column.type if leaf_labels.column else "VARCHAR"
     return {
         "name": axis.name,
         "of": axis.of,
         "leaves": axis.leaves,
         "strategy": axis.strategy,
-        "column": asked_name(axis, own.column, tables) if own.column else "",
+        "column": asked_name(axis, leaf_labels.column, tables) if leaf_labels.column else "",
         "quoted": not any(word in kind for word in ("INT", "DOUBLE", "DECIMAL")),
-        "ranges": own.ranges,
+        "ranges": leaf_labels.ranges,
         "cuts": cuts,
-        "first": [own.ends[cut][0] if cut < len(own.ends) else "" for cut in cuts],
-        "last": [own.ends[cut - 1][1] if cut else "" for cut in cuts],
-        "values": [first for first, _ in own.ends] if len(own.ends) <= MOST_CUTS else [],
+        "first": [leaf_labels.ends[cut][0] if cut < len(leaf_labels.ends) else "" for cut in cuts],
+        "last": [leaf_labels.ends[cut - 1][1] if cut else "" for cut in cuts],
+        "values": [first for first, _ in leaf_labels.ends] if len(leaf_labels.ends) <= MOST_CUTS else [],
         "total": float(split.total),
         **_tables(split, cuts),
     }
@@ -148,9 +157,9 @@ def _tables(split: AxisSplit, cuts: list[int]) -> dict[str, Any]:
     low, high = np.triu_indices(len(at), 1)
     variance = split.model.ranges(at[low], at[high])
     share = spread[at[high]] - spread[at[low]]
-    rest = np.maximum(np.asarray(variance, np.float64) - split.total * share**2, 0.0)
+    remainder = np.maximum(np.asarray(variance, np.float64) - split.total * share**2, 0.0)
     return {
-        "rest": [_short(value) for value in rest],
+        "rest": [_short(value) for value in remainder],
         "prefix": [_short(float(value), 9) for value in spread[at]],
     }
 
@@ -169,7 +178,7 @@ def _view(release: Release, name: str, tables: tuple[TableInfo, ...]) -> dict[st
         "axes": list(statistics[0].axes),
         "cells": statistics[0].cells,
         "joint": _rounded(release.reading(statistics[0].id).page()),
-        "statistics": [_statistic(s) for s in statistics],
+        "statistics": [_statistic(release, s) for s in statistics],
         "histograms": [
             _histogram(release, s, position)
             for s in statistics
@@ -188,10 +197,10 @@ def _short_all(table: Any) -> Any:
     """A table's numbers with seven digits, row by row."""
     if isinstance(table, (float, int, np.generic)):
         return int(table) if isinstance(table, np.integer) else _short(float(table), 7)
-    return [_short_all(part) for part in table]
+    return [_short_all(row) for row in table]
 
 
-def _statistic(statistic: StatisticMeta) -> dict[str, Any]:
+def _statistic(release: Release, statistic: StatisticMeta) -> dict[str, Any]:
     return {
         "measure": statistic.measure,
         "mid": statistic.mid,
@@ -200,7 +209,15 @@ def _statistic(statistic: StatisticMeta) -> dict[str, Any]:
         "budget": statistic.budget,
         "currency": statistic.currency,
         "components": [[list(subset), float(sigma2)] for subset, sigma2 in statistic.components],
+        "cell": _cell(release, statistic),
     }
+
+
+def _cell(release: Release, statistic: StatisticMeta) -> float:
+    """Noise variance of one cell, from which the page has the tails of Laplace noise; 0 for other noise."""
+    if release.meta.local is not None or release.meta.privacy.mu2:
+        return 0.0
+    return cell_variance(release, statistic.id)
 
 
 def _histogram(release: Release, statistic: StatisticMeta, position: int) -> dict[str, Any]:
@@ -210,32 +227,50 @@ def _histogram(release: Release, statistic: StatisticMeta, position: int) -> dic
     step = -(-meta.leaves // MOST_BARS)
     starts = np.arange(0, meta.leaves, step)
     counts = np.add.reduceat(_marginal(release, statistic, position), starts)
-    masks = [np.ones((len(starts), release.axes[a].leaves)) for a in statistic.axes]
-    masks[position] = (np.arange(meta.leaves)[None, :] // step == np.arange(len(starts))[:, None]).astype(
-        float
-    )
-    reading, whole = release.reading(statistic.id), [np.ones_like(mask) for mask in masks]
-    variance, weight = reading.covariance(masks).noise, weight_of(release, statistic)
-    if weight is not None:
-        variance = variance + weight.added(counts, reading.covariance(masks, whole).noise)
-    stderr = np.sqrt(np.maximum(variance, 0.0))
+    low, high = _ends(release, statistic, position, np.arange(meta.leaves) // step)
     names = [first for first, _ in axis_labels(release, axis).ends]
     special = {meta.null_leaf: "NULL", meta.missing_leaf: "MISSING", meta.other_leaf: "OTHER"}
     return {
         "axis": axis,
         "bars": [_short(float(value), 7) for value in counts],
-        "stderr": [_short(float(value), 5) for value in stderr],
+        "low": low,
+        "high": high,
         "labels": [special.get(int(i)) or (names[i] if i < len(names) else "") for i in starts],
     }
+
+
+def _ends(
+    release: Release, statistic: StatisticMeta, position: int, group: npt.NDArray[np.int64]
+) -> tuple[list[float | None], list[float | None]]:
+    """Ends of 95% intervals of the counts of groups of one axis's leaves, as answers have them; None where open."""
+    cells, index, groups = [], [], int(group[-1]) + 1
+    for place, number in enumerate(statistic.axes):
+        leaves = release.axes[number].leaves
+        zeros, ones = np.zeros(leaves, np.int64), np.ones(leaves)
+        shown = place == position
+        keys = tuple((i,) for i in range(groups)) if shown else ((),)
+        types = ("BIGINT",) if shown else ()
+        leaf_groups = group if shown else zeros
+        cells.append(AxisCells(leaves, keys, types, leaf_groups, zeros, np.arange(leaves), ones, ((),)))
+        index.append(np.arange(groups) if shown else np.zeros(groups, np.int64))
+    view = next(v for v in views_of(release) if v.name == statistic.view and v.axes == statistic.axes)
+    plan = Plan(
+        view, tuple(AxisQuestion(axis, ()) for axis in view.axes), tuple(cells), TRUE, ((),) * len(cells)
+    )
+    term = Term(statistic.measure)
+    ends = interval(Groups(one(term), answer_terms(plan, [term], tuple(index), release)), DEFAULT_LEVEL)
+    return tuple([None if end is None else _short(end, 7) for end in nullable(side)] for side in ends)  # type: ignore[return-value]
 
 
 def _marginal(release: Release, statistic: StatisticMeta, position: int) -> FloatArray:
     """Estimates of one axis's leaves over everything else, from the stored nodes."""
     tree = release.tree(statistic.axes[position])
-    others = [f"n{i + 1} = 0" for i in range(len(statistic.axes)) if i != position]
+    root_conditions = [f"n{i + 1} = 0" for i in range(len(statistic.axes)) if i != position]
     text = f"SELECT n{position + 1} AS node, estimate FROM node_combination_{statistic.id} WHERE "
     among = [f"n{position + 1} BETWEEN 0 AND {tree.size - 1}", "estimate IS NOT NULL"]
-    rows = release.read(text + " AND ".join([*among, *others]), (), lambda result: result.fetchnumpy())
+    rows = release.read(
+        text + " AND ".join([*among, *root_conditions]), (), lambda cursor: cursor.fetchnumpy()
+    )
     by_node = np.zeros(tree.size)
     by_node[np.asarray(rows["node"], np.int64)] = np.asarray(rows["estimate"], np.float64) / UNIT
     return np.asarray(by_node[np.asarray(tree.leaves, np.int64)], np.float64)

@@ -2,7 +2,7 @@
 // A range on an axis is a pair [a, b] of positions in the axis's `cuts`; null means the axis is not used.
 "use strict";
 
-const NORMAL_95 = 1.959964, MOST_WIDTHS = 40;
+const NORMAL_95 = 1.959964, LAPLACE_95 = 2.118306, MOST_WIDTHS = 40;
 
 // Row-by-row index of the pair a < b among m cuts.
 function pairIndex(m, a, b) {
@@ -68,6 +68,15 @@ function answerVariance(model, view, measure, ranges) {
   return variance / 100 ** statistic.scale;
 }
 
+// Half of the 95% interval / 1.96, as the engine shows it: few draws of Laplace noise have heavier tails than many.
+function standardError(view, measure, variance) {
+  const statistic = view.statistics.find((s) => s.measure === measure);
+  const count = view.statistics.find((s) => s.measure === `count(${measure})`) || view.statistics.find((s) => s.measure === "count");
+  const cells = [statistic.cell, ...(statistic.mid !== 0 ? [statistic.mid ** 2 * count.cell] : [])];
+  const share = variance > 0 ? Math.min(1, Math.max(...cells) / 100 ** statistic.scale / variance) : 0;
+  return Math.sqrt(variance) * (1 + share * (LAPLACE_95 / NORMAL_95 - 1));
+}
+
 // The same range on another view's axis of that name, or undefined where its leaves do not end there.
 function translate(axis, from, range) {
   if (range === null) return null;
@@ -92,8 +101,9 @@ function predict(model, question) {
       ranges[position] = moved;
     }
     const variance = able ? answerVariance(model, view, question.measure, ranges) : null;
-    if (variance !== null && (best === null || variance < best.variance)) {
-      best = { variance, view: view.name, table: view.table, stderr: Math.sqrt(variance) };
+    const less = best === null ? -1 : variance / best.variance - 1; // views of one family tie but for rounding
+    if (variance !== null && (less < -1e-9 || (less < 1e-9 && view.cells < best.cells))) {
+      best = { variance, cells: view.cells, view: view.name, table: view.table, stderr: standardError(view, question.measure, variance) };
     }
   }
   return best;
@@ -151,11 +161,10 @@ function element(name, attributes = {}, ...children) {
 // Noisy counts along one axis.
 function histogram(view, axis, data) {
   const points = data.bars.map((value, i) => {
-    const margin = NORMAL_95 * data.stderr[i];
-    return { value, low: value - margin, high: value + margin };
+    return { value, low: data.low[i], high: data.high[i] };
   });
   return figure({ kind: "bars", x: data.labels, series: [{ name: "", points }], across: axis.name, up: `count of ${view.of}` },
-    `Noisy counts of ${view.of} by ${axis.name}; error bars are 95% intervals of the noise.`);
+    `Noisy counts of ${view.of} by ${axis.name}; error bars are 95% intervals.`);
 }
 
 // Standard errors of COUNT over ranges of one axis, by how many leaves the ranges hold.
@@ -167,7 +176,7 @@ function widths(model, view, position) {
     const errors = [];
     for (let a = 0; a + width <= size; a++) {
       const ranges = view.axes.map((_, i) => (i === position ? [cut(a), cut(a + width)] : null));
-      errors.push(Math.sqrt(answerVariance(model, view, "count", ranges) || 0));
+      errors.push(standardError(view, "count", answerVariance(model, view, "count", ranges) || 0));
     }
     errors.sort((a, b) => a - b);
     x.push(String(axis.cuts[cut(width)] - axis.cuts[0]));
@@ -200,11 +209,13 @@ function sliders(model, question, number, changed) {
   return element("div", { class: "axis" }, element("label", {}, used, ` ${axis.name}`), low, high, shown);
 }
 
-// What errs beside the noise of one question, in proportion to its answer.
+// Errors beside the noise of one question: factors of its answer, and measured rows beyond the contribution bound.
 function besideNoise(model, of, measure) {
   const scales = model.scales[of], scale = scales && (scales[measure] ?? scales.count);
   const parts = [[model.weight_error, "the weight of rows"], [scale, "the factor R"]].filter(([error]) => error);
-  return parts.map(([error, what]) => `; beside it ${what} errs by ${(100 * error).toPrecision(2)}% of the answer`).join("");
+  const lines = parts.map(([error, what]) => `; beside it ${what} errs by ${(100 * error).toPrecision(2)}% of the answer`);
+  const bound = model.beyond[of];
+  return [...lines, ...(bound ? [`; beside it rows beyond max_ids (${bound}) may be missing`] : [])].join("");
 }
 
 function searchBox(model) {
@@ -222,8 +233,9 @@ function searchBox(model) {
       out.dataset.stderr = best ? best.stderr : "";
       out.dataset.sql = best ? statement(model, question) : "";
       out.replaceChildren(...(best ? [
-        element("p", { class: "figure" }, `± ${(NORMAL_95 * best.stderr).toPrecision(4)}`),
-        element("p", {}, `95% margin of the noise; standard error ${best.stderr.toPrecision(5)}, from view ${best.view}${beside}`),
+        ...(beside ? [element("p", {}, `the noise alone errs by ${best.stderr.toPrecision(5)}, from view ${best.view}${beside}; DP_STDERR has all of it`)] : [
+          element("p", { class: "figure" }, `± ${(NORMAL_95 * best.stderr).toPrecision(4)}`),
+          element("p", {}, `95% margin; standard error ${best.stderr.toPrecision(5)}, from view ${best.view}`)]),
         element("code", {}, statement(model, question)),
       ] : [element("p", {}, "no view has all of these axes with bins that end there")]));
     };
@@ -265,4 +277,4 @@ function draw(model) {
 }
 
 if (typeof document !== "undefined") draw(JSON.parse(document.getElementById("model").textContent));
-if (typeof module !== "undefined") module.exports = { predict, statement, questions, pairIndex };
+if (typeof module !== "undefined") module.exports = { predict, statement, questions, pairIndex, besideNoise };

@@ -17,7 +17,7 @@ from dpsql.doors.complete import words_of
 from dpsql.doors.scan import Piece, is_command, split, unfinished
 from dpsql.doors.shell.commands import NAMES, SYNONYMS, TABLE, State, read_file
 from dpsql.errors import INTERRUPTED, Error, InterfaceError, visible, visible_lines
-from dpsql.release.watch import heeding_keys
+from dpsql.release.request import heeding_keys
 
 PROMPT, CONTINUED = "dpsql> ", "   ... "
 MAX_NESTED_FILES = 16
@@ -52,8 +52,8 @@ def run_pieces(text: str, state: State) -> None:
     Raises:
         Stop, dpsql.errors.Error: as `evaluate`; what follows is not run.
     """
-    pieces, rest = split(text)
-    if last := unfinished(rest):
+    pieces, tail = split(text)
+    if last := unfinished(tail):
         pieces.append(Piece(last, False))
     for piece in pieces:
         evaluate(piece, state)
@@ -75,23 +75,30 @@ def show(text: str, state: State) -> None:
 
 
 def _statement(text: str, state: State) -> str:
-    if told := state.settings.take(text):
-        print(f"dpsql: {told}", file=sys.stderr, flush=True)
+    if notice := state.settings.take(text):
+        print(f"dpsql: {notice}", file=sys.stderr, flush=True)
         return ""
-    result = heeding_keys(lambda: state.settings.query(state.releases, text))
     style = "vertical" if state.expanded and state.style == "table" else state.style
-    for note in notes_beside(result, style):
+
+    def answer() -> tuple[str, tuple[str, ...]]:
+        answered = state.settings.query(state.releases, text)
+        return render(answered, style, state.level, errors=state.errors), notes_beside(
+            answered, style, state.level
+        )
+
+    shown, notes = heeding_keys(answer)
+    for note in notes:
         print(f"note: {visible(note)}", file=sys.stderr, flush=True)
-    return render(result, style, state.level, errors=state.errors)
+    return shown
 
 
 def _command(line: str, state: State) -> str:
-    word, _, rest = line.lstrip("\\.").partition(" ")
+    word, _, argument = line.lstrip("\\.").partition(" ")
     name = SYNONYMS.get(word.lower(), word.lower())
     if name == "q":
         raise Stop
     if name == "i":
-        return _run_file(rest.strip(), state)
+        return _run_file(argument.strip(), state)
     if name not in TABLE:
         import difflib
 
@@ -100,7 +107,7 @@ def _command(line: str, state: State) -> str:
             f"there is no command {line[0]}{word}",
             hint=f"did you mean \\{near[0]}?" if near else "\\? lists them",
         )
-    return TABLE[name].run(state, rest)
+    return TABLE[name].run(state, argument)
 
 
 def _run_file(path: str, state: State) -> str:
@@ -168,8 +175,8 @@ def interact(state: State) -> int:
             continue
         except EOFError:
             return 0
-        pieces, rest = split(text)
-        if rest.strip():
+        pieces, tail = split(text)
+        if tail.strip():
             pieces, _ = split(text + ";")
         for piece in pieces:
             try:
@@ -192,8 +199,8 @@ def complete_input(text: str) -> bool:
     """
     if not text.strip() or is_command(text):
         return True
-    pieces, rest = split(text)
-    return bool(pieces) and not unfinished(rest)
+    pieces, tail = split(text)
+    return bool(pieces) and not unfinished(tail)
 
 
 def _session(state: State):  # type: ignore[no-untyped-def]  # prompt_toolkit is loaded on a terminal only

@@ -17,6 +17,7 @@ from dpsql.answer.session import OpenReleases, Settings
 from dpsql.answer.views import list_views
 from dpsql.doors.describe import TableInfo, describe
 from dpsql.errors import InterfaceError, OperationalError, visible_lines
+from dpsql.release.request import heeding_keys
 
 
 @dataclass
@@ -93,13 +94,13 @@ def list_or_describe(state: State, rest: str) -> str:
             ["release", "table", "kind", "columns", "comment"],
             [[name, t.name, t.kind, str(len(t.columns)), t.comment] for name, t in tables],
         )
-    found = [t for name, t in tables if wanted in (t.name.lower(), f"{name}.{t.name}".lower())]
-    if not found:
+    matches = [t for name, t in tables if wanted in (t.name.lower(), f"{name}.{t.name}".lower())]
+    if not matches:
         raise InterfaceError(f"there is no table {rest.strip()}", hint="\\d lists the tables")
-    rows = [[c.name, c.type, "yes" if c.nullable else "no", c.comment] for c in found[0].columns]
-    arrows = [f"{column} -> {table}.{key}" for column, (table, key) in found[0].references.items()]
+    rows = [[c.name, c.type, "yes" if c.nullable else "no", c.comment] for c in matches[0].columns]
+    arrows = [f"{column} -> {table}.{key}" for column, (table, key) in matches[0].references.items()]
     return "\n".join(
-        [columns_text(["column", "type", "nullable", "comment"], rows), *arrows, *_views(state, found[0])]
+        [columns_text(["column", "type", "nullable", "comment"], rows), *arrows, *_views(state, matches[0])]
     )
 
 
@@ -109,7 +110,7 @@ def _views(state: State, table: TableInfo) -> list[str]:
     for release in state.releases.releases:
         for view in list_views(release):
             if view.table_name == table.of and view.error_total is not None and view.error_half is not None:
-                total, half = (format_error(each) for each in (view.error_total, view.error_half))
+                total, half = (format_error(error) for error in (view.error_total, view.error_half))
                 lines.append(
                     f"view {view.view_name} ({view.axes}): COUNT(*) +- {total} in all, {half} of half of each axis"
                 )
@@ -130,8 +131,13 @@ def releases(state: State, rest: str) -> str:
     """The open releases and what each promises."""
     rows = []
     for release in state.releases.releases:
-        told = release.meta.privacy
-        amounts = [("epsilon", told.epsilon), ("delta", told.delta), ("mu2", told.mu2), ("unit", told.unit)]
+        privacy = release.meta.privacy
+        amounts = [
+            ("epsilon", privacy.epsilon),
+            ("delta", privacy.delta),
+            ("mu2", privacy.mu2),
+            ("unit", privacy.unit),
+        ]
         promise = ", ".join(f"{name} {amount}" for name, amount in sorted(amounts) if amount)
         views = len({s.view for s in release.statistics if release.declares(s.view)})
         rows.append([release.name, release.meta.release_id[:12], promise, str(views), str(release.path)])
@@ -141,9 +147,9 @@ def releases(state: State, rest: str) -> str:
 def budget(state: State, rest: str) -> str:
     """What each open release spent, on what; questions cost nothing."""
     rows = [
-        [release.name, str(what), str(amount)]
+        [release.name, str(purpose), str(amount)]
         for release in state.releases.releases
-        for what, amount in release.meta.spends
+        for purpose, amount in release.meta.spends
     ]
     return columns_text(["release", "spent on", "amount"], rows) + "\nquestions cost nothing"
 
@@ -154,7 +160,7 @@ def explain(state: State, rest: str) -> str:
         raise InterfaceError(
             "\\explain needs a statement", hint="for instance \\explain SELECT COUNT(*) FROM t"
         )
-    return state.asked.explain(rest.strip().rstrip(";"))
+    return heeding_keys(lambda: state.asked.explain(rest.strip().rstrip(";")))
 
 
 def set_style(state: State, rest: str) -> str:
@@ -205,8 +211,8 @@ def read_file(path: str) -> str:
 def help_text(state: State, rest: str) -> str:
     """The commands."""
     rows = [
-        [f"\\{name}", entry.takes, (entry.run.__doc__ or entry.says).split(".")[0]]
-        for name, entry in TABLE.items()
+        [f"\\{name}", command.takes, (command.run.__doc__ or command.says).split(".")[0]]
+        for name, command in TABLE.items()
     ]
     return columns_text(
         ["command", "takes", "does"], [*rows, ["\\i", "file", "Run a file"], ["\\q", "", "Leave"]]

@@ -20,16 +20,16 @@ class ShellCompleter(Completer):
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
         """Completions of the word before the cursor."""
-        before = document.text_before_cursor
-        command = before.lstrip()[:1] in ("\\", ".")
-        for offer in self._commands(before.lstrip()) if command else complete(self.words, before):
+        text = document.text_before_cursor
+        command = text.lstrip()[:1] in ("\\", ".")
+        for offer in self._commands(text.lstrip()) if command else complete(self.words, text):
             yield Completion(offer.text, start_position=-offer.typed, display_meta=offer.comment)
 
     def _commands(self, line: str) -> Iterator[Offer]:
-        word, space, rest = line[1:].partition(" ")
+        word, space, argument = line[1:].partition(" ")
         if not space:
             yield from offered(word, dict.fromkeys(NAMES, ""))
         elif word in ("d", "dt"):
-            yield from offered(rest, self.words.tables)
+            yield from offered(argument, self.words.tables)
         elif word in ("format", "mode"):
-            yield from offered(rest, dict.fromkeys(STYLES, ""))
+            yield from offered(argument, dict.fromkeys(STYLES, ""))

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -21,6 +22,7 @@ from dpsql.doors.wire.login import Guest, Login, Service
 from dpsql.doors.wire.password import Refused
 from dpsql.doors.wire.protocol import FrameError, Reader, as_binary, as_text, parameter_value
 from dpsql.doors.wire.statements import Answer, sets, started_with
+from dpsql.release.request import LIMIT, MOST_BYTES, Request, size_of
 
 STATES = (
     (errors.SqlSyntaxError, "42601"), (errors.UnknownName, "42703"), (errors.ProgrammingError, "42000"),
@@ -31,17 +33,16 @@ MOST_PREPARED, MOST_PREPARED_TEXT, MOST_PORTALS = 1000, 2**22, 64
 """Of one client: prepared statements, their characters, and portals that are open."""
 ROWS_AT_ONCE = 500
 """Rows that are written before others have their turn, and before the client must have taken what came before."""
-LOOK = 0.5
-"""Seconds after which a long statement is stopped if its client has left."""
 SECONDS_TO_CLOSE = 1.0
 
 
 @dataclass
 class Portal:
-    """A bound statement, and how many of its rows were sent."""
+    """A bound statement, the request that its rows are for, and how many of them were sent."""
 
     answer: Answer
     formats: list[int]
+    request: Request
     sent: int = 0
 
 
@@ -53,10 +54,23 @@ class Prepared:
     oids: list[int]
 
 
+class ClientReader(asyncio.StreamReader):
+    """What a client sends; `left` is set once she has closed her side, whatever of it was not read yet."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left = asyncio.Event()
+
+    def feed_eof(self) -> None:
+        """She has closed her side."""
+        super().feed_eof()
+        self.left.set()
+
+
 class Client:
     """The server's side of one connection."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, service: Service) -> None:
+    def __init__(self, reader: ClientReader, writer: asyncio.StreamWriter, service: Service) -> None:
         self.reader, self.writer, self.service = reader, writer, service
         address, port = (writer.get_extra_info("peername") or ("", 0))[:2]
         self.address, self.place = str(address), f"{address}:{port}"
@@ -64,7 +78,7 @@ class Client:
         self.prepared: dict[str, Prepared] = {}
         self.portals: dict[str, Portal] = {}
         self.settings = Settings()
-        self.key, self.stopper = service.sessions.open()
+        self.session = service.sessions.open()
         self.in_transaction = False
         self.skipping = False
         extended = {
@@ -102,7 +116,7 @@ class Client:
         except (asyncio.IncompleteReadError, OSError):
             pass  # the client left; there is nobody to tell
         finally:
-            self.service.sessions.close(self.key)
+            self.service.sessions.close(self.session.key)
             await self._end()
 
     async def _enter(self, login: Login) -> Guest | None:
@@ -132,7 +146,7 @@ class Client:
             "DateStyle": "ISO, MDY", "TimeZone": "UTC", "integer_datetimes": "on", "standard_conforming_strings": "on",
         }  # fmt: skip
         self._send(*(protocol.parameter(name, value) for name, value in settings.items()))
-        self._send(protocol.message("K", self.key.pack()), protocol.ready(False))
+        self._send(protocol.message("K", self.session.key.pack()), protocol.ready(False))
         await self._taken()
 
     async def _talk(self) -> None:
@@ -164,11 +178,18 @@ class Client:
         async with asyncio.timeout(self.service.limits.patience):
             await self.writer.drain()
 
-    async def _send_rows(self, rows: Iterable[bytes]) -> None:
-        """Send rows as the client takes them; other clients have their turns between."""
-        left = iter(rows)
-        while some := list(islice(left, ROWS_AT_ONCE)):
-            self._send(*some)
+    async def _send_rows(self, request: Request, rows: Iterable[bytes]) -> None:
+        """Send rows as the client takes them; other clients have their turns between.
+
+        The request's time passes while rows are written, not while the client takes them: `Limits.idle` bounds that.
+        """
+        messages = iter(rows)
+        while True:
+            with request.working():
+                block = list(islice(messages, ROWS_AT_ONCE))
+            if not block:
+                return
+            self._send(*block)
             await self._taken()
             await asyncio.sleep(0)
 
@@ -191,19 +212,38 @@ class Client:
             self._send(refusal(error))
             self.skipping = True
 
-    async def _run(self, sql: str) -> Answer:
+    @contextmanager
+    def _request(self) -> Iterator[Request]:
+        """A request of this client, while she waits for it; what works on it stops when the block ends by an error.
+
+        Rows of open portals stay in memory: further requests may take what is left.
+        """
+        assert self.guest is not None
+        portals = sum(portal.request.bytes for portal in self.portals.values())
+        self.session.request = request = Request(LIMIT, MOST_BYTES - portals, self.guest.role)
+        try:
+            yield request
+        except BaseException:
+            request.stop()
+            raise
+        finally:
+            self.session.request = None
+
+    async def _run(self, request: Request, sql: str) -> Answer:
         """Answer a statement; it is stopped if its client leaves."""
         assert self.guest is not None
-        run = partial(self.guest.admission.backend.run, sql, self.settings)
-        with self.stopper.statement():  # whoever leaves it by an error stops what runs
-            asking = asyncio.ensure_future(self.service.turns.take(run))
-            try:
-                while not (await asyncio.wait([asking], timeout=LOOK))[0]:
-                    if self.reader.at_eof():
-                        raise ConnectionAbortedError("the client has left")
-                answer = asking.result()
-            finally:
-                asking.cancel()
+        run = partial(request.run, partial(self.guest.admission.backend.run, sql, self.settings))
+        asking = asyncio.ensure_future(self.service.turns.take(run))
+        leaving = asyncio.ensure_future(self.reader.left.wait())
+        try:
+            await asyncio.wait([asking, leaving], return_when=asyncio.FIRST_COMPLETED)
+            if not asking.done():
+                raise ConnectionAbortedError("the client has left")
+            answer = asking.result()
+        finally:
+            asking.cancel()
+            leaving.cancel()
+        request.bytes = size_of(answer.rows)  # those of its errors are free again
         if answer.tag in ("BEGIN", "COMMIT", "ROLLBACK"):
             self.in_transaction = answer.tag == "BEGIN"
         return answer
@@ -211,8 +251,8 @@ class Client:
     async def _simple(self, body: Reader) -> None:
         if self.skipping:
             return
-        pieces, rest = split(body.text())
-        statements = [piece.text for piece in pieces] + ([last] if (last := unfinished(rest)) else [])
+        pieces, tail = split(body.text())
+        statements = [piece.text for piece in pieces] + ([last] if (last := unfinished(tail)) else [])
         if not statements:
             self._send(protocol.message("I"))
         try:
@@ -223,19 +263,21 @@ class Client:
         self._send(protocol.ready(self.in_transaction))
 
     async def _answer(self, sql: str) -> None:
-        answer = await self._run(sql)
-        self._send(*map(protocol.notice, answer.flags))
-        if answer.columns is not None:
-            self._send(protocol.row_description(answer.columns, [0] * len(answer.columns)))
-            await self._send_rows(protocol.data_row([as_text(v) for v in row]) for row in answer.rows)
-        self._send(protocol.complete(tag_of(answer)))
+        with self._request() as request:
+            answer = await self._run(request, sql)
+            self._send(*map(protocol.notice, answer.flags))
+            if answer.columns is not None:
+                self._send(protocol.row_description(answer.columns, [0] * len(answer.columns)))
+                rows = (protocol.data_row([as_text(v) for v in row]) for row in answer.rows)
+                await self._send_rows(request, rows)
+            self._send(protocol.complete(tag_of(answer)))
 
     async def _parse(self, body: Reader) -> None:
         name, sql = body.text(), body.text()
         oids = [body.int32() for _ in range(body.int16())]
         if len(self.prepared) >= MOST_PREPARED and name not in self.prepared:
             raise errors.ProgrammingError(f"more than {MOST_PREPARED} prepared statements", hint="close some")
-        if len(sql) + sum(len(each.sql) for each in self.prepared.values()) > MOST_PREPARED_TEXT:
+        if len(sql) + sum(len(statement.sql) for statement in self.prepared.values()) > MOST_PREPARED_TEXT:
             raise errors.ProgrammingError("the prepared statements are too long", hint="close some")
         oids += [0] * (placeholders(sql) - len(oids))
         self.prepared[name] = Prepared(sql, oids)
@@ -256,10 +298,12 @@ class Client:
             values = [parameter_value(value, oid, code == 1) for value, oid, code in triples]
         except ValueError as error:
             raise errors.DataError(f"a parameter cannot be read: {type(error).__name__}") from error
-        answer = await self._run(bind_numbered(prepared.sql, values))
+        self.portals.pop(portal, None)
+        with self._request() as request:
+            answer = await self._run(request, bind_numbered(prepared.sql, values))
         width = len(answer.columns or ())
         wanted = formats * width if len(formats) == 1 else formats or [0] * width
-        self.portals[portal] = Portal(answer, wanted)
+        self.portals[portal] = Portal(answer, wanted, request)
         self._send(protocol.message("2"))
 
     async def _describe(self, body: Reader) -> None:
@@ -274,7 +318,8 @@ class Client:
         if sets(prepared.sql):
             self._send(protocol.message("n"))
             return
-        answer = await self._run(bind_numbered(prepared.sql, [None] * len(prepared.oids)))
+        with self._request() as request:
+            answer = await self._run(request, bind_numbered(prepared.sql, [None] * len(prepared.oids)))
         self._send_columns(answer, [0] * len(answer.columns or ()))
 
     def _send_columns(self, answer: Answer, formats: list[int]) -> None:
@@ -284,18 +329,23 @@ class Client:
             self._send(protocol.row_description(answer.columns, formats))
 
     async def _execute(self, body: Reader) -> None:
-        portal, most = self._portal(body.text()), body.int32()
+        portal, limit = self._portal(body.text()), body.int32()
         answer = portal.answer
         self._send(*map(protocol.notice, () if portal.sent else answer.flags))
-        rows = answer.rows[portal.sent : portal.sent + most] if most > 0 else answer.rows[portal.sent :]
+        rows = answer.rows[portal.sent : portal.sent + limit] if limit > 0 else answer.rows[portal.sent :]
         portal.sent += len(rows)
         forms = list(zip(answer.columns or (), portal.formats, strict=True))
-        await self._send_rows(
+        texts = (
             protocol.data_row(
                 [as_binary(v, c.oid) if form else as_text(v) for v, (c, form) in zip(row, forms, strict=True)]
             )
             for row in rows
         )
+        self.session.request = portal.request
+        try:
+            await self._send_rows(portal.request, texts)
+        finally:
+            self.session.request = None
         if portal.sent < len(answer.rows):
             self._send(protocol.message("s"))
         elif not answer.tag:

@@ -78,7 +78,7 @@ class Places:
         """
         if len(self._strangers) >= self.limits.strangers:
             (crowd, _) = Counter(self._strangers.values()).most_common(1)[0]
-            longest = next(each for each, place in self._strangers.items() if place == crowd)
+            longest = next(stranger for stranger, place in self._strangers.items() if place == crowd)
             del self._strangers[longest]
             longest.reschedule(asyncio.get_running_loop().time())
         self._strangers[login] = address
@@ -136,8 +136,8 @@ class Waits:
         self._wrong.pop((_network(address), role), None)
 
     def _seen(self, key: tuple[str, str]) -> _Wrong:
-        found = self._wrong.get(key, _Wrong(0, 0.0))
-        return found if self._now() < found.until + FORGOTTEN else _Wrong(0, 0.0)
+        failures = self._wrong.get(key, _Wrong(0, 0.0))
+        return failures if self._now() < failures.until + FORGOTTEN else _Wrong(0, 0.0)
 
 
 def _keys(address: str, role: str) -> dict[tuple[str, str], int]:
@@ -153,7 +153,7 @@ def _network(address: str) -> str:
     ('192.0.2.7', '2001:db8::/64', '')
     """
     try:
-        found = ipaddress.ip_address(address.partition("%")[0])
+        ip = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
         return address
-    return str(ipaddress.ip_network((found, 64), strict=False)) if found.version == 6 else address
+    return str(ipaddress.ip_network((ip, 64), strict=False)) if ip.version == 6 else address

@@ -135,16 +135,16 @@ def _check_query(query: Part, macros: frozenset[str]) -> int:
     if query["type"] not in QUERIES:
         raise NotSupportedError("the catalogue takes no recursive query")
     joined = 0
-    for part in _parts(query):
-        name = part.get("function_name", "")
+    for node in _parts(query):
+        name = node.get("function_name", "")
         if name and name.lower() not in FUNCTIONS | macros:
             raise NotSupportedError(f"function {name} is not part of the catalogue")
-        arguments = part["arguments"] if name and name in GROWING | SERIES else []
-        if name in SERIES and not all(_short(each["expression"]) for each in arguments):
+        arguments = node["arguments"] if name and name in GROWING | SERIES else []
+        if name in SERIES and not all(_short(argument["expression"]) for argument in arguments):
             raise NotSupportedError(f"generate_series gives at most {MOST_SERIES} rows here")
-        if "sample" in part and part.get("type") not in PLACES:
+        if "sample" in node and node.get("type") not in PLACES:
             raise NotSupportedError("FROM takes tables of the catalogue and queries")
-        if part.get("type") == "TABLE_FUNCTION" and part["function"]["function_name"] not in SERIES | {
+        if node.get("type") == "TABLE_FUNCTION" and node["function"]["function_name"] not in SERIES | {
             "unnest"
         }:
             raise NotSupportedError("FROM takes no functions here")
@@ -162,9 +162,9 @@ def _short(argument: Part) -> bool:
 
 def _queries(node: object) -> Iterator[Part]:
     """Every query of a statement, the outermost first."""
-    for part in _walk(node):
-        if str(part.get("type", "")).endswith("_NODE"):
-            yield part
+    for descendant in _walk(node):
+        if str(descendant.get("type", "")).endswith("_NODE"):
+            yield descendant
 
 
 def _parts(query: Part) -> Iterator[Part]:
@@ -176,11 +176,11 @@ def _parts(query: Part) -> Iterator[Part]:
 
 def _walk(node: object, *, within: bool = False) -> Iterator[Part]:
     if isinstance(node, list):
-        for each in node:
-            yield from _walk(each, within=within)
+        for child in node:
+            yield from _walk(child, within=within)
     elif isinstance(node, dict):
         if within and str(node.get("type", "")).endswith("_NODE"):
             return
         yield node
-        for each in node.values():
-            yield from _walk(each, within=within)
+        for child in node.values():
+            yield from _walk(child, within=within)

@@ -55,12 +55,12 @@ class Log:
         else:
             self._write("refused", role, place, {"why": why})
 
-    def _write(self, login: str, role: str, place: str, more: dict[str, Any]) -> None:
+    def _write(self, login: str, role: str, place: str, extra: dict[str, Any]) -> None:
         moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self._now()))
         left_out = {"left_out": self._left_out} if self._left_out else {}
         line = (
             {"time": moment, "login": login, "role": visible(role)[:MOST_NAME], "from": place}
-            | more
+            | extra
             | left_out
         )
         try:

@@ -78,7 +78,8 @@ def stand_in(user: str) -> Verifier:
     (True, False)
     """
     salt, stored, server = (
-        hmac.digest(_SECRET, part + user.encode("utf-8", "replace"), "sha256") for part in (b"s", b"c", b"k")
+        hmac.digest(_SECRET, label + user.encode("utf-8", "replace"), "sha256")
+        for label in (b"s", b"c", b"k")
     )
     return Verifier(user, (salt, stored, server, ROUNDS))
 
@@ -117,12 +118,12 @@ class Exchange:
         Raises:
             Refused: not a SCRAM message, or one that asks for channel binding.
         """
-        parts = FIRST.fullmatch(message.decode("utf-8", "replace"))
-        if parts is None:
+        match = FIRST.fullmatch(message.decode("utf-8", "replace"))
+        if match is None:
             raise Refused("not a SCRAM message, or one with channel binding")
         try:
-            self.server.set_client_first(f"{parts[1]},,n=*,{parts[3]}")
-            self.server.client_first_bare = parts[2]
+            self.server.set_client_first(f"{match[1]},,n=*,{match[3]}")
+            self.server.client_first_bare = match[2]
             return str(self.server.get_server_first()).encode()
         except self.scramp.ScramException as error:
             raise Refused("not a SCRAM message") from error

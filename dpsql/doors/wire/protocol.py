@@ -151,17 +151,17 @@ class Column(NamedTuple):
 
 def row_description(columns: Sequence[Column], formats: Sequence[int]) -> bytes:
     """T: the columns of an answer, each in text (0) or binary form (1)."""
-    parts = [struct.pack("!h", len(columns))]
+    fields = [struct.pack("!h", len(columns))]
     for (name, oid, width), form in zip(columns, formats, strict=True):
-        parts.append(text(name) + struct.pack("!ihihih", 0, 0, oid, width, -1, form))
-    return message("T", *parts)
+        fields.append(text(name) + struct.pack("!ihihih", 0, 0, oid, width, -1, form))
+    return message("T", *fields)
 
 
 def data_row(values: Sequence[bytes | None]) -> bytes:
     """D: one row."""
-    parts = [struct.pack("!h", len(values))]
-    parts += [struct.pack("!i", -1) if v is None else struct.pack("!i", len(v)) + v for v in values]
-    return message("D", *parts)
+    fields = [struct.pack("!h", len(values))]
+    fields += [struct.pack("!i", -1) if v is None else struct.pack("!i", len(v)) + v for v in values]
+    return message("D", *fields)
 
 
 def notice(told: str) -> bytes:
@@ -207,7 +207,7 @@ def as_text(value: Any) -> bytes | None:
     if isinstance(value, bytes | bytearray):
         return b"\\x" + bytes(value).hex().encode()
     if isinstance(value, list | tuple):
-        return ("{" + ",".join((as_text(item) or b"NULL").decode() for item in value) + "}").encode()
+        return ("{" + ",".join((as_text(element) or b"NULL").decode() for element in value) + "}").encode()
     return str(value).encode("utf-8")
 
 
@@ -245,12 +245,12 @@ def _numeric(value: decimal.Decimal) -> bytes:
     '0003000140000001000109291388'
     """
     scale = max(0, -int(value.as_tuple().exponent))
-    whole, _, part = format(abs(value), "f").partition(".")
-    whole = whole.lstrip("0")
-    whole = whole.zfill(-(-len(whole) // 4) * 4)
-    part = part.ljust(-(-len(part) // 4) * 4, "0")
-    digits = [int((whole + part)[i : i + 4]) for i in range(0, len(whole + part), 4)]
-    weight = len(whole) // 4 - 1
+    integer, _, fraction = format(abs(value), "f").partition(".")
+    integer = integer.lstrip("0")
+    integer = integer.zfill(-(-len(integer) // 4) * 4)
+    fraction = fraction.ljust(-(-len(fraction) // 4) * 4, "0")
+    digits = [int((integer + fraction)[i : i + 4]) for i in range(0, len(integer + fraction), 4)]
+    weight = len(integer) // 4 - 1
     while digits and digits[0] == 0:
         digits, weight = digits[1:], weight - 1
     while digits and digits[-1] == 0:

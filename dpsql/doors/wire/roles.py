@@ -66,7 +66,7 @@ def read_roles(file: Path) -> tuple[Role, ...]:
     except (OSError, UnicodeDecodeError) as error:
         raise OperationalError(f"cannot read the roles of {file}", hint=BEGIN) from error
     roles = read_model(text, str(file), RolesFile, BEGIN, _no_empty_name).root
-    return tuple(_role(name, entry, file.parent) for name, entry in roles.items())
+    return tuple(_role(name, role, file.parent) for name, role in roles.items())
 
 
 def _no_empty_name(read: RolesFile) -> None:
@@ -74,14 +74,14 @@ def _no_empty_name(read: RolesFile) -> None:
         raise Problem((), f"names no role; {BEGIN}")
 
 
-def _role(name: str, entry: Entry, folder: Path) -> Role:
-    password = folder / entry.password_file
+def _role(name: str, role: Entry, folder: Path) -> Role:
+    password = folder / role.password_file
     verifier = read_password_file(password)
     if verifier.user != name:
         raise InterfaceError(
             f"{password} does not hold the password of role {name}", hint=f"write one line {name}:PASSWORD"
         )
-    return Role(verifier, tuple(folder / release for release in entry.releases))
+    return Role(verifier, tuple(folder / release for release in role.releases))
 
 
 class Admission(NamedTuple):

@@ -17,11 +17,11 @@ import ssl
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dpsql.doors.wire.client import Client
+from dpsql.doors.wire.client import Client, ClientReader
 from dpsql.doors.wire.gate import Limits, Places, Waits
 from dpsql.doors.wire.login import Service
 from dpsql.doors.wire.logins import login_log
@@ -131,14 +131,15 @@ def _allow_files(wanted: int) -> None:
     Raises:
         OperationalError: the machine does not allow it.
     """
-    allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    allowed, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
     if allowed >= wanted or allowed == resource.RLIM_INFINITY:
         return
     try:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard_limit))
     except (ValueError, OSError) as error:
         raise OperationalError(
-            f"the machine allows {most} open files, {wanted} are wanted", hint="give fewer --connections"
+            f"the machine allows {hard_limit} open files, {wanted} are wanted",
+            hint="give fewer --connections",
         ) from error
 
 
@@ -170,11 +171,11 @@ def _tls(options: Options) -> ssl.SSLContext | None:
     return context
 
 
-async def _listen(service: Service, options: Options, told: Callable[[str, int], None]) -> None:
+async def _listen(service: Service, options: Options, announce: Callable[[str, int], None]) -> None:
     clients: set[asyncio.Task[None]] = set()
     await service.sessions.hear()
 
-    async def welcome(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def welcome(reader: ClientReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
         clients.add(task)
@@ -186,9 +187,10 @@ async def _listen(service: Service, options: Options, told: Callable[[str, int],
             clients.discard(task)
 
     try:
-        server = await asyncio.start_server(
-            welcome, options.host, options.port, reuse_port=bool(options.together) or None, backlog=BACKLOG
-        )
+        server = await asyncio.get_running_loop().create_server(
+            lambda: _protocol(welcome),
+            options.host, options.port, reuse_port=bool(options.together) or None, backlog=BACKLOG,
+        )  # fmt: skip
     except OSError as error:
         raise OperationalError(
             f"cannot listen on {options.host}:{options.port}", hint="is the port taken?"
@@ -197,12 +199,20 @@ async def _listen(service: Service, options: Options, told: Callable[[str, int],
     for wanted in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(wanted, stop.set)
     host, port = server.sockets[0].getsockname()[:2]
-    told(str(host), int(port))
+    announce(str(host), int(port))
     async with server:
         await stop.wait()
         server.close()
-        for task in clients:  # a statement whose client is gone stops, see `Stopper`
+        for task in clients:  # whose requests stop
             task.cancel()
+
+
+def _protocol(
+    welcome: Callable[[ClientReader, asyncio.StreamWriter], Awaitable[None]],
+) -> asyncio.StreamReaderProtocol:
+    """Streams of a connection, as `asyncio.start_server` makes them, but with a reader that knows who has left."""
+    reader = ClientReader()
+    return asyncio.StreamReaderProtocol(reader, lambda _, writer: welcome(reader, writer))
 
 
 def serve_together(

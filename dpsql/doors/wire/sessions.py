@@ -15,11 +15,12 @@ import os
 import secrets
 import socket
 import struct
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from dpsql import errors
-from dpsql.release.watch import Stopper
+from dpsql.release.request import Request
 
 _KEY = struct.Struct("!ii")
 
@@ -39,6 +40,19 @@ class Key(NamedTuple):
         return _KEY.pack(*self)
 
 
+@dataclass(eq=False)
+class Session:
+    """A session, and the request that it waits for."""
+
+    key: Key
+    request: Request | None = None
+
+    def stop(self) -> None:
+        """Stop what it waits for; nothing if that is nothing."""
+        if self.request is not None:
+            self.request.stop()
+
+
 class Sessions:
     """The sessions of this process, by their keys.
 
@@ -48,16 +62,16 @@ class Sessions:
 
     def __init__(self, folder: Path | None = None) -> None:
         self.folder = folder
-        self._open: dict[int, tuple[Key, Stopper]] = {}
+        self._open: dict[int, Session] = {}
 
-    def open(self) -> tuple[Key, Stopper]:
-        """A new session: its key, and what stops its statements."""
+    def open(self) -> Session:
+        """A new session."""
         number = secrets.randbits(31)
         while number in self._open:
             number = secrets.randbits(31)
-        found = Key(number, secrets.randbits(32) - 2**31), Stopper()
-        self._open[number] = found
-        return found
+        session = Session(Key(number, secrets.randbits(32) - 2**31))
+        self._open[number] = session
+        return session
 
     def close(self, key: Key) -> None:
         """Forget a session."""
@@ -76,11 +90,11 @@ class Sessions:
         """Whether the key names a session of this process, after stopping what it asks if the secret is right."""
         if len(body) != _KEY.size:
             return False
-        key, stopper = self._open.get(_KEY.unpack(body)[0], (None, None))
-        if key is None or stopper is None:
+        session = self._open.get(_KEY.unpack(body)[0])
+        if session is None:
             return False
-        if hmac.compare_digest(key.pack(), body):
-            stopper.stop()
+        if hmac.compare_digest(session.key.pack(), body):
+            session.stop()
         return True
 
     async def hear(self) -> None:

@@ -75,8 +75,8 @@ class Backend:
         if not bare:
             return Answer("")
         word = _first_word(bare)
-        if told := settings.take(bare):
-            return Answer(NODS.get(word, "SET"), flags=(told,) if settings.telling else ())
+        if notice := settings.take(bare):
+            return Answer(NODS.get(word, "SET"), flags=(notice,) if settings.telling else ())
         if word in NODS:
             return Answer(NODS[word])
         if word == "SHOW" and shown(bare) == bare:
@@ -84,9 +84,9 @@ class Backend:
             return _shown(*ours) if ours else _setting(bare[4:].strip().strip('"').lower())
         if CATALOGUE.search(_outside_of_strings(bare)):
             return _answer(*self.catalogue.query(bare))
-        result = settings.query(self.releases, bare, dialect="postgres")
+        answer = settings.query(self.releases, bare, dialect="postgres")
         return replace(
-            _answer(result.columns, result.types, result.rows), flags=(*result.flags, *margin_lines(result))
+            _answer(answer.columns, answer.types, answer.rows), flags=(*answer.flags, *margin_lines(answer))
         )
 
 
@@ -136,6 +136,9 @@ def started_with(options: Mapping[str, str]) -> list[str]:
     >>> started_with({"user": "ana", "options": "-c dp_nonnegative=on -cgeqo=off"})
     ['SET dp_nonnegative = on', 'SET geqo = off']
     """
-    given = [f"{name}={value}" for name, value in options.items() if name.lower().startswith("dp_")]
-    given += GIVEN.findall(options.get("options", ""))
-    return [f"SET {name} = {value}" for name, _, value in (each.partition("=") for each in given)]
+    assignments = [f"{name}={value}" for name, value in options.items() if name.lower().startswith("dp_")]
+    assignments += GIVEN.findall(options.get("options", ""))
+    return [
+        f"SET {name} = {value}"
+        for name, _, value in (assignment.partition("=") for assignment in assignments)
+    ]

@@ -39,14 +39,14 @@ def least_variance(n: int, workload: Workload | None = None, whole: float = 0.0)
 
 
 @lru_cache(maxsize=64)
-def _for_all_ranges(n: int, whole: float) -> float:
+def _for_all_ranges(n: int, total_share: float) -> float:
     ranges = (n + 1) / (4 * half_angles(n) ** 2) / (n * (n + 1) / 2)
-    if not whole or n > DENSE_LEAVES:  # roots grow with their matrices, so the total may be left out
-        return max(1.0, (1 - whole) * _svd(ranges))
+    if not total_share or n > DENSE_LEAVES:  # roots grow with their matrices, so the total may be left out
+        return max(1.0, (1 - total_share) * _svd(ranges))
     # In the sines that make V diagonal, ones are a vector on every other sine; the total touches no other.
     ones = sine_transform(np.ones((n, 1)))[::2, 0]
-    touched = np.diag((1 - whole) * ranges[::2]) + whole * np.outer(ones, ones)
-    return max(1.0, _svd(np.append(_eigenvalues(touched), (1 - whole) * ranges[1::2])))
+    touched = np.diag((1 - total_share) * ranges[::2]) + total_share * np.outer(ones, ones)
+    return max(1.0, _svd(np.append(_eigenvalues(touched), (1 - total_share) * ranges[1::2])))
 
 
 def _eigenvalues(s: FloatArray) -> FloatArray:

@@ -48,8 +48,8 @@ def workload_gram(
     for rows, columns, sign in ((0, 0, 1), (0, 1, -1), (1, 0, -1), (1, 1, 1)):
         ends = (workload.lo, workload.hi)
         np.add.at(corners, (ends[rows], ends[columns]), sign * weight)
-    asked = np.cumsum(np.cumsum(corners, axis=0), axis=1)[:n, :n]
-    mixed: FloatArray = (1 - uniform) * asked + uniform * all_ranges
+    declared_ranges = np.cumsum(np.cumsum(corners, axis=0), axis=1)[:n, :n]
+    mixed: FloatArray = (1 - uniform) * declared_ranges + uniform * all_ranges
     return (1 - whole) * mixed + whole
 
 
@@ -118,15 +118,17 @@ def optimal_gram(gram: FloatArray, gap: float = 3e-4, steps: int = 40) -> FloatA
     for _ in range(steps):
         price = mixing.price
         side = np.sqrt(price)
-        parts = [_decomposed(_scaled_by(block, side[: len(block)])) for block in blocks]
+        decompositions = [_decomposed(_scaled_by(block, side[: len(block)])) for block in blocks]
         diagonal = np.zeros(len(price))
-        for roots, vectors in parts:
+        for roots, vectors in decompositions:
             diagonal[: len(roots)] += vectors**2 @ roots
         flat = diagonal / leaves / price
         if flat.max() * (leaves @ price) <= (1 + gap) * diagonal.sum():
             break
         mixing.times(flat**2)
-    roots_of = [_scaled_by((vectors * roots) @ vectors.T, 1 / side[: len(roots)]) for roots, vectors in parts]
+    roots_of = [
+        _scaled_by((vectors * roots) @ vectors.T, 1 / side[: len(roots)]) for roots, vectors in decompositions
+    ]
     x = _unfolded(roots_of, len(gram))
     return np.asarray(x / np.diag(x).max(), np.float64)
 
@@ -245,11 +247,11 @@ def dense_strategy(
         raise InterfaceError(f"{n} leaves are too many for dense rows", hint="use sine_strategy")
     rows = matrix_root(optimal_gram(workload_gram(n, workload, whole=whole)))
     for slack in (0.0, 1e-7, 1e-6, 1e-5, 1e-4):  # a hair less than 1 keeps the rounded columns within scale
-        entry = np.rint(scale * (1 - slack) * rows).astype(np.int64)
-        squares = int((entry * entry).sum(axis=0).max())
+        integer_rows = np.rint(scale * (1 - slack) * rows).astype(np.int64)
+        squares = int((integer_rows * integer_rows).sum(axis=0).max())
         if squares <= scale**2:
             break
-    return DenseStrategy(entry, max(scale, _ceil_sqrt(squares)), scale)
+    return DenseStrategy(integer_rows, max(scale, _ceil_sqrt(squares)), scale)
 
 
 def _ceil_sqrt(value: int) -> int:
@@ -282,5 +284,5 @@ def offers(question: AxisQuestion) -> Iterator[Answer]:
 
 
 def _optimum(question: AxisQuestion) -> Candidate:
-    made = dense_strategy(question.leaves, question.workload, question.scale, question.whole)
-    return candidate(made, "dense optimum", question)
+    strategy = dense_strategy(question.leaves, question.workload, question.scale, question.whole)
+    return candidate(strategy, "dense optimum", question)

@@ -44,8 +44,8 @@ class Mixing:
         self._steps.append(step)
         ahead = self._at[-1] + step
         if len(self._steps) > 1:
-            at = np.array([self._at[-1] - each for each in self._at[:-1]]).T
-            bend = np.array([step - each for each in self._steps[:-1]]).T
+            at = np.array([self._at[-1] - previous for previous in self._at[:-1]]).T
+            bend = np.array([step - previous for previous in self._steps[:-1]]).T
             ahead = ahead - (at + bend) @ np.linalg.lstsq(bend, step, rcond=1e-6)[0]
         self._at = [*self._at[-MEMORY:], ahead]
         self._steps = self._steps[-MEMORY:]

@@ -69,19 +69,19 @@ def split(tree: Tree, use: FloatArray, law: NoiseLaw = LAPLACE) -> FloatArray:
     [0.3433, 0.6567, 0.6567, 0.6567]
     """
     power = 1 + 2 / law.norm
-    own = np.maximum(use, 0.0) ** (1 / power)
-    cost = own.copy()
+    node_cost = np.maximum(use, 0.0) ** (1 / power)
+    cost = node_cost.copy()
     for parents, first in inner_levels(tree):
         stop = int(first[-1] + tree.child_count[parents[-1]])
         below = np.add.reduceat(cost[first[0] : stop] ** power, first - first[0])
         cost[parents] += below ** (1 / power)
-    keeps = np.divide(own, cost, out=np.where(tree.is_leaf, 1.0, 0.0), where=cost > 0)
+    keeps = np.divide(node_cost, cost, out=np.where(tree.is_leaf, 1.0, 0.0), where=cost > 0)
     keeps[tree.is_leaf] = 1.0  # nothing below a leaf could use what it leaves
-    left = np.ones(tree.size)
-    for part in tree.level_slices[1:]:
-        above = tree.parent[part]
-        left[part] = left[above] * (1 - keeps[above])
-    budget: FloatArray = (left * keeps) ** (1 / law.norm)
+    remaining = np.ones(tree.size)
+    for nodes in tree.level_slices[1:]:
+        above = tree.parent[nodes]
+        remaining[nodes] = remaining[above] * (1 - keeps[above])
+    budget: FloatArray = (remaining * keeps) ** (1 / law.norm)
     return budget
 
 
@@ -140,11 +140,11 @@ def named(question: AxisQuestion, word: Word) -> AxisChoice:
             f"a {shape.name} tree has {shape.arities[-1]} children a node at most, not {word.arity}",
             hint="leave out `arity`, or write `tree: kary`",
         )
-    most = max(2, min(question.leaves, LARGEST))
-    tried = [word.arity] if word.arity else [k for k in shape.arities if k <= most]
+    largest_arity = max(2, min(question.leaves, LARGEST))
+    tried = [word.arity] if word.arity else [k for k in shape.arities if k <= largest_arity]
     trees = {k: shape.grow(question.leaves, k) for k in tried}
-    made = best(on_trees(question, trees, f"{shape.words} k={{}}").values())
-    return AxisChoice(made.strategy, made.name, made.error)
+    winner = best(on_trees(question, trees, f"{shape.words} k={{}}").values())
+    return AxisChoice(winner.strategy, winner.name, winner.error)
 
 
 NAMED: Mapping[str, Named] = {word: Named(named) for word in ("lue_dptree", "tree")}
@@ -209,10 +209,10 @@ def cut_tree(n: int, k: int, cuts: IntArray) -> Tree:
     los, his, parents = [edges[top.lo]], [edges[top.hi]], [top.parent]
     while np.any(hi - lo > 1):
         inner = np.flatnonzero(hi - lo > 1)
-        lo, hi, which = split_evenly(lo[inner], hi[inner], np.full(len(inner), k))
+        lo, hi, parent_index = split_evenly(lo[inner], hi[inner], np.full(len(inner), k))
         los.append(lo)
         his.append(hi)
-        parents.append(node[inner][which])
+        parents.append(node[inner][parent_index])
         node, size = size + np.arange(len(lo)), size + len(lo)
     return tree_from_arrays(np.concatenate(los), np.concatenate(his), np.concatenate(parents))
 

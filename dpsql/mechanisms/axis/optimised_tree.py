@@ -31,11 +31,11 @@ def _shares(tree: Tree, logit: FloatArray) -> tuple[FloatArray, FloatArray]:
     """What each node keeps of the whole, and the fraction it keeps of its path's rest; shape (size,)."""
     keeps = 1 / (1 + np.exp(-np.clip(logit, -_FAR, _FAR)))
     keeps[tree.is_leaf] = 1.0
-    left = np.ones(tree.size)
-    for part in tree.level_slices[1:]:
-        above = tree.parent[part]
-        left[part] = left[above] * (1 - keeps[above])
-    return left * keeps, keeps
+    remaining = np.ones(tree.size)
+    for nodes in tree.level_slices[1:]:
+        above = tree.parent[nodes]
+        remaining[nodes] = remaining[above] * (1 - keeps[above])
+    return remaining * keeps, keeps
 
 
 def share_loss(tree: Tree, logit: FloatArray, law: NoiseLaw, loss: Objective) -> tuple[float, FloatArray]:
@@ -44,10 +44,10 @@ def share_loss(tree: Tree, logit: FloatArray, law: NoiseLaw, loss: Objective) ->
     Leaves count with at least the share that `tree_strategy` leaves them, which also keeps the loss's digits.
     """
     share, keeps = _shares(tree, logit)
-    least = np.where(tree.is_leaf, LEAF_SHARE, 0.0)
-    weight = np.maximum(share, least) ** (2 / law.norm)
+    floor = np.where(tree.is_leaf, LEAF_SHARE, 0.0)
+    weight = np.maximum(share, floor) ** (2 / law.norm)
     value, gradient = loss(weight)
-    pull = np.where(share >= least, gradient * weight * (2 / law.norm), 0.0)  # d loss / d log share
+    pull = np.where(share >= floor, gradient * weight * (2 / law.norm), 0.0)  # d loss / d log share
     below = np.zeros(tree.size)
     for parents, first in inner_levels(tree):
         children = slice(int(first[0]), int(first[-1] + tree.child_count[parents[-1]]))
@@ -98,15 +98,15 @@ def optimise_nodes(
     return _search(tree, law, range_loss(tree, workload, whole), np.arange(tree.size), starts, steps)
 
 
-def _starts(tree: Tree, law: NoiseLaw, whole: float, workload: Workload | None) -> list[FloatArray]:
+def _starts(tree: Tree, law: NoiseLaw, total_share: float, workload: Workload | None) -> list[FloatArray]:
     """Budgets to start from.
 
     Nodes that a short log never uses get no budget from LUE-DPTree's split, and never any by descent; so a log
     is first joined with all ranges.
     """
-    use = coverage(tree, workload, whole)
+    use = coverage(tree, workload, total_share)
     if workload is None:
-        return [split(tree, use, law), optimise_levels(tree, law, whole)[0]]
+        return [split(tree, use, law), optimise_levels(tree, law, total_share)[0]]
     equal = np.where(tree.level == 0, 0.0, 1.0 / max(1, tree.depth - 1)) ** (1 / law.norm)
     return [split(tree, use / 2 + coverage(tree) / 2, law), equal, split(tree, use, law)]
 
@@ -127,11 +127,11 @@ def _search(
 
 def _logits(tree: Tree, budget: FloatArray, law: NoiseLaw) -> FloatArray:
     """The logits whose shares are the given budgets."""
-    share, left = budget**law.norm, np.ones(tree.size)
-    for part in tree.level_slices[1:]:
-        above = tree.parent[part]
-        left[part] = left[above] - share[above]
-    keeps = np.clip(share / np.maximum(left, 1e-300), 1e-6, 1 - 1e-6)
+    share, remaining = budget**law.norm, np.ones(tree.size)
+    for nodes in tree.level_slices[1:]:
+        above = tree.parent[nodes]
+        remaining[nodes] = remaining[above] - share[above]
+    keeps = np.clip(share / np.maximum(remaining, 1e-300), 1e-6, 1 - 1e-6)
     logit: FloatArray = np.log(keeps / (1 - keeps))
     return np.where(tree.is_leaf, 0.0, logit)
 
@@ -171,9 +171,9 @@ def _log_offers(name: str, question: AxisQuestion, log: Workload) -> Iterator[An
 
 def _even_trees(question: AxisQuestion) -> dict[str, Tree]:
     """For all ranges: near the best arity of LUE-DPTree and a few others."""
-    made = even_trees(question)
-    likely = min(made, key=lambda k: made[k].error)
-    return {f"k={k}": kary_tree(question.leaves, k) for k in sorted({*_ARITIES, likely} & made.keys())}
+    candidates = even_trees(question)
+    likely = min(candidates, key=lambda k: candidates[k].error)
+    return {f"k={k}": kary_tree(question.leaves, k) for k in sorted({*_ARITIES, likely} & candidates.keys())}
 
 
 def _log_trees(question: AxisQuestion) -> dict[str, Tree]:
@@ -221,10 +221,10 @@ def minimise(
             pairs.clear()
             way, descent = -slope, -float(slope @ slope)
         length = 1.0 if pairs else 1.0 / max(1e-12, float(np.abs(slope).max()))
-        found = _backtrack(objective, point, value, length * way, length * descent)
-        if found is None:
+        lower_point = _backtrack(objective, point, value, length * way, length * descent)
+        if lower_point is None:
             break
-        ahead, new_value, new_slope = found
+        ahead, new_value, new_slope = lower_point
         step, bend = ahead - point, new_slope - slope
         if float(step @ bend) > 1e-12 * float(np.linalg.norm(step) * np.linalg.norm(bend)):
             pairs.append((step, bend))

@@ -56,7 +56,7 @@ class AxisQuestion:
             raise InterfaceError("the total is asked a part of the time, in [0, 1)")
         if self.workload is None:
             return
-        lo, hi, weight = (np.asarray(part) for part in self.workload)
+        lo, hi, weight = (np.asarray(column) for column in self.workload)
         inside = bool(np.all((lo >= 0) & (lo < hi) & (hi <= self.leaves)))
         if not len(lo) or not inside or np.any(weight < 0) or not np.sum(weight) > 0:
             raise InterfaceError(f"a workload needs ranges inside [0, {self.leaves}) with positive weight")
@@ -138,4 +138,4 @@ def alone(strategy: AxisStrategy, name: str, question: AxisQuestion) -> AxisChoi
 
 def best(made: Iterable[Candidate]) -> Candidate:
     """The candidate of least error."""
-    return min(made, key=lambda each: each.error)
+    return min(made, key=lambda candidate: candidate.error)

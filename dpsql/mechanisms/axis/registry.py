@@ -108,8 +108,8 @@ def auto_strategy(
 
 def words() -> Mapping[str, Named]:
     """What the catalog may write for the axes of a view."""
-    own = {"auto": Named(_best), "gaussian": Named(_best, (GAUSSIAN,))}
-    return own | {word: named for each in MECHANISMS for word, named in each.NAMED.items()}
+    automatic = {"auto": Named(_best), "gaussian": Named(_best, (GAUSSIAN,))}
+    return automatic | {word: named for mechanism in MECHANISMS for word, named in mechanism.NAMED.items()}
 
 
 def _best(question: AxisQuestion, word: Word) -> AxisChoice:
@@ -143,8 +143,8 @@ def axis_strategy(question: AxisQuestion, word: Word, shared: bool) -> AxisChoic
         CatalogError: the mechanism is not one that measures an axis on its own.
     """
     if question.workload is None:
-        asked = _AllRanges(question.leaves, question.law, question.whole, question.scale)
-        return _for_all_ranges(MECHANISMS, asked, word, shared)
+        all_ranges = _AllRanges(question.leaves, question.law, question.whole, question.scale)
+        return _for_all_ranges(MECHANISMS, all_ranges, word, shared)
     return _chosen(question, word, shared)
 
 
@@ -166,10 +166,10 @@ class _AllRanges(NamedTuple):
     scale: int
 
 
-def _chosen(asked: AxisQuestion, word: Word, shared: bool) -> AxisChoice:
-    question = replace(asked, scale=max(asked.scale, COARSEST))
+def _chosen(original: AxisQuestion, word: Word, shared: bool) -> AxisChoice:
+    question = replace(original, scale=max(original.scale, COARSEST))
     choice = _choose(word, question)
-    room = asked.scale if shared or asked.scale < COARSEST else SINE_SCALE
+    room = original.scale if shared or original.scale < COARSEST else SINE_SCALE
     if choice.strategy.grain > room:
         choice = _choose(COARSE, question)
     return choice._replace(strategy=choice.strategy.for_products(CRUMB)) if shared else choice

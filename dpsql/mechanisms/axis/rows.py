@@ -125,8 +125,8 @@ class SparseRows:
             first = self.offset[:-1][~self.of_ones]
             width = max(1, _CHUNK // len(self.place))
             for begin in range(0, x.shape[1], width):
-                part = self.entry[:, None] * x[self.place, begin : begin + width]
-                rows[~self.of_ones, begin : begin + width] = np.add.reduceat(part, first, axis=0)
+                products = self.entry[:, None] * x[self.place, begin : begin + width]
+                rows[~self.of_ones, begin : begin + width] = np.add.reduceat(products, first, axis=0)
         return rows
 
     def sums(self) -> IntArray:

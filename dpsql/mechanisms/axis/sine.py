@@ -69,16 +69,16 @@ def convolve(a: IntArray, b: IntArray, largest: int) -> IntArray:
 
 def _number(values: IntArray, limbs: int, context: Context) -> Decimal:
     """sum_i values_i 10^(9 limbs i)."""
-    positive, negative = (_digits(np.maximum(part, 0), limbs) for part in (values, -values))
+    positive, negative = (_digits(np.maximum(signed, 0), limbs) for signed in (values, -values))
     return context.subtract(positive, negative)
 
 
 def _digits(values: IntArray, limbs: int) -> Decimal:
     """The number whose groups of digits are the values, the first one lowest."""
     text = np.empty((len(values), limbs * _DIGITS), np.uint8)
-    rest = values[::-1].copy()
+    quotient = values[::-1].copy()
     for place in range(limbs * _DIGITS - 1, -1, -1):
-        rest, text[:, place] = np.divmod(rest, 10)
+        quotient, text[:, place] = np.divmod(quotient, 10)
     return Decimal((text + ord("0")).tobytes().decode("ascii"))
 
 
@@ -87,10 +87,10 @@ def _entries(text: str, count: int, limbs: int) -> IntArray:
     width = limbs * _DIGITS
     padded = text.rjust(count * width, "0")[-count * width :]
     digits = np.frombuffer(padded.encode("ascii"), np.uint8).reshape(count, width).astype(np.int64) - ord("0")
-    found = np.zeros(count, np.int64)
+    entries = np.zeros(count, np.int64)
     for place in range(width):
-        found = found * 10 + digits[:, place]
-    return found[::-1].copy()
+        entries = entries * 10 + digits[:, place]
+    return entries[::-1].copy()
 
 
 NAMED: Mapping[str, Named] = {}
@@ -148,10 +148,10 @@ def measure_sine(x: IntArray, scale: int) -> IntArray:
     """
     n = len(x)
     entries = table(n, scale)
-    most = 2 * int(np.abs(entries).max())
-    if most * n << _LIMB >= LIMIT:
+    entry_bound = 2 * int(np.abs(entries).max())
+    if entry_bound * n << _LIMB >= LIMIT:
         raise InternalError(f"sine rows of {n} leaves have too large entries")
-    largest = most * max(1, int(np.abs(x).astype(object).sum(axis=0).max()))
+    largest = entry_bound * max(1, int(np.abs(x).astype(object).sum(axis=0).max()))
     if largest >= LIMIT:
         return (measure_sine(x >> _LIMB, scale) << _LIMB) + measure_sine(x & (1 << _LIMB) - 1, scale)
     period = 2 * (n + 1)

@@ -219,11 +219,11 @@ def leaf_estimates(view: NoisyRows, strategies: Sequence[AxisStrategy]) -> Float
         Estimates, shape (n_1, .., n_d).
     """
     first = np.zeros([strategy.leaves for strategy in strategies], np.int64)
-    left = view.value
+    residual = view.value
     for _ in range(max((strategy.refinements for strategy in strategies), default=1)):
-        first = first + np.rint(_estimate_view(left, strategies)).astype(np.int64)
-        left = view.value - measure_view(first, strategies)
-    return first + _estimate_view(left, strategies)
+        first = first + np.rint(_estimate_view(residual, strategies)).astype(np.int64)
+        residual = view.value - measure_view(first, strategies)
+    return first + _estimate_view(residual, strategies)
 
 
 def _estimate_view(rows: IntArray, strategies: Sequence[AxisStrategy]) -> FloatArray:

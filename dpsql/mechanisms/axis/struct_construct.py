@@ -95,9 +95,9 @@ def subtree_use(asked: Containing, lo: IntArray, hi: IntArray, k: int) -> FloatA
         inner = hi - lo > 1
         lo, hi, root = lo[inner], hi[inner], root[inner]
         above = asked(lo, hi)
-        lo, hi, which = split_evenly(lo, hi, np.full(len(lo), k, np.int64))
-        use = (asked(lo, hi) - above[which]) / asked.whole
-        root = root[which]
+        lo, hi, parent_index = split_evenly(lo, hi, np.full(len(lo), k, np.int64))
+        use = (asked(lo, hi) - above[parent_index]) / asked.whole
+        root = root[parent_index]
         total += np.bincount(root, use, len(total))
     return total
 
@@ -117,12 +117,12 @@ def struct_construct(n: int, k: int, largest: int = 20, workload: Workload | Non
     **Source** docs/method/axis.md, "Which tree: SC". The text puts shorter segments first in one place; then the spine
     is not the longest path and noise scaled to it would be too small.
     """
-    asked = Containing(n, workload)
+    containing = Containing(n, workload)
 
     def arity(lo: IntArray, hi: IntArray) -> IntArray:
         best, arity = np.full(len(lo), np.inf), np.full(len(lo), k, np.int64)
         for w in range(k, largest + 1):
-            use = subtree_use(asked, lo, hi, w)
+            use = subtree_use(containing, lo, hi, w)
             arity = np.where(use < best, w, arity)
             best = np.minimum(use, best)
         return np.where(lo == 0, k, arity)

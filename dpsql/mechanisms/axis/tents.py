@@ -117,7 +117,7 @@ class IntervalStrategy:
         return {
             "leaves": rows.cells,
             "total": self.total,
-            **{name: each.tolist() for name, each in arrays.items()},
+            **{name: array.tolist() for name, array in arrays.items()},
         }
 
     @classmethod
@@ -202,17 +202,17 @@ def tents(
 
 
 def _real_rows(
-    n: int, widths: Sequence[int], root: float, left: float, graded: bool
+    n: int, widths: Sequence[int], root: float, half_hat_share: float, graded: bool
 ) -> tuple[IntArray, list[FloatArray]]:
     """First leaves of all rows, and the rows in blocks of equal length, before rounding."""
-    rest = np.ones(n)
+    remainder = np.ones(n)
     starts, rows = [np.zeros(0, np.int64)], []
     reach = min(n, 2 * max(widths, default=1))
-    for share, row in ((root, np.ones(n)), ((1 - root) * left, 1 - np.arange(reach) / reach)):
+    for share, row in ((root, np.ones(n)), ((1 - root) * half_hat_share, 1 - np.arange(reach) / reach)):
         if share > 0:
             starts.append(np.zeros(1, np.int64))
             rows.append(share * row[None])
-            rest[: len(row)] -= share * row
+            remainder[: len(row)] -= share * row
     for level in range(len(widths), 0, -1):
         h = widths[level - 1]
         if graded and level == len(widths):
@@ -220,18 +220,18 @@ def _real_rows(
             blocks = [((1 - root) / (level + 1) * row)[None] for row in hats]
         else:
             start = level_starts(n, h)
-            blocks = [rest[start + h - 1, None] / (level + 1) * hat(h)]
+            blocks = [remainder[start + h - 1, None] / (level + 1) * hat(h)]
         starts.append(start)
         rows += blocks
-        _take(rest, start, blocks)
+        _take(remainder, start, blocks)
     return np.concatenate(starts), rows
 
 
-def _take(rest: FloatArray, start: IntArray, blocks: list[FloatArray]) -> None:
+def _take(remainder: FloatArray, start: IntArray, blocks: list[FloatArray]) -> None:
     """Subtract the rows of one level from what is left of the columns."""
     firsts = np.split(start, np.cumsum([len(block) for block in blocks])[:-1])
     for first, block in zip(firsts, blocks, strict=True):
-        np.subtract.at(rest, first[:, None] + np.arange(block.shape[1]), block)
+        np.subtract.at(remainder, first[:, None] + np.arange(block.shape[1]), block)
 
 
 def graded_hats(n: int, h: int) -> tuple[IntArray, list[FloatArray]]:
@@ -250,9 +250,9 @@ def graded_hats(n: int, h: int) -> tuple[IntArray, list[FloatArray]]:
     place = np.interp(np.linspace(0, passed[-1], gaps + 1), passed, np.linspace(0, 1, _FINE_STEPS + 1))
     knots = np.unique(np.rint(place * (n + 1)).astype(np.int64)) - 1  # the ends are leaves -1 and n
     rows = []
-    for before, peak, after in zip(knots, knots[1:], knots[2:], strict=False):
-        leaf, at = np.arange(before + 1, after), (peak + 1) / (n + 1)
-        slopes = np.minimum((leaf - before) / (peak - before), (after - leaf) / (after - peak))
+    for left, peak, right in zip(knots, knots[1:], knots[2:], strict=False):
+        leaf, at = np.arange(left + 1, right), (peak + 1) / (n + 1)
+        slopes = np.minimum((leaf - left) / (peak - left), (right - leaf) / (right - peak))
         rows.append((4 * at * (1 - at)) ** GRADE * slopes)
     return knots[:-2] + 1, rows
 
@@ -264,15 +264,15 @@ def _power_of_two(least: int) -> int:
 
 def _with_identity(n: int, start: IntArray, rows: list[IntArray], total: int) -> IntervalStrategy:
     """Give each leaf what the rows leave of its column; `rows` are blocks of equally long rows."""
-    entry = np.concatenate([np.zeros(0, np.int64), *(block.ravel() for block in rows)])
+    entries = np.concatenate([np.zeros(0, np.int64), *(block.ravel() for block in rows)])
     length = np.repeat([block.shape[1] for block in rows], [len(block) for block in rows]).astype(np.int64)
-    cell = np.arange(len(entry)) + np.repeat(start - (np.cumsum(length) - length), length)
+    cell = np.arange(len(entries)) + np.repeat(start - (np.cumsum(length) - length), length)
     leaf = np.arange(n)
     column = np.zeros(n, np.int64)
-    np.add.at(column, cell, entry)
+    np.add.at(column, cell, entries)
     integers = SparseRows(
         n, np.append(leaf, start), np.append(leaf + 1, start + length),
-        np.concatenate([np.arange(n + 1), n + np.cumsum(length)]), np.concatenate([total - column, entry]),
+        np.concatenate([np.arange(n + 1), n + np.cumsum(length)]), np.concatenate([total - column, entries]),
     )  # fmt: skip
     return IntervalStrategy(integers, total)
 
@@ -324,7 +324,7 @@ def offers(question: AxisQuestion) -> Iterator[Answer]:
     work = question.workload
     if work is not None and float(np.sum(work.weight[np.asarray(work.lo) == 0])) > np.sum(work.weight) / 2:
         halves = [tents(question.leaves, (width,), left=0.6) for width in _prefix_half_widths(question.reach)]
-        yield Offer(half, 0.0, lambda: best(candidate(each, half, question) for each in halves))
+        yield Offer(half, 0.0, lambda: best(candidate(strategy, half, question) for strategy in halves))
 
 
 def _search(question: AxisQuestion) -> Candidate:
@@ -348,12 +348,12 @@ def _search(question: AxisQuestion) -> Candidate:
     }
     levels = min(middle, key=lambda count: attempt(middle[count], grades[0], root))
     for graded in grades:
-        some = WIDTHS if work is None or n <= long else WIDTHS[:1]
-        sets = [_tent_widths(reach, levels, width, graded) for width in some]
-        widths = min(sets, key=lambda each: attempt(each, graded, root))
+        width_choices = WIDTHS if work is None or n <= long else WIDTHS[:1]
+        sets = [_tent_widths(reach, levels, width, graded) for width in width_choices]
+        widths = min(sets, key=lambda candidate_widths: attempt(candidate_widths, graded, root))
         for share in () if question.whole == 0 else _ROOT_SHARES if n <= LONG else _ROOT_SHARES[:3]:
             attempt(widths, graded, share)
-    return best(made for key, made in tried.items() if key.widths)
+    return best(trial for key, trial in tried.items() if key.widths)
 
 
 def _tent_widths(reach: int, levels: int, width: float, graded: bool) -> tuple[int, ...]:

@@ -105,7 +105,7 @@ class TreeStrategy:
     @classmethod
     def thawed(cls, frozen: Frozen) -> Self:
         """See `AxisStrategy`."""
-        tree = tree_from_arrays(*(np.array(part, np.int64) for part in frozen["tree"]))
+        tree = tree_from_arrays(*(np.array(array, np.int64) for array in frozen["tree"]))
         node, budget = (np.array(frozen[name], np.int64) for name in ("node", "budget"))
         return cls(tree, node, budget, int(frozen["total"]), LAWS[frozen["norm"]])
 
@@ -134,13 +134,13 @@ def tree_strategy(
     """
     norm = law.norm
     real = np.where(tree.is_leaf, 0.0, np.asarray(budget, np.float64)) ** norm
-    most = float(_path_sums(tree, real).max())
-    if most > 1 + 1e-9:
+    largest_sum = float(_path_sums(tree, real).max())
+    if largest_sum > 1 + 1e-9:
         raise InternalError(f"a tree of {tree.n} leaves spends more than its budget on inner nodes")
-    shrink = min(1.0, (1 - LEAF_SHARE) / most) if most > 0 else 1.0
+    shrink = min(1.0, (1 - LEAF_SHARE) / largest_sum) if largest_sum > 0 else 1.0
     units = np.floor((shrink * real) ** (1 / norm) * (total - 1)).astype(np.int64)
-    left = total**norm - _path_sums(tree, units**norm)[tree.leaves]
-    units[tree.leaves] = law.integer_root(left)
+    remaining = total**norm - _path_sums(tree, units**norm)[tree.leaves]
+    units[tree.leaves] = law.integer_root(remaining)
     node = np.flatnonzero(units > 0)
     return TreeStrategy(tree, node, units[node], total, law)
 
@@ -151,8 +151,8 @@ Numbers = TypeVar("Numbers", IntArray, FloatArray)
 def _path_sums(tree: Tree, value: Numbers) -> Numbers:
     """Sum of `value` over each node and its ancestors, shape (size,)."""
     out = value.copy()
-    for part in tree.level_slices[1:]:
-        out[part] += out[tree.parent[part]]
+    for nodes in tree.level_slices[1:]:
+        out[nodes] += out[tree.parent[nodes]]
     return out
 
 

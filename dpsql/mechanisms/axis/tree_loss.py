@@ -110,25 +110,25 @@ def _upwards(tree: Tree, weight: FloatArray, up: _Pass, parents: IntArray, first
     children = slice(int(first[0]), int(first[-1] + count[-1]))
     offset, of = first - first[0], np.repeat(np.arange(len(parents)), count)
     leaves = (tree.hi - tree.lo)[children]
-    before = np.cumsum(up.s[children]) - up.s[children]
-    left = before - before[offset][of]
+    running_sum = np.cumsum(up.s[children]) - up.s[children]
+    earlier_sum = running_sum - running_sum[offset][of]
 
     def add(value: FloatArray) -> FloatArray:
         total: FloatArray = np.add.reduceat(value, offset)
         return total
 
     spread, overlap = add(up.s[children]), add(up.overlap[children])
-    one = add(leaves * left + up.first[children])
-    two = add(leaves * left**2 + 2 * left * up.first[children] + up.second[children])
+    first_sum = add(leaves * earlier_sum + up.first[children])
+    second_sum = add(leaves * earlier_sum**2 + 2 * earlier_sum * up.first[children] + up.second[children])
     w = weight[parents]
     gain = 1 / (1 + w * spread)
     up.s[parents] = gain * spread
-    up.first[parents] = gain * one
-    up.second[parents] = gain**2 * two
-    up.prefixes[parents] = add(leaves * left + up.prefixes[children]) - w * gain * two
+    up.first[parents] = gain * first_sum
+    up.second[parents] = gain**2 * second_sum
+    up.prefixes[parents] = add(leaves * earlier_sum + up.prefixes[children]) - w * gain * second_sum
     up.overlap[parents] = gain * overlap
     up.square[parents] = add(up.square[children]) - w * gain * overlap**2
-    return _Family(parents, children, offset, of, left, spread, one, two, overlap, gain)
+    return _Family(parents, children, offset, of, earlier_sum, spread, first_sum, second_sum, overlap, gain)
 
 
 def _downwards(
@@ -275,9 +275,9 @@ def asked_loss(asked: Asked, weight: FloatArray) -> tuple[float, FloatArray]:
     total = up.before[asked.last] + a[asked.end] - up.before[asked.first] - a[asked.begin]
     variance = up.before[asked.last] + r[asked.end]
     variance -= up.before[asked.first] + 2 * a[asked.begin] - r[asked.begin]
-    known = up.known[asked.node] * total
-    variance -= known * total
-    to_total = -2 * share * known
+    weighted_total = up.known[asked.node] * total
+    variance -= weighted_total * total
+    to_total = -2 * share * weighted_total
     to_a = _sum(asked.end, to_total, a.size) - _sum(asked.begin, to_total + 2 * share, a.size)
     to_r = _sum(asked.end, share, a.size) + _sum(asked.begin, share, a.size)
     to_before = share + to_total
@@ -295,29 +295,29 @@ def _sum(where: IntArray, value: FloatArray, size: int) -> FloatArray:
     return np.bincount(where, value, size).astype(np.float64, copy=False)
 
 
-def _asked_upwards(asked: Asked, weight: FloatArray) -> _Tables:
+def _asked_upwards(ranges: Asked, weight: FloatArray) -> _Tables:
     """s, g, Left and K of all nodes; (a, r) of the prefixes, from the leaves up."""
-    tree = asked.tree
+    tree = ranges.tree
     s, g = node_spread(tree, weight)
-    before = np.append(np.cumsum(s) - s, s[0])
-    before[1:-1] -= before[tree.first_child[tree.parent[1:]]]
-    known = np.append(weight * g, 0.0)
+    earlier_sum = np.append(np.cumsum(s) - s, s[0])
+    earlier_sum[1:-1] -= earlier_sum[tree.first_child[tree.parent[1:]]]
+    reduction = np.append(weight * g, 0.0)
     for part in tree.level_slices[1:]:
-        known[part] += g[part] ** 2 * known[tree.parent[part]]
-    a, r = np.zeros((tree.depth, asked.borders)), np.zeros((tree.depth, asked.borders))
-    for level, (border, x, child) in zip(range(tree.depth - 1, 0, -1), asked.steps, strict=True):
-        total = before[child] + a[level, border]
+        reduction[part] += g[part] ** 2 * reduction[tree.parent[part]]
+    a, r = np.zeros((tree.depth, ranges.borders)), np.zeros((tree.depth, ranges.borders))
+    for level, (border, x, child) in zip(range(tree.depth - 1, 0, -1), ranges.steps, strict=True):
+        total = earlier_sum[child] + a[level, border]
         part = g[x] * total
         a[level - 1, border] = part
-        r[level - 1, border] = before[child] + r[level, border] - weight[x] * part * total
-    return _Tables(s, g, before, known, a, r)
+        r[level - 1, border] = earlier_sum[child] + r[level, border] - weight[x] * part * total
+    return _Tables(s, g, earlier_sum, reduction, a, r)
 
 
-def _asked_downwards(asked: Asked, weight: FloatArray, up: _Tables, down: _Tables) -> FloatArray:
+def _asked_downwards(ranges: Asked, weight: FloatArray, up: _Tables, down: _Tables) -> FloatArray:
     """The gradient, from the adjoints of what the ranges read."""
-    size = asked.tree.size
+    size = ranges.tree.size
     gains, gradients, befores = ([np.zeros(0)] for _ in range(3))
-    for level, (border, x, child) in enumerate(reversed(asked.steps), start=1):
+    for level, (border, x, child) in enumerate(reversed(ranges.steps), start=1):
         to_a, to_r = down.a[level - 1, border], down.r[level - 1, border]
         total, w, g = up.before[child] + up.a[level, border], weight[x], up.g[x]
         square = to_r * total * total
@@ -327,19 +327,19 @@ def _asked_downwards(asked: Asked, weight: FloatArray, up: _Tables, down: _Table
         befores.append(to_total + to_r)
         down.a[level, border] += to_total
         down.r[level, border] += to_r
-    node, child = asked.grown
+    node, child = ranges.grown
     down.before[:] += _sum(child, np.concatenate(befores), size + 1)
     down.g[:] = _sum(node, np.concatenate(gains), size)
     gradient = _sum(node, np.concatenate(gradients), size)
-    return _through_nodes(asked, weight, up, down, gradient)
+    return _through_nodes(ranges, weight, up, down, gradient)
 
 
 def _through_nodes(
-    asked: Asked, weight: FloatArray, up: _Tables, down: _Tables, gradient: FloatArray
+    ranges: Asked, weight: FloatArray, up: _Tables, down: _Tables, gradient: FloatArray
 ) -> FloatArray:
     """The rest of the gradient: K reads the nodes above; Left, g and s read those below."""
-    tree, count = asked.tree, asked.tree.child_count
-    for parents, children, offset in asked.families:
+    tree, count = ranges.tree, ranges.tree.child_count
+    for parents, children, offset in ranges.families:
         down.known[parents] += np.add.reduceat(down.known[children] * up.g[children] ** 2, offset)
     above = np.append(up.known[-1], up.known[tree.parent[1:]])
     gradient += down.known[:-1] * up.g
@@ -347,7 +347,7 @@ def _through_nodes(
     through = np.cumsum(down.before[:-1])
     last = (tree.first_child + count - 1)[tree.parent[1:]]
     down.s[:] = np.append(down.before[-1], through[last] - through[1:])
-    for parents, children, offset in reversed(asked.families):
+    for parents, children, offset in reversed(ranges.families):
         spread, g = np.add.reduceat(up.s[children], offset), up.g[parents]
         to_gain = (down.g[parents] + down.s[parents] * spread) * g**2
         gradient[parents] -= to_gain * spread

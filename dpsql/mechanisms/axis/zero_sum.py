@@ -54,12 +54,12 @@ def best_gram(n: int, workload: Workload | None = None, gap: float = 3e-4, steps
             f"residual rows need 2 to {DENSE_LEAVES} leaves, not {n}", hint="cut the axis wider"
         )
     basis = zero_sum_basis(n)
-    asked = basis.T @ workload_gram(n, workload) @ basis
+    projected_gram = basis.T @ workload_gram(n, workload) @ basis
     mixing, x = Mixing(np.ones(n)), np.eye(n)
     for _ in range(steps):
         price = mixing.price
         side, inverse = _roots(basis.T @ (price[:, None] * basis))
-        root = _roots(side @ asked @ side)[0]
+        root = _roots(side @ projected_gram @ side)[0]
         x = basis @ inverse @ root @ inverse @ basis.T
         flat = np.diag(x)
         if flat.max() * price.sum() <= (1 + gap) * np.trace(root):
@@ -168,9 +168,9 @@ def zero_sum_strategy(n: int, workload: Workload | None = None, scale: int = DEN
     """
     values, vectors = np.linalg.eigh(best_gram(n, workload))
     rows = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
-    entry = _rounded(scale * np.asarray(rows, np.float64))
-    largest = int((entry * entry).sum(axis=0).max())
-    return ZeroSumStrategy(entry, isqrt(largest - 1) + 1)
+    matrix = _rounded(scale * np.asarray(rows, np.float64))
+    largest = int((matrix * matrix).sum(axis=0).max())
+    return ZeroSumStrategy(matrix, isqrt(largest - 1) + 1)
 
 
 def zero_sum_choice(n: int, workload: Workload | None, scale: int) -> AxisChoice:
@@ -185,10 +185,10 @@ def zero_sum_choice(n: int, workload: Workload | None, scale: int) -> AxisChoice
 
 def _rounded(rows: FloatArray) -> IntArray:
     """Nearest integers whose every row adds to zero: what is over goes to the entries that were rounded most."""
-    entry = np.rint(rows).astype(np.int64)
-    for row, exact in zip(entry, rows, strict=True):
+    rounded = np.rint(rows).astype(np.int64)
+    for row, exact in zip(rounded, rows, strict=True):
         over = int(row.sum())
         if over:
-            most = np.argsort((exact - row) * np.sign(over))[: abs(over)]
-            row[most] -= np.sign(over)
-    return entry
+            most_rounded = np.argsort((exact - row) * np.sign(over))[: abs(over)]
+            row[most_rounded] -= np.sign(over)
+    return rounded

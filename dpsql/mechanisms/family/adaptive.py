@@ -206,9 +206,9 @@ def project_groups(value: FloatArray, group: IntArray, total: FloatArray) -> Flo
     above = centred > (running - total[group]) / rank
     # The running sum crosses groups and loses digits; it only says who is above. The threshold itself is
     # summed afresh per group, so children add up to their parent to the last bit or two.
-    kept = np.bincount(group, weights=above, minlength=len(total))
-    held = np.bincount(group, weights=centred * above, minlength=len(total))
-    threshold = (held - total) / np.maximum(kept, 1.0)
+    count_above = np.bincount(group, weights=above, minlength=len(total))
+    sum_above = np.bincount(group, weights=centred * above, minlength=len(total))
+    threshold = (sum_above - total) / np.maximum(count_above, 1.0)
     out = np.empty_like(value)
     out[order] = np.maximum(centred - threshold[group], 0.0)
     return out

@@ -90,8 +90,8 @@ class AskedRows(Alone):
     def _rows(self) -> SparseRows:
         """H row by row."""
         p, k = self.matrix.shape
-        whole = np.full(p, k, np.int64)
-        return SparseRows(k, whole * 0, whole, k * np.arange(p + 1), self.matrix.ravel())
+        stops = np.full(p, k, np.int64)
+        return SparseRows(k, stops * 0, stops, k * np.arange(p + 1), self.matrix.ravel())
 
     @property
     def _axis(self) -> AxisBudget:
@@ -224,8 +224,8 @@ def held_cells(questions: Sequence[Boxes], leaves: Sequence[int]) -> IntArray:
     Raises:
         CatalogError: an interval outside of its axis, a box with other axes, or boxes that overlap.
     """
-    held = np.zeros((len(questions), prod(leaves)), np.int64)
-    for row, boxes in zip(held, questions, strict=True):
+    membership = np.zeros((len(questions), prod(leaves)), np.int64)
+    for row, boxes in zip(membership, questions, strict=True):
         for box in boxes:
             if len(box) != len(leaves):
                 raise CatalogError("questions: a box needs intervals of leaves for each axis of the view")
@@ -233,9 +233,9 @@ def held_cells(questions: Sequence[Boxes], leaves: Sequence[int]) -> IntArray:
             for intervals, n in zip(box, leaves, strict=True):
                 cells = np.outer(cells, _mask(intervals, n)).ravel()
             row += cells
-    if held.max(initial=0) > 1:
+    if membership.max(initial=0) > 1:
         raise CatalogError("questions: boxes of one question must not overlap")
-    return held
+    return membership
 
 
 def _mask(intervals: Sequence[tuple[int, int]], n: int) -> IntArray:
@@ -251,20 +251,20 @@ def _best(question: FamilyQuestion) -> FamilyCandidate:
     """The law and the rows of least error for the questions of the one view."""
     (view,) = question.views
     leaves = question.leaves(view)
-    asked = classes_of(held_cells(view.questions, leaves))
-    if not 1 <= asked.questions.shape[1] <= MOST_CLASSES:
+    kinds = classes_of(held_cells(view.questions, leaves))
+    if not 1 <= kinds.questions.shape[1] <= MOST_CLASSES:
         raise CatalogError(
-            f"views.{view.name}.questions: {asked.questions.shape[1]} kinds of cells, the limit is {MOST_CLASSES}",
-            hint="buy them in two goes" if asked.questions.size else "ask for something that can occur",
+            f"views.{view.name}.questions: {kinds.questions.shape[1]} kinds of cells, the limit is {MOST_CLASSES}",
+            hint="buy them in two goes" if kinds.questions.size else "ask for something that can occur",
         )
-    found = {law: best_rows(asked.questions, law.norm) for law in question.laws}
-    law = min(found, key=lambda each: question.price(each) * each.unit_error * found[each].error)
-    matrix = np.trunc(TOTAL * found[law].matrix).astype(np.int64)
+    rows_by_law = {law: best_rows(kinds.questions, law.norm) for law in question.laws}
+    law = min(rows_by_law, key=lambda law: question.price(law) * law.unit_error * rows_by_law[law].error)
+    matrix = np.trunc(TOTAL * rows_by_law[law].matrix).astype(np.int64)
     largest = int((np.abs(matrix) ** law.norm).sum(axis=0).max())
     total = int(law.integer_root(np.array([largest]))[0])
     total += total**law.norm < largest
-    rows = AskedRows(asked.classes.reshape(leaves), matrix, total, law)
-    error = law.unit_error * float(np.sum(found[law].error)) / len(view.questions)
+    rows = AskedRows(kinds.classes.reshape(leaves), matrix, total, law)
+    error = law.unit_error * float(np.sum(rows_by_law[law].error)) / len(view.questions)
     choices: tuple[AxisChoice, ...] = tuple(
         AxisChoice(LeafStrategy(n, law), rows.words(()), error) for n in leaves
     )

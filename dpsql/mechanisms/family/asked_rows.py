@@ -89,20 +89,20 @@ def best_rows(questions: IntArray, norm: int) -> Rows:
     """
     different = np.unique(questions, axis=0)
     often = np.array([int((questions == row).all(axis=1).sum()) for row in different])
-    asked = different * np.sqrt(often)[:, None]
-    found = [_searched(rows, start, asked, norm) for rows, start in _pools(different)]
-    return min([*found, _full(asked, norm)], key=lambda each: each.error)
+    weighted_questions = different * np.sqrt(often)[:, None]
+    candidates = [_searched(rows, start, weighted_questions, norm) for rows, start in _pools(different)]
+    return min([*candidates, _full(weighted_questions, norm)], key=lambda rows: rows.error)
 
 
-def _full(asked: FloatArray, norm: int) -> Rows:
+def _full(questions: FloatArray, norm: int) -> Rows:
     """A full matrix: the least error of all where squares add up."""
-    gram = asked.T @ asked
+    gram = questions.T @ questions
     even = (
         _EVEN * np.trace(gram) / len(gram) * np.eye(len(gram))
     )  # fewer questions than classes are no full rank
     matrix = matrix_root(optimal_gram(gram + even, steps=100))
     matrix = matrix / float((np.abs(matrix) ** norm).sum(axis=0).max() ** (1 / norm))
-    return Rows(matrix, _error(matrix, asked).error)
+    return Rows(matrix, _error(matrix, questions).error)
 
 
 def _pools(different: IntArray) -> Iterator[tuple[IntArray, FloatArray]]:
@@ -113,34 +113,36 @@ def _pools(different: IntArray) -> Iterator[tuple[IntArray, FloatArray]]:
     yield alone, np.ones(k)
     pairs = [a & b for a, b in combinations(different, 2)] if m <= MOST_PAIRS else []
     rows = np.unique(np.array([*different, *alone, *(p for p in pairs if p.any())]), axis=0)
-    own = (rows[:, None, :] == different[None]).all(axis=2).any(axis=1)
+    is_question = (rows[:, None, :] == different[None]).all(axis=2).any(axis=1)
     single = rows.sum(axis=1) == 1
-    yield rows, np.where(own, 1.0, 0.2)
+    yield rows, np.where(is_question, 1.0, 0.2)
     yield rows, np.where(single, 1.0, 0.3)
 
 
-def _searched(rows: IntArray, start: FloatArray, asked: FloatArray, norm: int) -> Rows:
+def _searched(rows: IntArray, start: FloatArray, questions: FloatArray, norm: int) -> Rows:
     """The best of the weights that the prices lead to.
 
     With s = u^p, f is close to sum c / s^(2/p); the gain of a row, -df/ds, is worth the prices of its classes.
     """
     share = np.asarray(start, np.float64)
     price = np.full(rows.shape[1], 1.0 / rows.shape[1])
-    best, kept = np.inf, share
+    best, best_share = np.inf, share
     for _ in range(ROUNDS):
         spent = rows.T @ share
         share = share / float(spent.max())
-        error, told = _error(rows * share[:, None] ** (1 / norm), asked)
+        error, solutions = _error(rows * share[:, None] ** (1 / norm), questions)
         if error < best:
-            best, kept = error, share
+            best, best_share = error, share
         price = price * (spent / spent.max()) ** 2
         price = np.maximum(price / price.sum(), 1e-9 / len(price))
-        gain = ((rows @ told.T) ** 2).sum(axis=1)
+        gain = ((rows @ solutions.T) ** 2).sum(axis=1)
         pull = share ** (2 / norm - 1) * gain / (rows @ price)
         share = share * np.maximum(pull / pull.max(), 1e-12) ** (norm / (norm + 2))
-    large = kept > _SMALLEST
-    matrix = rows[large] * (kept[large] / (rows[large].T @ kept[large]).max())[:, None] ** (1 / norm)
-    return Rows(matrix, _error(matrix, asked).error)
+    large = best_share > _SMALLEST
+    matrix = rows[large] * (best_share[large] / (rows[large].T @ best_share[large]).max())[:, None] ** (
+        1 / norm
+    )
+    return Rows(matrix, _error(matrix, questions).error)
 
 
 class _Error(NamedTuple):
@@ -150,11 +152,11 @@ class _Error(NamedTuple):
     told: FloatArray
 
 
-def _error(matrix: FloatArray, asked: FloatArray) -> _Error:
+def _error(matrix: FloatArray, questions: FloatArray) -> _Error:
     values, vectors = np.linalg.eigh(matrix.T @ matrix)
     seen = values > 1e-10 * max(float(values[-1]), 1e-300)
     inverse = (vectors[:, seen] / values[seen]) @ vectors[:, seen].T
-    told = asked @ inverse
-    missing = asked - (asked @ vectors[:, seen]) @ vectors[:, seen].T
-    error = float(np.sum(told * asked)) if np.abs(missing).max(initial=0.0) < 1e-6 else np.inf
-    return _Error(error, told)
+    solutions = questions @ inverse
+    missing = questions - (questions @ vectors[:, seen]) @ vectors[:, seen].T
+    error = float(np.sum(solutions * questions)) if np.abs(missing).max(initial=0.0) < 1e-6 else np.inf
+    return _Error(error, solutions)

@@ -96,7 +96,7 @@ def cell_estimates(of: Rows, selection: Selection | None) -> FloatArray:
     Returns:
         In the shape of the cells.
     """
-    partition, (before, after) = of.partition, of.variances
+    partition, (look_variance, row_variance) = of.partition, of.variances
     loud, cells, blocks = partition.loud, partition.cells, partition.blocks
     look = partition.of_blocks(of.look)
     row_piece = np.empty(len(of.rows), np.int64)
@@ -104,15 +104,19 @@ def cell_estimates(of: Rows, selection: Selection | None) -> FloatArray:
     row_piece[partition.rows.ravel()] = piece.ravel()
     measured = np.bincount(row_piece, weights=of.rows.astype(np.float64), minlength=len(loud))
     # of a loud block the cells' sum moves towards the look by `step` a cell; a leaf is the mean of both by precision
-    step = (look - measured) * after / (cells * after + before)
-    whole = (look / (blocks * before) + measured / after) / (1 / (blocks * before) + 1 / after)
+    step = (look - measured) * row_variance / (cells * row_variance + look_variance)
+    leaf_total = (look / (blocks * look_variance) + measured / row_variance) / (
+        1 / (blocks * look_variance) + 1 / row_variance
+    )
     if selection is not None:
         single = blocks == 1
-        weight = cells * after / (cells * after + before) - after / (before + after)
+        weight = cells * row_variance / (cells * row_variance + look_variance) - row_variance / (
+            look_variance + row_variance
+        )
         off = np.where(single, weight, 0.0) * selection_bias(look, selection)
-        step, whole = step - off / cells, whole - off
-    own = of.rows[partition.rows].astype(np.float64) + step[piece]
-    return np.asarray(np.where(loud[piece], own, (whole / cells)[piece]))
+        step, leaf_total = step - off / cells, leaf_total - off
+    loud_estimate = of.rows[partition.rows].astype(np.float64) + step[piece]
+    return np.asarray(np.where(loud[piece], loud_estimate, (leaf_total / cells)[piece]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,18 +147,18 @@ def leaf_groups(of: Rows) -> Groups:
     height = of.partition.of_blocks(of.look)[quiet] / np.sqrt(blocks * of.variances.before)
     band = np.clip(np.floor(height), -1, HIGHEST_BAND).astype(np.int64)
     group, number = np.zeros(len(level), np.int64), 0
-    for own in np.unique(level).tolist():
+    for merges in np.unique(level).tolist():
         waiting: list[IntArray] = []
         opened = number
         for step in range(HIGHEST_BAND, -2, -1):
-            waiting.append(np.flatnonzero((level == own) & (band == step)))
+            waiting.append(np.flatnonzero((level == merges) & (band == step)))
             if sum(map(len, waiting)) >= FEWEST_LEAVES:
                 group[np.concatenate(waiting)] = number
                 waiting, number = [], number + 1
-        left = np.concatenate([np.zeros(0, np.int64), *waiting])
+        remaining = np.concatenate([np.zeros(0, np.int64), *waiting])
         if number == opened:
             number += 1  # fewer than enough in all
-        group[left] = number - 1
+        group[remaining] = number - 1
     return Groups(group, np.bincount(group, minlength=number))
 
 
@@ -164,9 +168,11 @@ def mean_squares(of: Rows, groups: Groups) -> FloatArray:
     Rows are fresh noise, which neither the partition nor the groups have seen, so that squares less their noise are
     unbiased.
     """
-    after = of.variances.after
-    square = np.maximum(groups.mean(of.leaf**2) - after, 0.0)
-    return np.asarray(square + np.sqrt((KURTOSIS * after**2 + 4 * square * after) / groups.size))
+    row_variance = of.variances.after
+    square = np.maximum(groups.mean(of.leaf**2) - row_variance, 0.0)
+    return np.asarray(
+        square + np.sqrt((KURTOSIS * row_variance**2 + 4 * square * row_variance) / groups.size)
+    )
 
 
 def block_variance(of: Rows, groups: Groups, count: Rows | None) -> BlockVariance:
@@ -177,25 +183,25 @@ def block_variance(of: Rows, groups: Groups, count: Rows | None) -> BlockVarianc
         groups: of the leaves.
         count: those of the view's count; None where it is this one.
     """
-    partition, (before, after) = of.partition, of.variances
+    partition, (look_variance, row_variance) = of.partition, of.variances
     loud, cells, blocks = partition.loud, partition.cells.astype(np.float64), partition.blocks
     quiet = ~loud
     noise = np.zeros((len(loud), 2))
-    noise[loud, 0] = after
-    noise[loud, 1] = -(after**2) / (cells[loud] * after + before)
-    noise[quiet, 1] = 1 / (1 / (blocks[quiet] * before) + 1 / after) / cells[quiet] ** 2
-    own = mean_squares(of, groups)
-    within = _inside(partition, own[groups.of])
+    noise[loud, 0] = row_variance
+    noise[loud, 1] = -(row_variance**2) / (cells[loud] * row_variance + look_variance)
+    noise[quiet, 1] = 1 / (1 / (blocks[quiet] * look_variance) + 1 / row_variance) / cells[quiet] ** 2
+    mean_square = mean_squares(of, groups)
+    within = _inside(partition, mean_square[groups.of])
     if count is None:
         return BlockVariance(partition.bounds, noise, within, np.zeros_like(within))
-    most = np.sqrt(own * mean_squares(count, groups))
-    common = np.clip(groups.mean(of.leaf * count.leaf), -most, most)
+    bound = np.sqrt(mean_square * mean_squares(count, groups))
+    common = np.clip(groups.mean(of.leaf * count.leaf), -bound, bound)
     return BlockVariance(partition.bounds, noise, within, _inside(partition, common[groups.of]))
 
 
 def _inside(partition: Partition, square: FloatArray) -> FloatArray:
     """A = M / a and B = -M / a^2 of the leaves, 0 for loud blocks, shape (pieces, 2)."""
-    found, quiet = np.zeros((len(partition.level), 2)), ~partition.loud
+    coefficients, quiet = np.zeros((len(partition.level), 2)), ~partition.loud
     cells = partition.cells[quiet].astype(np.float64)
-    found[quiet] = np.stack([square / cells, -square / cells**2], axis=1)
-    return found
+    coefficients[quiet] = np.stack([square / cells, -square / cells**2], axis=1)
+    return coefficients

@@ -100,7 +100,7 @@ def run_moments(axis: FamilyAxis, edges: IntArray) -> Moments:
     ([7.0, 3.0], [11.0, 3.0])
     """
     if axis.workload is not None:
-        low, high, weight = (np.asarray(part, np.float64)[:, None] for part in axis.workload)
+        low, high, weight = (np.asarray(column, np.float64)[:, None] for column in axis.workload)
         covered = np.maximum(np.minimum(high, edges[1:]) - np.maximum(low, edges[:-1]), 0.0)
         share = weight / weight.sum()
         return Moments((share * covered).sum(axis=0), (share * covered**2).sum(axis=0))
@@ -109,8 +109,10 @@ def run_moments(axis: FamilyAxis, edges: IntArray) -> Moments:
     first = np.bincount(run, weights=(leaf + 1.0) * (n - leaf))
     second = first.copy()
     for apart in range(1, int(np.diff(edges).max())):
-        left = leaf[:-apart][run[:-apart] == run[apart:]]
-        second += np.bincount(run[left], weights=2 * (left + 1.0) * (n - left - apart), minlength=len(first))
+        left_leaf = leaf[:-apart][run[:-apart] == run[apart:]]
+        second += np.bincount(
+            run[left_leaf], weights=2 * (left_leaf + 1.0) * (n - left_leaf - apart), minlength=len(first)
+        )
     ranges = n * (n + 1) / 2
     return Moments(first / ranges, second / ranges)
 
@@ -125,10 +127,13 @@ def loud_errors(axes: Sequence[FamilyAxis], grid: BlockGrid, variances: Variance
     """
     moments = [run_moments(axis, edges) for axis, edges in zip(axes, grid.edges, strict=True)]
     first, second = (
-        reduce(np.multiply.outer, [each[i] for each in moments]) for i in range(len(Moments._fields))
+        reduce(np.multiply.outer, [axis_moments[i] for axis_moments in moments])
+        for i in range(len(Moments._fields))
     )
-    before, after = variances
-    return np.asarray(after * first - after**2 / (grid.cells * after + before) * second)
+    look_variance, row_variance = variances
+    return np.asarray(
+        row_variance * first - row_variance**2 / (grid.cells * row_variance + look_variance) * second
+    )
 
 
 def best_grid(axes: Sequence[FamilyAxis]) -> BlockGrid:

@@ -146,8 +146,12 @@ class Blocks(Alone):
     def parts(self) -> tuple[Part, ...]:
         """The choice, the looks and the rows; a product spends the last two together."""
         chosen = (Part("choice of blocks or product", CHOICE),) if self.first else ()
-        left = 1 - self.choice
-        return (*chosen, Part("looks at blocks", left * LOOK), Part("cells and leaves", left * (1 - LOOK)))
+        remaining = 1 - self.choice
+        return (
+            *chosen,
+            Part("looks at blocks", remaining * LOOK),
+            Part("cells and leaves", remaining * (1 - LOOK)),
+        )
 
     @property
     def reading(self) -> str:
@@ -198,16 +202,16 @@ class Blocks(Alone):
             chosen = self._forecast(terms)
             number = np.array([chosen.number(cells)], np.int64)
             value.append(noise.laplace(np.array([chosen.units]), chosen.denominator, number))
-        left = self._left(terms)
+        remaining = self._left(terms)
         if not self._takes_blocks(value, terms):
-            value.append(PRODUCT.draw(cells, left, noise).value.ravel())
+            value.append(PRODUCT.draw(cells, remaining, noise).value.ravel())
             return self.restored(np.concatenate(value), terms)
-        own, grid = stages(left.spend, left.sensitivity), self._grid(terms)
-        looks = np.full(grid.cells.size, own.look, np.int64)
-        look = noise.laplace(looks, own.denominator, grid.sums(cells).ravel())
-        found = self._partition(look, terms)
-        rows = np.full(found.row_count, own.rows, np.int64)
-        value += [look, noise.laplace(rows, own.denominator, found.measure(cells))]
+        stage_budgets, grid = stages(remaining.spend, remaining.sensitivity), self._grid(terms)
+        looks = np.full(grid.cells.size, stage_budgets.look, np.int64)
+        look = noise.laplace(looks, stage_budgets.denominator, grid.sums(cells).ravel())
+        chosen_rows = self._partition(look, terms)
+        rows = np.full(chosen_rows.row_count, stage_budgets.rows, np.int64)
+        value += [look, noise.laplace(rows, stage_budgets.denominator, chosen_rows.measure(cells))]
         return self.restored(np.concatenate(value), terms)
 
     def restored(self, value: IntArray, terms: Terms) -> DrawnBlocks:
@@ -222,34 +226,39 @@ class Blocks(Alone):
 
         **Privacy** Post-processing.
         """
-        chosen, rest = value[: int(self.first)], value[int(self.first) :]
+        chosen, measured = value[: int(self.first)], value[int(self.first) :]
         budget = [np.array([self._forecast(terms).units])] if self.first else []
-        left = self._left(terms)
+        remaining = self._left(terms)
         if not self._takes_blocks([chosen], terms):
-            return self._product(value, rest, budget, left)
-        own, grid = stages(left.spend, left.sensitivity), self._grid(terms)
-        look, rows = rest[: grid.cells.size], rest[grid.cells.size :]
+            return self._product(value, measured, budget, remaining)
+        stage_budgets, grid = stages(remaining.spend, remaining.sensitivity), self._grid(terms)
+        look, rows = measured[: grid.cells.size], measured[grid.cells.size :]
         _check_length(look, grid.cells.size)
         chosen_rows = self._partition(look, terms)
         _check_length(rows, chosen_rows.row_count)
-        budget += [np.full(len(look), own.look, np.int64), np.full(len(rows), own.rows, np.int64)]
-        found = Rows(chosen_rows, look.reshape(grid.shape), rows, own.variances)
+        budget += [
+            np.full(len(look), stage_budgets.look, np.int64),
+            np.full(len(rows), stage_budgets.rows, np.int64),
+        ]
+        noisy_rows = Rows(chosen_rows, look.reshape(grid.shape), rows, stage_budgets.variances)
         count = self._count(terms)
-        selection = own.selection(bar_of(terms.spend, terms.sensitivity)) if self.first else None
-        model = block_variance(found, leaf_groups(count or found), count)
-        outcome = Outcome(_words(found.partition), BlockReading.name, model)
-        leaves = cell_estimates(found, selection)
-        return DrawnBlocks(value, np.concatenate(budget), 1.0, leaves, outcome, found)
+        selection = stage_budgets.selection(bar_of(terms.spend, terms.sensitivity)) if self.first else None
+        model = block_variance(noisy_rows, leaf_groups(count or noisy_rows), count)
+        outcome = Outcome(_words(noisy_rows.partition), BlockReading.name, model)
+        leaves = cell_estimates(noisy_rows, selection)
+        return DrawnBlocks(value, np.concatenate(budget), 1.0, leaves, outcome, noisy_rows)
 
-    def _product(self, value: IntArray, rest: IntArray, budget: list[IntArray], left: Terms) -> DrawnBlocks:
+    def _product(
+        self, value: IntArray, measured: IntArray, budget: list[IntArray], remaining: Terms
+    ) -> DrawnBlocks:
         """A draw of the product's rows."""
-        own = PRODUCT.budgets(left)
-        _check_length(rest, own.size)
-        unit = PRODUCT.unit_variance(left)
-        view = NoisyView(rest.reshape(own.shape), own, unit, left.sensitivity)
-        leaves = PRODUCT.leaf_estimates(view, left.strategies)
+        row_budget = PRODUCT.budgets(remaining)
+        _check_length(measured, row_budget.size)
+        unit = PRODUCT.unit_variance(remaining)
+        view = NoisyView(measured.reshape(row_budget.shape), row_budget, unit, remaining.sensitivity)
+        leaves = PRODUCT.leaf_estimates(view, remaining.strategies)
         outcome = Outcome("a product, blocks are full", LookedReading.name, None)
-        return DrawnBlocks(value, np.concatenate([*budget, own.ravel()]), unit, leaves, outcome, None)
+        return DrawnBlocks(value, np.concatenate([*budget, row_budget.ravel()]), unit, leaves, outcome, None)
 
     def _left(self, terms: Terms) -> Terms:
         """What is drawn with after the choice."""
@@ -278,9 +287,9 @@ class Blocks(Alone):
         count = self._count(terms)
         if count is not None:
             return count.partition
-        grid, own = self._grid(terms), stages(self._left(terms).spend, terms.sensitivity)
+        grid, stage_budgets = self._grid(terms), stages(self._left(terms).spend, terms.sensitivity)
         bar = bar_of(terms.spend, terms.sensitivity)
-        return partition(grid, look.reshape(grid.shape), bar, own.scale, MERGE)
+        return partition(grid, look.reshape(grid.shape), bar, stage_budgets.scale, MERGE)
 
     def estimates(
         self, family: Sequence[DrawnMember], strategies: Mapping[int, AxisStrategy]
@@ -308,10 +317,10 @@ def _check_length(value: IntArray, wanted: int) -> None:
         raise InternalError(f"{len(value)} noisy integers stand where {wanted} were drawn")
 
 
-def _words(found: Partition) -> str:
+def _words(pieces: Partition) -> str:
     """What was measured."""
-    loud = int(np.count_nonzero(found.loud))
-    return f"blocks: {loud} of {found.grid.cells.size} cell by cell, the others as {len(found.level) - loud} leaves"
+    loud = int(np.count_nonzero(pieces.loud))
+    return f"blocks: {loud} of {pieces.grid.cells.size} cell by cell, the others as {len(pieces.level) - loud} leaves"
 
 
 def _alone(view: str) -> str:
@@ -336,10 +345,12 @@ def offers(question: FamilyQuestion) -> Iterator[Answer]:
 
     def make() -> FamilyCandidate:
         (view,) = question.views
-        own = product_view(question, view)
-        blocks = Blocks(tuple(question.axes[axis] for axis in view.axes), own.error)
-        most = own.error / float(1 - CHOICE) ** 2
-        return FamilyCandidate("blocks, or a product", FamilyDesign(blocks, (own,)), lambda: most)
+        product_choice = product_view(question, view)
+        blocks = Blocks(tuple(question.axes[axis] for axis in view.axes), product_choice.error)
+        largest_error = product_choice.error / float(1 - CHOICE) ** 2
+        return FamilyCandidate(
+            "blocks, or a product", FamilyDesign(blocks, (product_choice,)), lambda: largest_error
+        )
 
     yield Offer(TITLE, 0.0, make)
 

@@ -2,20 +2,18 @@
 
 Views with a low bound are scaled by one factor. Groups whose people own more rows than others stay off. So each view
 is published a second time, as what the factor leaves out of it, clipped (`whitened`). These differences are near 0,
-so they can be shrunk: a group is moved as far as groups are seen to vary beyond their noise. What shrinking loses is
-known too, and goes into intervals.
+so they can be shrunk: a group is moved as far as groups are seen to vary beyond their noise (`deviations`).
 
 Neighbours on an ordered axis are off the same way: rows at popular prices meet others of their customer, who gets a
-lower weight for it. In a single group that is lost in noise, in half of an axis it is not. So what groups leave of an
-ordered axis is halved, its halves again, and the halvings of each level are shrunk by what that level shows.
+lower weight for it. In a single group that is lost in noise, in half of an axis it is not. So an ordered axis is
+halved, its halves again, and the halvings of each level are shrunk by what that level shows.
 
 | here | there | unit |
 |---|---|---|
-| `difference` | x_g: a group's difference less its part of the whole's | measure unit |
-| `Line.take` | t_k: the left half's part of what groups leave, less its share of the node's | measure unit |
-| `Deviations.energy` | mean square of x, or of t on one level, less the noise V | squared measure unit |
+| `difference` | x_g: a group's difference less its part of the whole's, for all that was left out | measure unit |
+| `Line.take` | t_k: the left half's part of a node, less its share of the node's | measure unit |
+| `Noise.largest` | wide U: how far off all rows may be at most | measure unit |
 | `Correction.value`, `variance`, `halved` | d_g (dy_g), v_g, v_k | (squared) measure unit |
-| `Deviations.prior` | h: f (1 - f), of a node f_k b (1 - b), over its mean: the large may be off by more | 1 |
 | `fitted` | leaf corrections with given margins, in proportion to the rows | measure unit |
 | `interaction` | i2: how far cells are off beyond their groups; counted, not corrected | squared measure unit |
 
@@ -27,32 +25,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import inf, sqrt
+from math import sqrt
 from typing import NamedTuple
 
 import numpy as np
 
+from dpsql.mechanisms.family.deviations import shrink
 from dpsql.tree import FloatArray, Halves, IntArray, halves
 
-
-class Caution(NamedTuple):
-    """How noise in the energy is dealt with, in its standard errors.
-
-    Args:
-        doubted: what it must pass before anything is moved.
-        allowed: what intervals add to it.
-    """
-
-    doubted: float
-    allowed: float
-
-
-GROUPS = Caution(1.5, 0.6)
-"""Of single groups, and of what cells differ by."""
-
-LEVELS = Caution(4.0, 0.25)
-"""Of one level of halvings. An axis has many levels, and coarse ones have few halvings: at 3, noise moved light halves
-of Black Friday's categories far enough to be seen. Levels add up, so each allows for less."""
+DOUBT = 0.6
+"""Standard errors that are added to what cells are seen to differ by."""
 
 PASSES = 6
 """Rounds of alternate fitting; margins agree to a millionth after six on every star looked at."""
@@ -175,22 +157,52 @@ class Noise(NamedTuple):
 
     Args:
         variance: of its noise.
-        unmeasured: how far off all rows would be taken to be if no difference was drawn, in the measure's unit.
+        largest: how far off all rows may be at most, in the measure's unit.
     """
 
     variance: RangeVariance
-    unmeasured: float
+    largest: float
 
 
-def corrected_counts(groups: Groups, difference: FloatArray, noise: Noise) -> Correction:
-    """How counts of groups are moved.
+def corrected(
+    groups: Groups, difference: FloatArray, noise: Noise, towards: FloatArray | None = None
+) -> Correction:
+    """How groups are moved.
 
     Args:
         groups: the axis.
         difference: x_g, shape (n,).
         noise: of the difference.
+        towards: what it is shrunk to: 0 for counts, for sums what counts carry along, else averages would run to mid.
     """
-    return _shrunk(groups, difference, np.zeros_like(difference), noise)
+    base = np.zeros_like(difference) if towards is None else towards
+    deviation = difference - base
+    if groups.line is None:
+        moved, variance = _alone(groups.part, deviation, noise)
+        halved = np.zeros(len(difference) - 1)
+    else:
+        moved, halved = _along(groups.line, deviation, noise)
+        variance = np.zeros(len(difference))
+    moved = base + moved
+    return Correction(moved - groups.part * moved.sum(), variance, halved)
+
+
+def _alone(part: FloatArray, deviation: FloatArray, noise: Noise) -> tuple[FloatArray, FloatArray]:
+    """Groups without order: all of them vary alike."""
+    place, size = np.arange(part.size), part * (1 - part)
+    largest = noise.largest**2 * float((size**2).mean())
+    return shrink(deviation, size, noise.variance(place, place + 1), largest)
+
+
+def _along(line: Line, deviation: FloatArray, noise: Noise) -> tuple[FloatArray, FloatArray]:
+    """What neighbours are off by together, level by level, and how far they may still be."""
+    halvings, size, own = line.take(deviation), line.size, line.noise(noise.variance)
+    kept, variance = np.zeros_like(halvings), np.zeros_like(halvings)
+    for level in range(int(line.nodes.level.max(initial=-1)) + 1):
+        here = np.flatnonzero((line.nodes.level == level) & (size > 0))
+        largest = noise.largest**2 * float((size[here] ** 2).mean()) if here.size else 0.0
+        kept[here], variance[here] = shrink(halvings[here], size[here], own[here], largest)
+    return line.give(kept), variance
 
 
 @dataclass(frozen=True)
@@ -216,103 +228,6 @@ def carried(groups: Groups, counts: Correction, centred: FloatArray, scale: SumS
     own = np.clip(own, LEAST_CARRIED, MOST_CARRIED) * scale.sums * centred
     found: FloatArray = own + (scale.sums / scale.rows - 1) * scale.mid * counts.value
     return found
-
-
-def corrected_sums(groups: Groups, difference: FloatArray, towards: FloatArray, noise: Noise) -> Correction:
-    """How centred sums of groups are moved: shrunk to what counts carry along, else averages would run to mid."""
-    return _shrunk(groups, difference, towards, noise)
-
-
-@dataclass(frozen=True, eq=False)
-class Deviations:
-    """Deviations that are shrunk alike.
-
-    Args:
-        seen: with their noise, shape (k,).
-        size: what their variance is taken to be in proportion to, shape (k,).
-        noise: variances V, shape (k,).
-        free: how many of them do not follow from the others.
-    """
-
-    seen: FloatArray
-    size: FloatArray
-    noise: FloatArray
-    free: int
-
-    @property
-    def prior(self) -> FloatArray:
-        """h."""
-        mean = float(self.size.mean())
-        return self.size / mean if mean > 0 else np.zeros_like(self.size)
-
-    @property
-    def energy(self) -> float:
-        """How much they vary beyond their noise, about 0 where they do not."""
-        return float(self.seen @ self.seen) / self.free - float(self.noise.mean())
-
-    @property
-    def doubt(self) -> float:
-        """The energy's standard error where there is noise alone."""
-        return sqrt(2 * float((self.noise**2).mean()) / self.free)
-
-    def above(self, doubted: float) -> FloatArray:
-        """The part of their variance that is above so many standard errors."""
-        return max(0.0, self.energy - doubted * self.doubt) * self.prior
-
-    def shrunk(self, caution: Caution, most: FloatArray | float = inf) -> tuple[FloatArray, FloatArray]:
-        """The part of each that is kept, and how far off, squared, the rest may be.
-
-        Args:
-            caution: with the energy.
-            most: how far off each would be taken to be, squared, if it was not measured; more only where it shows.
-        """
-        if self.free < 1:
-            return np.zeros_like(self.seen), np.zeros_like(self.seen)
-        between = self.above(caution.doubted)
-        keep = np.divide(between, between + self.noise, out=np.ones_like(between), where=self.noise > 0)
-        off = self.above(0.0) + caution.allowed * self.doubt * self.prior
-        return keep, (1 - keep) ** 2 * np.maximum(np.minimum(off, most), self.above(GROUPS.doubted))
-
-
-def _shrunk(groups: Groups, difference: FloatArray, towards: FloatArray, noise: Noise) -> Correction:
-    n, part, left = len(difference), groups.part, difference - towards
-    place = np.arange(n)
-    single = np.full(n, noise.variance(place, place + 1).mean())
-    keep, rest = Deviations(left, part * (1 - part), single, n - 1).shrunk(GROUPS)
-    moved, halved = towards + keep * left, np.zeros(n - 1)
-    if groups.line is not None:  # halvings tell of all that groups leave
-        more, halved = _along(groups.line, (1 - keep) * left, 1 - keep, noise)
-        moved, rest = moved + more, np.zeros(n)
-    return Correction(moved - part * moved.sum(), rest + keep**2 * single, halved)
-
-
-def _along(line: Line, left: FloatArray, lost: FloatArray, noise: Noise) -> tuple[FloatArray, FloatArray]:
-    """What neighbours are off by together, level by level, and how far they may still be.
-
-    Args:
-        line: the axis.
-        left: what single groups leave.
-        lost: the part of each that is left.
-        noise: of the difference.
-    """
-    seen, size, own = line.take(left), line.size, line.noise(noise.variance) * _mean_square(line, lost)
-    kept, variance = np.zeros_like(seen), np.zeros_like(seen)
-    for level in range(int(line.nodes.level.max(initial=-1)) + 1):
-        here = np.flatnonzero((line.nodes.level == level) & (size > 0))
-        most = (noise.unmeasured * size[here]) ** 2
-        keep, rest = Deviations(seen[here], size[here], own[here], here.size).shrunk(LEVELS, most)
-        kept[here], variance[here] = keep * seen[here], rest + keep**2 * own[here]
-    return line.give(kept), variance
-
-
-def _mean_square(line: Line, lost: FloatArray) -> FloatArray:
-    """The part of a halving's noise that is left: of its groups, each weighed as t weighs it."""
-    weights = ((1 - line.share) ** 2, line.share**2)
-    some, whole = (
-        sum(w * half for w, half in zip(weights, line.nodes.sums(x), strict=True))
-        for x in (lost**2, np.ones_like(lost))
-    )
-    return np.asarray(some / whole, np.float64)
 
 
 def fitted(rows: FloatArray, margins: Sequence[FloatArray]) -> FloatArray:
@@ -353,5 +268,5 @@ def interaction(rest: FloatArray, noise: float) -> float:
     for axis in range(rest.ndim):
         others = tuple(i for i in range(rest.ndim) if i != axis)
         left = left - (rest.mean(axis=others, keepdims=True) - mean)
-    found: float = max(0.0, float((left**2).sum()) / free - noise) + GROUPS.allowed * noise * sqrt(2 / free)
+    found: float = max(0.0, float((left**2).sum()) / free - noise) + DOUBT * noise * sqrt(2 / free)
     return found

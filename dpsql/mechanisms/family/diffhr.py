@@ -89,7 +89,7 @@ def cluster(view: IntArray, view_variance: float, sum_variance: float) -> IntArr
     """
     order = np.argsort(view, kind="stable")
     left_over = SEEN_AFTER_SORTING * view_variance
-    left = len(view)
+    remaining = len(view)
     group = np.empty(len(view), np.int64)
     number, size, mean, square, error = -1, 0, 0.0, 0.0, 0.0
     for cell, value in zip(order.tolist(), view[order].tolist(), strict=True):
@@ -97,12 +97,12 @@ def cluster(view: IntArray, view_variance: float, sum_variance: float) -> IntArr
         joined_mean = mean + step / (size + 1)
         joined_square = square + step * (value - joined_mean)
         joined = max(joined_square - size * left_over, 0.0) + sum_variance / (size + 1)
-        if number < 0 or joined > error + sum_variance / left:
+        if number < 0 or joined > error + sum_variance / remaining:
             number, size, mean, square = number + 1, 0, float(value), 0.0
             joined_mean, joined_square, joined = mean, 0.0, sum_variance
         size, mean, square, error = size + 1, joined_mean, joined_square, joined
         group[cell] = number
-        left -= 1
+        remaining -= 1
     return group
 
 

@@ -108,8 +108,8 @@ class Gaps(Alone):
 
     def joint_variance(self) -> Single:
         """What the reading needs."""
-        own = tuple(int(i != self.place) for i in range(len(self.leaves)))
-        return Single(GAPS, self.place, self.norm, self.leaves, own)
+        single_leaf = tuple(int(i != self.place) for i in range(len(self.leaves)))
+        return Single(GAPS, self.place, self.norm, self.leaves, single_leaf)
 
     def mean_variance(
         self,
@@ -146,12 +146,12 @@ class Gaps(Alone):
         self, family: Sequence[DrawnMember], strategies: Mapping[int, AxisStrategy]
     ) -> list[FloatArray]:
         """People of every range, for each cell of the other axes."""
-        others = [leaves for i, leaves in enumerate(self.leaves) if i != self.place]
-        found = []
+        other_leaves = [leaves for i, leaves in enumerate(self.leaves) if i != self.place]
+        estimates = []
         for _, view in family:
             ranges = self.model.estimate(view.value.reshape(self.cells, -1).astype(np.float64))
-            found.append(np.moveaxis(ranges.reshape(*others, -1), -1, self.place))
-        return found
+            estimates.append(np.moveaxis(ranges.reshape(*other_leaves, -1), -1, self.place))
+        return estimates
 
 
 @dataclass(frozen=True)
@@ -174,12 +174,18 @@ class Touched(Alone):
     @property
     def most(self) -> int:
         """The most cells that one person can touch."""
-        return prod(leaves for leaves, own in zip(self.leaves, self.own, strict=True) if not own)
+        return prod(
+            leaves for leaves, single_leaf in zip(self.leaves, self.own, strict=True) if not single_leaf
+        )
 
     @cached_property
     def listed(self) -> Mapping[int, int]:
         """Leaves do not add up where a person may have several."""
-        return {i: n for i, (n, own) in enumerate(zip(self.leaves, self.own, strict=True)) if not own}
+        return {
+            i: n
+            for i, (n, single_leaf) in enumerate(zip(self.leaves, self.own, strict=True))
+            if not single_leaf
+        }
 
     def words(self, strategies: Sequence[str]) -> str:
         """Cells."""
@@ -251,9 +257,9 @@ def cell_reach(bound: int, law: NoiseLaw) -> int:
     >>> cell_reach(4, GAUSSIAN) == 2 * UNIT
     True
     """
-    most: int = UNIT**law.norm * bound
-    root = _root(most, law.norm)
-    return root + int(root**law.norm < most)
+    power: int = UNIT**law.norm * bound
+    root = _root(power, law.norm)
+    return root + int(root**law.norm < power)
 
 
 def _root(value: int, norm: int) -> int:

@@ -125,10 +125,11 @@ def range_variance(components: Mapping[Subset, float], axes: Subset, asked: Mapp
         axes: where ranges are asked.
         asked: by axis.
     """
-    parts = {axis: asked[axis].parts for axis in axes}
+    range_means = {axis: asked[axis].parts for axis in axes}
     return sum(
-        components[part] * prod(parts[axis].rest if axis in part else parts[axis].share for axis in axes)
-        for part in subsets(axes)
+        components[subset]
+        * prod(range_means[axis].rest if axis in subset else range_means[axis].share for axis in axes)
+        for subset in subsets(axes)
     )
 
 
@@ -141,11 +142,11 @@ class Share(NamedTuple):
 
 def asked_sets(charges: Sequence[Share]) -> dict[Subset, float]:
     """How often each set of axes is asked for ranges: every axis of a view half the time, views by their charges."""
-    asked: dict[Subset, float] = {}
+    frequencies: dict[Subset, float] = {}
     for axes, charge in charges:
-        for part in subsets(axes):
-            asked[part] = asked.get(part, 0.0) + charge / 2 ** len(axes)
-    return asked
+        for subset in subsets(axes):
+            frequencies[subset] = frequencies.get(subset, 0.0) + charge / 2 ** len(axes)
+    return frequencies
 
 
 class LinearRows(Protocol):
@@ -345,7 +346,7 @@ class Alone:
 
 def shaped(values: FloatArray, place: int, axes: int) -> FloatArray:
     """A vector along one of so many axes, for products over all of them."""
-    return np.asarray(values.reshape([-1 if other == place else 1 for other in range(axes)]))
+    return np.asarray(values.reshape([-1 if axis == place else 1 for axis in range(axes)]))
 
 
 def mean_error(
@@ -363,5 +364,7 @@ def mean_error(
         asked: by axis.
     """
     components = measurement.components(drawn, {i: axis.split.total for i, axis in asked.items()})
-    whole = sum(sets.values())
-    return sum(weight / whole * range_variance(components, part, asked) for part, weight in sets.items())
+    total_weight = sum(sets.values())
+    return sum(
+        weight / total_weight * range_variance(components, subset, asked) for subset, weight in sets.items()
+    )

@@ -60,17 +60,17 @@ class BlockGrid:
 
     def sums(self, cells: IntArray) -> IntArray:
         """Sums of cells over each block, modulo 2^64, of `shape`."""
-        found = cells
+        sums = cells
         for axis, edges in enumerate(self.edges):
-            found = np.add.reduceat(found, edges[:-1], axis=axis)
-        return np.asarray(found, np.int64)
+            sums = np.add.reduceat(sums, edges[:-1], axis=axis)
+        return np.asarray(sums, np.int64)
 
     def spread(self, blocks: IntArray) -> IntArray:
         """The value of each cell's block, in the shape of the cells."""
-        found = blocks
+        values = blocks
         for axis, edges in enumerate(self.edges):
-            found = np.repeat(found, np.diff(edges), axis=axis)
-        return found
+            values = np.repeat(values, np.diff(edges), axis=axis)
+        return values
 
     def merged(self, level: int) -> tuple[int, ...]:
         """Nodes of values along each axis after so many steps of merging two neighbours."""
@@ -78,12 +78,12 @@ class BlockGrid:
 
     def node(self, level: int) -> IntArray:
         """The node that each block is in at a level, numbered in row-major order, of `shape`."""
-        own, sizes = [], []
+        axis_nodes, sizes = [], []
         for runs, values, nodes in zip(self.shape, self.values, self.merged(level), strict=True):
             run = np.arange(runs)
-            own.append(np.where(run < values, run >> level, run - values + nodes))
+            axis_nodes.append(np.where(run < values, run >> level, run - values + nodes))
             sizes.append(nodes + runs - values)
-        return np.asarray(np.ravel_multi_index(np.meshgrid(*own, indexing="ij"), sizes), np.int64)
+        return np.asarray(np.ravel_multi_index(np.meshgrid(*axis_nodes, indexing="ij"), sizes), np.int64)
 
 
 def block_grid(leaves: Sequence[int], strips: Sequence[int], side: int) -> BlockGrid:
@@ -129,20 +129,20 @@ class Partition:
     @cached_property
     def cells(self) -> IntArray:
         """Cells of each piece, k or a."""
-        found = np.zeros(len(self.level), np.int64)
-        np.add.at(found, self.piece.ravel(), self.grid.cells.ravel())
-        return found
+        cells = np.zeros(len(self.level), np.int64)
+        np.add.at(cells, self.piece.ravel(), self.grid.cells.ravel())
+        return cells
 
     @cached_property
     def bounds(self) -> IntArray:
         """Half-open bounds of each piece along each axis, in leaves, shape (pieces, axes, 2)."""
-        found = np.zeros((len(self.level), len(self.grid.edges), 2), np.int64)
+        bounds = np.zeros((len(self.level), len(self.grid.edges), 2), np.int64)
         places = np.indices(self.piece.shape).reshape(self.piece.ndim, -1)
         for axis, edges in enumerate(self.grid.edges):
-            found[:, axis, 0] = edges[-1]
-            np.minimum.at(found[:, axis, 0], self.piece.ravel(), edges[:-1][places[axis]])
-            np.maximum.at(found[:, axis, 1], self.piece.ravel(), edges[1:][places[axis]])
-        return found
+            bounds[:, axis, 0] = edges[-1]
+            np.minimum.at(bounds[:, axis, 0], self.piece.ravel(), edges[:-1][places[axis]])
+            np.maximum.at(bounds[:, axis, 1], self.piece.ravel(), edges[1:][places[axis]])
+        return bounds
 
     @cached_property
     def rows(self) -> IntArray:
@@ -164,14 +164,14 @@ class Partition:
 
         **Privacy** Raw where the cells are.
         """
-        found = np.zeros(self.row_count, np.int64)
-        np.add.at(found, self.rows.ravel(), cells.ravel())
-        return found
+        sums = np.zeros(self.row_count, np.int64)
+        np.add.at(sums, self.rows.ravel(), cells.ravel())
+        return sums
 
     def of_blocks(self, values: IntArray) -> FloatArray:
         """Sums of blocks' numbers over each piece."""
-        found = np.bincount(self.piece.ravel(), weights=values.ravel().astype(np.float64))
-        return np.asarray(found, np.float64)
+        sums = np.bincount(self.piece.ravel(), weights=values.ravel().astype(np.float64))
+        return np.asarray(sums, np.float64)
 
 
 def partition(grid: BlockGrid, look: IntArray, bar: int, scale: Fraction, merge: int) -> Partition:
@@ -202,10 +202,10 @@ def partition(grid: BlockGrid, look: IntArray, bar: int, scale: Fraction, merge:
         size = np.bincount(node.ravel())
         total = np.zeros(len(size), np.int64)
         np.add.at(total, node.ravel(), look.ravel())
-        whole = np.bincount(node.ravel(), weights=intact.ravel()) == size
+        all_intact = np.bincount(node.ravel(), weights=intact.ravel()) == size
         allowed = {r: isqrt(int(2 * r * (merge * scale) ** 2)) for r in np.unique(size).tolist()}
-        kept = whole & (total <= bar + np.array([allowed[r] for r in size.tolist()]))
-        intact = kept[node]
+        mergeable = all_intact & (total <= bar + np.array([allowed[r] for r in size.tolist()]))
+        intact = mergeable[node]
         level[intact] = step
         step += 1
     return _pieces(grid, level)
@@ -215,8 +215,8 @@ def _pieces(grid: BlockGrid, level: IntArray) -> Partition:
     """Number the pieces by their first blocks."""
     name = np.zeros(grid.shape, np.int64)
     for step in range(-1, int(level.max()) + 1):
-        own = level == step
-        name[own] = (step + 1) * grid.cells.size + grid.node(max(step, 0))[own]
+        at_level = level == step
+        name[at_level] = (step + 1) * grid.cells.size + grid.node(max(step, 0))[at_level]
     _, first, piece = np.unique(name.ravel(), return_index=True, return_inverse=True)
     order = np.argsort(first)
     rank = np.empty(len(order), np.int64)

@@ -131,6 +131,16 @@ def quantile(histogram: NoisyHistogram, share: float, unseen: float = 0.0) -> fl
     return float(low * (high / low) ** inside)
 
 
+def middles(edges: Sequence[int]) -> FloatArray:
+    """The geometric middle of each bin; the first counts at its end, the open one where it starts, shape (k + 1,).
+
+    >>> middles((1, 4)).tolist()
+    [1.0, 2.0, 4.0]
+    """
+    ends = np.asarray(edges, dtype=np.float64)
+    return np.concatenate([ends[:1], np.sqrt(ends[1:] * ends[:-1]), ends[-1:]])
+
+
 def rounded(amount: float) -> int:
     """An integer bound from a released quantile, at least 1."""
     return max(1, round(amount))

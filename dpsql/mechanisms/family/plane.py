@@ -122,8 +122,8 @@ class ProductHats(Alone):
         """All rows have one noise, so it is exact."""
         share = self.budgets(terms)[:1]
         denominator = scaled_denominator(terms.sensitivity) * terms.sensitivity
-        least = 2.0 * SMALLEST_RATIO * (denominator / float(share[0])) ** 2
-        return max(float(laplace_variance(share, denominator)[0]), least) / self.total**2
+        smallest = 2.0 * SMALLEST_RATIO * (denominator / float(share[0])) ** 2
+        return max(float(laplace_variance(share, denominator)[0]), smallest) / self.total**2
 
     def joint_variance(self) -> PlaneVariance:
         """A diagonal and a low rank, for noise of scale `total` on every row; Laplace multiplies by 2/epsilon^2."""
@@ -182,8 +182,8 @@ class ProductHats(Alone):
         def spread(share: npt.NDArray[Any]) -> npt.NDArray[Any]:
             kernel = np.abs(self.kernel).astype(share.dtype)
             column: npt.NDArray[Any] = self.leaf * share[:cells].reshape(self.leaf.shape)
-            for each, (a, b) in zip(share[cells:], self._places(), strict=True):
-                column[a : a + height, b : b + width] += kernel * each
+            for hat_share, (a, b) in zip(share[cells:], self._places(), strict=True):
+                column[a : a + height, b : b + width] += kernel * hat_share
             return column
 
         return largest_sum(budget, spread)
@@ -208,8 +208,8 @@ class ProductHats(Alone):
         So float rounding stays relative to the noise and a noiseless view comes back exactly.
         """
         first = np.rint(self.estimate(view.value)).astype(np.int64)
-        left = view.value - self.measure(first, strategies)
-        return np.asarray(first + self.estimate(left), np.float64)
+        residual = view.value - self.measure(first, strategies)
+        return np.asarray(first + self.estimate(residual), np.float64)
 
     def estimate(self, y: IntArray) -> FloatArray:
         """Best linear unbiased cell estimates from rows as `measure` orders them, shape (n1, n2)."""
@@ -281,8 +281,8 @@ def best_product_hats(
     halves = sorted({(min(h, (n1 + 1) // 2), min(h, (n2 + 1) // 2)) for h in _HALF_WIDTHS})
     few = [half for half in halves if (n1 // half[0]) * (n2 // half[1]) <= MOST_HATS]
     likely = sorted(few, key=lambda half: error(half, _MIDDLE))[:3]
-    least, half, share = min((error(half, share), half, share) for half in likely for share in _SHARES)
-    return product_hats(n1, n2, *half, share), least
+    lowest_error, half, share = min((error(half, share), half, share) for half in likely for share in _SHARES)
+    return product_hats(n1, n2, *half, share), lowest_error
 
 
 def _alone(view: str) -> str:
@@ -339,5 +339,5 @@ def _best(question: FamilyQuestion) -> FamilyCandidate:
 
 
 @lru_cache(maxsize=64)  # `dpsql plan --compare` plans the same views again and again
-def _best_for_all_ranges(n1: int, n2: int, whole: float) -> tuple[ProductHats, float]:
-    return best_product_hats(n1, n2, None, None, whole)
+def _best_for_all_ranges(n1: int, n2: int, total_share: float) -> tuple[ProductHats, float]:
+    return best_product_hats(n1, n2, None, None, total_share)

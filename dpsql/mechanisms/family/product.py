@@ -195,23 +195,23 @@ def _of_law(question: FamilyQuestion, view: FamilyView, law: NoiseLaw) -> Offer[
     shared, price = len(view.axes) > 1 and question.whole > 0, question.price(law)
 
     def make() -> Candidate[ViewChoice]:
-        own = tuple(question.axes[i].once(_strategy, law, view.word, shared) for i in view.axes)
-        choice = ViewChoice(law, own)
+        axis_choices = tuple(question.axes[i].once(_strategy, law, view.word, shared) for i in view.axes)
+        choice = ViewChoice(law, axis_choices)
         return Candidate(choice, price * choice.error, law.name)
 
     if len(question.laws) == 1:
         return Offer(law.name, 0.0, make)
-    whole = WHOLE if shared else 0.0
+    total_share = WHOLE if shared else 0.0
     axes = [question.axes[i] for i in view.axes]
-    floor = prod(least_variance(axis.leaves, axis.workload, whole) for axis in axes)
+    floor = prod(least_variance(axis.leaves, axis.workload, total_share) for axis in axes)
     return Offer(law.name, price * law.unit_error * floor, make)
 
 
 def _strategy(axis: FamilyAxis, law: NoiseLaw, word: Word, shared: bool) -> AxisChoice:
     """The strategy of an axis; one that shares its views is asked as a whole half of the time."""
     scale = axis.grains.shared if shared else axis.grains.alone
-    asked = AxisQuestion(axis.leaves, law, axis.workload, WHOLE if shared else 0.0, scale)
-    return axis_strategy(asked, word, shared)
+    question = AxisQuestion(axis.leaves, law, axis.workload, WHOLE if shared else 0.0, scale)
+    return axis_strategy(question, word, shared)
 
 
 def _error(question: FamilyQuestion, views: Sequence[ViewChoice]) -> float:
@@ -221,9 +221,11 @@ def _error(question: FamilyQuestion, views: Sequence[ViewChoice]) -> float:
     ids: dict[tuple[int, AxisStrategy], int] = {}  # views that share a strategy have one axis
     members = []
     for view, choice in zip(question.views, views, strict=True):
-        own = [(axis, part.strategy) for axis, part in zip(view.axes, choice.axes, strict=True)]
-        members.append(tuple(sorted(ids.setdefault(each, len(ids)) for each in own)))
-    asked = {i: AskedAxis(own.variance(), question.axes[axis].workload) for (axis, own), i in ids.items()}
+        own = [(axis, axis_choice.strategy) for axis, axis_choice in zip(view.axes, choice.axes, strict=True)]
+        members.append(tuple(sorted(ids.setdefault(pair, len(ids)) for pair in own)))
+    asked_axes = {
+        i: AskedAxis(own.variance(), question.axes[axis].workload) for (axis, own), i in ids.items()
+    }
     errors = []
     for measure in question.measures:
         charges = [float(view.charges.get(measure, 0)) for view in question.views]
@@ -235,5 +237,5 @@ def _error(question: FamilyQuestion, views: Sequence[ViewChoice]) -> float:
         sets = asked_sets(
             [Share(axes, charge) for axes, charge in zip(members, charges, strict=True) if charge]
         )
-        errors.append(mean_error(PRODUCT, drawn, sets, asked))
+        errors.append(mean_error(PRODUCT, drawn, sets, asked_axes))
     return sum(errors) / len(errors)

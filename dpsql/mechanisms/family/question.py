@@ -102,7 +102,7 @@ class FamilyView(NamedTuple):
     def sets(self) -> list[tuple[int, ...]]:
         """The largest sets of axes that are asked together: one, but of a cube."""
         size = self.together or len(self.axes)
-        return [tuple(sorted(part)) for part in combinations(self.axes, size)]
+        return [tuple(sorted(subset)) for subset in combinations(self.axes, size)]
 
 
 @dataclass(frozen=True, eq=False)

@@ -61,7 +61,7 @@ def subsets(axes: Subset) -> list[Subset]:
     >>> subsets((1, 4))
     [(), (1,), (4,), (1, 4)]
     """
-    return [part for size in range(len(axes) + 1) for part in combinations(axes, size)]
+    return [subset for size in range(len(axes) + 1) for subset in combinations(axes, size)]
 
 
 def component_variances(
@@ -78,9 +78,9 @@ def component_variances(
     """
     precision: dict[Subset, float] = {}
     for axes, unit in views:
-        for part in subsets(axes):
-            precision[part] = precision.get(part, 0.0) + 1.0 / _part_variance(part, axes, unit, totals)
-    return {part: 1.0 / value for part, value in precision.items()}
+        for subset in subsets(axes):
+            precision[subset] = precision.get(subset, 0.0) + 1.0 / _part_variance(subset, axes, unit, totals)
+    return {subset: 1.0 / value for subset, value in precision.items()}
 
 
 def reconcile(
@@ -98,49 +98,50 @@ def reconcile(
         rounding.
     """
     corrections = [np.zeros_like(view.estimate) for view in views]
-    for part in sorted({p for view in views for p in subsets(view.axes)}, key=lambda p: (len(p), p)):
-        holders = [k for k, view in enumerate(views) if set(part) <= set(view.axes)]
+    for subset in sorted({p for view in views for p in subsets(view.axes)}, key=lambda p: (len(p), p)):
+        holders = [k for k, view in enumerate(views) if set(subset) <= set(view.axes)]
         if len(holders) < 2:
             continue
-        margins = [_margin(views[k], part) for k in holders]
+        margins = [_margin(views[k], subset) for k in holders]
         weights = np.array(
-            [1.0 / _part_variance(part, views[k].axes, views[k].unit_variance, totals) for k in holders]
+            [1.0 / _part_variance(subset, views[k].axes, views[k].unit_variance, totals) for k in holders]
         )
         weights /= weights.sum()
-        for k, own in zip(holders, margins, strict=True):
+        for k, view_margin in zip(holders, margins, strict=True):
             step = sum(
-                (w * (other - own) for w, other in zip(weights, margins, strict=True)), np.zeros_like(own)
+                (w * (margin - view_margin) for w, margin in zip(weights, margins, strict=True)),
+                np.zeros_like(view_margin),
             )
-            corrections[k] += _spread_part(step, part, views[k].axes, spreads)
+            corrections[k] += _spread_part(step, subset, views[k].axes, spreads)
     return [view.estimate + correction for view, correction in zip(views, corrections, strict=True)]
 
 
-def _part_variance(part: Subset, axes: Subset, unit: float, totals: Mapping[int, float]) -> float:
+def _part_variance(subset: Subset, axes: Subset, unit: float, totals: Mapping[int, float]) -> float:
     """Variance factor of the part T as one view alone sees it: c_A prod of k over the axes summed out."""
-    return unit * float(np.prod([totals[axis] for axis in axes if axis not in part], initial=1.0))
+    return unit * float(np.prod([totals[axis] for axis in axes if axis not in subset], initial=1.0))
 
 
-def _margin(view: Measured, part: Subset) -> FloatArray:
+def _margin(view: Measured, subset: Subset) -> FloatArray:
     """Sum over the axes that the part does not hold."""
-    away = tuple(position for position, axis in enumerate(view.axes) if axis not in part)
+    away = tuple(position for position, axis in enumerate(view.axes) if axis not in subset)
     return np.asarray(view.estimate.sum(axis=away), dtype=np.float64)
 
 
 def _spread_part(
-    step: FloatArray, part: Subset, axes: Subset, spreads: Mapping[int, FloatArray]
+    step: FloatArray, subset: Subset, axes: Subset, spreads: Mapping[int, FloatArray]
 ) -> FloatArray:
     """Keep the remainder of `step` on its own axes and spread it along g over the others."""
-    for position, axis in enumerate(part):
-        shape = [1] * len(part)
+    for position, axis in enumerate(subset):
+        shape = [1] * len(subset)
         shape[position] = -1
         step = step - spreads[axis].reshape(shape) * step.sum(axis=position, keepdims=True)
-    result = step.reshape([step.shape[part.index(axis)] if axis in part else 1 for axis in axes])
+    correction = step.reshape([step.shape[subset.index(axis)] if axis in subset else 1 for axis in axes])
     for position, axis in enumerate(axes):
-        if axis not in part:
+        if axis not in subset:
             shape = [1] * len(axes)
             shape[position] = -1
-            result = result * spreads[axis].reshape(shape)
-    return np.asarray(result, dtype=np.float64)
+            correction = correction * spreads[axis].reshape(shape)
+    return np.asarray(correction, dtype=np.float64)
 
 
 UNIT = 1 << 20
@@ -182,7 +183,7 @@ def round_family(views: Sequence[tuple[Subset, FloatArray]]) -> list[IntArray]:
             margins.setdefault(_part(axes, totals), _inner_margin(estimate, totals))
     largest = max((float(np.abs(margin).max(initial=0.0)) for margin in margins.values()), default=0.0) * UNIT
     fits = 1.0 if largest < LIMIT else LIMIT * (1 - 1 / UNIT) / largest
-    shared = {part: to_units(margin * fits) for part, margin in margins.items()}
+    shared = {subset: to_units(margin * fits) for subset, margin in margins.items()}
     rounded = []
     for axes, estimate in views:
         coordinates = np.zeros(estimate.shape, dtype=np.int64)
@@ -230,8 +231,8 @@ def _restore_last_leaves(coordinates: IntArray) -> IntArray:
     """Replace each axis's total by its last leaf: total minus the others."""
     for axis in range(coordinates.ndim):
         last = [slice(None)] * coordinates.ndim
-        rest = list(last)
-        last[axis], rest[axis] = slice(-1, None), slice(0, -1)
-        others = coordinates[tuple(rest)].sum(axis=axis, keepdims=True)
-        coordinates[tuple(last)] = coordinates[tuple(last)] - others
+        earlier = list(last)
+        last[axis], earlier[axis] = slice(-1, None), slice(0, -1)
+        earlier_sum = coordinates[tuple(earlier)].sum(axis=axis, keepdims=True)
+        coordinates[tuple(last)] = coordinates[tuple(last)] - earlier_sum
     return coordinates

@@ -115,17 +115,25 @@ def _part(table: FamilyQuestion, kin: _Kin, views: list[FamilyView], *, alone: b
 def _choose(question: FamilyQuestion) -> FamilyChoice:
     """What the views name, with what it is compared with; else the least of all offers."""
     if not question.named:
-        return _least([answer for each in MECHANISMS for answer in each.offers(question)])
-    own = [owner.mechanism for owner in _owners(question.named)]
-    answers = [answer for each in own for answer in each.offers(question)]
+        return _least([answer for mechanism in MECHANISMS for answer in mechanism.offers(question)])
+    named_mechanisms = [owner.mechanism for owner in _owners(question.named)]
+    answers = [answer for mechanism in named_mechanisms for answer in mechanism.offers(question)]
     if all(isinstance(answer, Refusal) for answer in answers):
         raise _refused(question, [answer for answer in answers if isinstance(answer, Refusal)])
     chosen = _least(answers, rated=True)
     if not isfinite(chosen.expected_error):
         return chosen
-    beside = _least([a for each in MECHANISMS if each not in own for a in each.offers(question)], rated=True)
-    rivals = ((beside.name, beside.expected_error), *beside.runners_up)
-    return chosen._replace(runners_up=rivals, refused=beside.refused)
+    alternative = _least(
+        [
+            a
+            for mechanism in MECHANISMS
+            if mechanism not in named_mechanisms
+            for a in mechanism.offers(question)
+        ],
+        rated=True,
+    )
+    rivals = ((alternative.name, alternative.expected_error), *alternative.runners_up)
+    return chosen._replace(runners_up=rivals, refused=alternative.refused)
 
 
 def _least(answers: list[Answer], *, rated: bool = False) -> FamilyChoice:
@@ -133,9 +141,9 @@ def _least(answers: list[Answer], *, rated: bool = False) -> FamilyChoice:
     offered = [answer for answer in answers if not isinstance(answer, Refusal)]
     if rated or len(offered) != 1:
         return least(answers)
-    made = offered[0].make()
+    candidate = offered[0].make()
     refused = tuple(answer for answer in answers if isinstance(answer, Refusal))
-    return FamilyChoice(made.strategy, made.name, nan, (), refused)
+    return FamilyChoice(candidate.strategy, candidate.name, nan, (), refused)
 
 
 def _refused(question: FamilyQuestion, refusals: list[Refusal]) -> CatalogError:

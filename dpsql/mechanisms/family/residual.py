@@ -222,20 +222,28 @@ def _design(question: FamilyQuestion) -> FamilyCandidate:
         ViewChoice(GAUSSIAN, tuple(question.axes[i].once(_rows) for i in view.axes))
         for view in question.views
     )
-    choices = {i: own for view, each in zip(question.views, views, strict=True)
-               for i, own in zip(view.axes, each.axes, strict=True)}  # fmt: skip
-    asked = {i: AskedAxis(own.strategy.variance(), question.axes[i].workload) for i, own in choices.items()}
-    sets = tuple(part for counted in question.measures for part in _sets(question, counted, asked))
+    choices = {i: axis_choice for view, view_choice in zip(question.views, views, strict=True)
+               for i, axis_choice in zip(view.axes, view_choice.axes, strict=True)}  # fmt: skip
+    asked_axes = {
+        i: AskedAxis(axis_choice.strategy.variance(), question.axes[i].workload)
+        for i, axis_choice in choices.items()
+    }
+    sets = tuple(
+        set_part for counted in question.measures for set_part in _sets(question, counted, asked_axes)
+    )
 
     def error() -> float:
-        found = []
+        errors = []
         for counted in question.measures:
             charges = _charges(question, counted)
-            whole = sum(charge for _, charge in charges)
-            own = [part for part in sets if part.measure == counted]
-            drawn = [Share(part.axes, question.unit(GAUSSIAN, float(part.charge) / whole)) for part in own]
-            found.append(mean_error(RESIDUAL, drawn, asked_sets(charges), asked))
-        return sum(found) / len(found)
+            total_charge = sum(charge for _, charge in charges)
+            measure_sets = [set_part for set_part in sets if set_part.measure == counted]
+            drawn = [
+                Share(set_part.axes, question.unit(GAUSSIAN, float(set_part.charge) / total_charge))
+                for set_part in measure_sets
+            ]
+            errors.append(mean_error(RESIDUAL, drawn, asked_sets(charges), asked_axes))
+        return sum(errors) / len(errors)
 
     return FamilyCandidate("residual rows", FamilyDesign(RESIDUAL, views, sets), error)
 
@@ -248,25 +256,28 @@ def _rows(axis: FamilyAxis) -> AxisChoice:
 def _charges(question: FamilyQuestion, counted: str) -> list[Share]:
     """What each view spends on a measure."""
     return [
-        Share(part, float(view.charges[counted]) / len(view.sets))
+        Share(subset, float(view.charges[counted]) / len(view.sets))
         for view in question.views
         if counted in view.charges
-        for part in view.sets
+        for subset in view.sets
     ]
 
 
-def _sets(question: FamilyQuestion, counted: str, asked: Mapping[int, AskedAxis]) -> list[SetPart]:
+def _sets(question: FamilyQuestion, counted: str, asked_axes: Mapping[int, AskedAxis]) -> list[SetPart]:
     """The sets of one measure, each with its part of what the views spend on it."""
-    evened = {part for view in question.views if view.evened for part in view.sets}
-    shares = best_shares(evened_sets(asked_sets(_charges(question, counted)), evened, asked), asked)
-    left = SHARES - len(shares)
+    evened = {subset for view in question.views if view.evened for subset in view.sets}
+    shares = best_shares(evened_sets(asked_sets(_charges(question, counted)), evened, asked_axes), asked_axes)
+    remaining = SHARES - len(shares)
     units = {
-        part: 1 + int(left * shares[part]) for part in sorted(shares, key=lambda part: (len(part), part))
+        subset: 1 + int(remaining * shares[subset])
+        for subset in sorted(shares, key=lambda subset: (len(subset), subset))
     }
     if sum(units.values()) > SHARES:
         raise InternalError("the sets of a residual design were given more than their family's budget")
-    whole = sum((view.charges.get(counted, Fraction(0)) for view in question.views), Fraction(0))
-    return [SetPart(counted, part, whole * Fraction(share, SHARES)) for part, share in units.items()]
+    total_charge = sum((view.charges.get(counted, Fraction(0)) for view in question.views), Fraction(0))
+    return [
+        SetPart(counted, subset, total_charge * Fraction(share, SHARES)) for subset, share in units.items()
+    ]
 
 
 def best_shares(sets: Mapping[Subset, float], asked: Mapping[int, AskedAxis]) -> dict[Subset, float]:
@@ -283,12 +294,12 @@ def best_shares(sets: Mapping[Subset, float], asked: Mapping[int, AskedAxis]) ->
     """
     value = dict.fromkeys(sets, 0.0)
     for axes, weight in sets.items():
-        for part in subsets(axes):
-            value[part] += weight * prod(
-                asked[i].parts.rest if i in part else asked[i].parts.share for i in axes
+        for subset in subsets(axes):
+            value[subset] += weight * prod(
+                asked[i].parts.rest if i in subset else asked[i].parts.share for i in axes
             )
-    price = sum(sqrt(each) for each in value.values())
-    return {part: sqrt(each) / price for part, each in value.items()}
+    price = sum(sqrt(set_value) for set_value in value.values())
+    return {subset: sqrt(set_value) / price for subset, set_value in value.items()}
 
 
 EVENING = 200
@@ -308,12 +319,12 @@ def evened_sets(
         asked: by axis.
     """
     weights = dict(sets)
-    part_of = float(sum(weights[part] for part in evened))
+    part_of = float(sum(weights[subset] for subset in evened))
     for _ in range(EVENING if evened else 0):
-        variances = {part: 1 / share for part, share in best_shares(weights, asked).items()}
-        errors = {part: range_variance(variances, part, asked) for part in evened}
-        raw = {part: weights[part] * errors[part] for part in evened}
-        weights |= {part: part_of * each / sum(raw.values()) for part, each in raw.items()}
+        variances = {subset: 1 / share for subset, share in best_shares(weights, asked).items()}
+        errors = {subset: range_variance(variances, subset, asked) for subset in evened}
+        raw = {subset: weights[subset] * errors[subset] for subset in evened}
+        weights |= {subset: part_of * raw_weight / sum(raw.values()) for subset, raw_weight in raw.items()}
     return weights
 
 
@@ -332,48 +343,51 @@ def residual_estimates(
     Returns:
         For each set an array with its axes' leaves; they agree on what they share, up to float rounding.
     """
-    deviations = {part: _deviation(view.value, part, strategies) for part, view in drawn.items()}
-    found = {}
+    deviations = {subset: _deviation(view.value, subset, strategies) for subset, view in drawn.items()}
+    estimates = {}
     for axes in drawn:
-        parts = subsets(axes)
-        first = np.rint(_added_up(deviations, parts, axes, strategies)).astype(np.int64)
-        left = {
-            part: _deviation(drawn[part].value - _measured(first, part, axes, strategies), part, strategies)
-            for part in parts
+        sets = subsets(axes)
+        first = np.rint(_added_up(deviations, sets, axes, strategies)).astype(np.int64)
+        residuals = {
+            subset: _deviation(
+                drawn[subset].value - _measured(first, subset, axes, strategies), subset, strategies
+            )
+            for subset in sets
         }
-        found[axes] = np.asarray(first + _added_up(left, parts, axes, strategies), np.float64)
-    return found
+        estimates[axes] = np.asarray(first + _added_up(residuals, sets, axes, strategies), np.float64)
+    return estimates
 
 
-def _deviation(rows: IntArray, part: Subset, strategies: Mapping[int, AxisStrategy]) -> FloatArray:
+def _deviation(rows: IntArray, subset: Subset, strategies: Mapping[int, AxisStrategy]) -> FloatArray:
     """Leaf estimates of what a set has beyond its subsets; they add to zero along every axis."""
     leaves = np.asarray(rows, np.float64)
-    for place, axis in enumerate(part):
+    for place, axis in enumerate(subset):
         leaves = estimate(strategies[axis], leaves, place)
     return leaves
 
 
 def _added_up(
     deviations: Mapping[Subset, FloatArray],
-    parts: Sequence[Subset],
+    sets: Sequence[Subset],
     axes: Subset,
     strategies: Mapping[int, AxisStrategy],
 ) -> FloatArray:
     """Every part, spread evenly over the axes that it does not hold."""
     total = np.zeros([strategies[axis].leaves for axis in axes])
-    for part in parts:
-        away = float(np.prod([strategies[axis].leaves for axis in axes if axis not in part], initial=1.0))
+    for subset in sets:
+        away = float(np.prod([strategies[axis].leaves for axis in axes if axis not in subset], initial=1.0))
         total = (
-            total + deviations[part].reshape([strategies[a].leaves if a in part else 1 for a in axes]) / away
+            total
+            + deviations[subset].reshape([strategies[a].leaves if a in subset else 1 for a in axes]) / away
         )
     return np.asarray(total, np.float64)
 
 
 def _measured(
-    leaves: IntArray, part: Subset, axes: Subset, strategies: Mapping[int, AxisStrategy]
+    leaves: IntArray, subset: Subset, axes: Subset, strategies: Mapping[int, AxisStrategy]
 ) -> IntArray:
     """What measuring a part of some leaves would have given without noise."""
-    rows = leaves.sum(axis=tuple(place for place, axis in enumerate(axes) if axis not in part))
-    for place, axis in enumerate(part):
+    rows = leaves.sum(axis=tuple(place for place, axis in enumerate(axes) if axis not in subset))
+    for place, axis in enumerate(subset):
         rows = measure(strategies[axis], rows, place)
     return np.asarray(rows, np.int64)

@@ -1,37 +1,36 @@
 """Totals of amounts that few people own most of: where to clip them, what lies beyond, how far that may be off.
 
 A total is drawn with every person clipped to a bound. What the bound leaves out is estimated from the noisy histogram
-that chose it: bins below its last clear one show people and so amounts; past that bin the histogram is noise, and
-people are taken to thin out as fast as the last two bins do (a Pareto tail), at most as many as the noisy bins there
-may hold. Real tails run from none to Pareto, so a total's interval is longer on the side of more.
-
-Counts and each measure have a total and a factor of their own, since people who own many rows buy other things than
-the rest. Factors of one table are usually alike, and noise of two independent tails would spoil averages: the gap
-between them is shrunk unless it is clear.
+that chose it. Bins below its last clear one show people and so amounts; from that bin on people are taken to thin out
+along some curve, and every curve of a public list has the weight that the noisy bins give it. The list holds power laws
+that bend downwards, and spikes of light people followed by a plateau that noise hides. Amounts beyond the bound are a
+quantile of the curves, so that an interval is as long as the curves disagree.
 
 | here | there | unit |
 |---|---|---|
-| `Tail.end` | e_k, upper end of the last clear bin | amount |
-| `Tail.slope`, `worst_slope` | a = log2 of how much fewer people the last clear bin holds | 1 |
-| `Tail.over`, `worst_over` | people past e_k | people |
-| `Tail.excess` | E(B), and V(B) its variance | amount |
-| `Tail.beyond` | G: what people past e_k own above B | amount |
-| `HighTotal` | T, w, its down and up SD | amount |
-| `Factor` | R, rel: relative SDs of an answer's scale | 1 |
+| `Tail.end`, `last` | e_k, upper end of the last clear bin, and k | amount, - |
+| `Tail.clarity` | see: people that stand out of the noise, in its standard deviations | 1 |
+| `Tail.curves`, `weights` | people of each bin from k on, and the posterior of each curve | people, 1 |
+| `Tail.beyond` | m(B), and its sd, down and up without noise of the total | amount |
+| `HighTotal` | T with its errors | amount |
 
 **Privacy**: functions of released values alone.
-**Source**: docs/method/user_level.md, "Totals with a high bound", "A factor for each measure".
+**Source**: docs/method/user_level.md, "Totals with a high bound".
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from math import exp, hypot, log, log2, sqrt
+from functools import cached_property
+from itertools import product
+from math import hypot, log, log2, sqrt
+from typing import NamedTuple
 
 import numpy as np
 
-from dpsql.mechanisms.family.people import Estimate, NoisyHistogram, NoisyTotal, cleaned
+from dpsql.mechanisms.family.people import NoisyHistogram, NoisyTotal, cleaned
+from dpsql.tree import FloatArray
 
 CLEAR_BIN = 2.0
 """Noise SDs above which the next bin belongs to the tail that is seen; one bin further out does not count alone."""
@@ -40,82 +39,205 @@ CERTAIN_BIN = 6.0
 """Noise SDs above which a bin does count alone: where some own few rows and others many, with nobody in between. One
 bin of ten thousand of Laplace noise passes it."""
 
-STEEPEST, FLATTEST = 16.0, 1.4
-"""How many times fewer people a bin may hold than the one before."""
-
-LEAST_FILL = 1.5
-"""What people past the last clear bin own above it, in its ends, at least."""
-
 INNER_SLOPE = 0.7
-"""Slope of amounts within a bin below the last clear one."""
+"""Slope of amounts within a bin."""
 
-TYPICAL, BOLD, CAUTIOUS = 0.35, 0.1, 0.8
-"""Parts of a Pareto tail: of its error, of what is put back, of the most that may be missing."""
+MIDDLE = 0.72
+"""Mean amount of a bin's people over its upper end."""
 
-SEEN = 3.0
-"""Standard errors that totals must be above 0 before factors are read off them."""
+SLOPES = (-1.0, -0.5, 0.0, 0.3, 0.6, 0.9, 1.2, 1.6, 2.0, 2.5, 3.2, 4.0, 6.0)
+BENDS = (0.0, 0.1, 0.2, 0.4, 0.8, 1.6)
+HEIGHTS = tuple(z / 2 for z in range(-4, 5))
+"""Power curves: C 2^-(a i + q i (i - 1) / 2), C so many noise SDs above the last clear bin's count."""
 
-CLEAR = 2.0
-"""Standard errors from which the gap between two factors counts as real."""
+PLATEAUS = (0.15, 0.3, 0.6, 1.0, 1.4, 1.8, 2.2)
+LENGTHS = range(1, 11)
+SPIKE_SLOPES = (1.5, 3.0, 8.0)
+SPIKE_HEIGHTS = (-1.0, 0.0, 1.0)
+"""Block curves: C 2^-(a i), and a plateau of so many noise SDs over so many bins."""
 
-ALIKE = 0.015
-"""How far factors differ where no gap is clear."""
+FAINT = 16.0
+"""Noise SDs of people at which plateaus weigh half as much as power curves."""
+
+BLOCKS_LEAST, BLOCKS_MOST = 0.04, 0.5
+NEGLIGIBLE = 1e-5
+"""Weight of a curve, over the best one's, below which it is dropped."""
+
+RICHEST = 9.0
+"""Times what clear bins own that a curve may own beyond them."""
+
+SIDE = 1.96
+"""Standard errors on each side of a 95% interval."""
+
+BLIND_ROWS, BLIND_SUMS = 8.0, 30.0
+"""Noise SDs of people below which a histogram shows nothing: of rows, and of sums whose median is in the first bin."""
+
+LOST = 3.0
+"""Standard errors downwards that a total must be above 0 to be a scale."""
 
 
-@dataclass(frozen=True)
+class TailError(NamedTuple):
+    """Standard errors of what a bound leaves out: symmetric, towards less, towards more."""
+
+    sd: float
+    down: float
+    up: float
+
+
+class Beyond(NamedTuple):
+    """What a bound leaves out, by estimate, with its errors."""
+
+    value: float
+    error: TailError
+
+
+@dataclass(frozen=True, eq=False)
 class Tail:
     """The upper end of a noisy histogram of amounts.
 
     Args:
-        edges: upper ends of the bins up to the last clear one.
-        counts: their noisy people, at least 0.
+        ends: upper ends of all bins, the open one's twice where it starts, shape (n,).
+        drawn: noisy people, shape (n,).
         sd: noise SD of a bin.
-        slope, worst_slope: how steeply the tail falls, as read and against us.
-        over, worst_over: people past the last end, likewise.
+        last: the last clear bin.
+        people: those of cleaned bins.
+        first: whether half of these are in the first bin.
     """
 
-    edges: tuple[float, ...]
-    counts: tuple[float, ...]
+    ends: FloatArray
+    drawn: FloatArray
     sd: float
-    slope: float
-    worst_slope: float
-    over: float
-    worst_over: float
+    last: int
+    people: float
+    first: bool
+
+    @property
+    def counts(self) -> FloatArray:
+        """People of each bin, at least 0."""
+        return np.maximum(self.drawn, 0.0)
 
     @property
     def end(self) -> float:
         """Upper end of the last clear bin."""
-        return self.edges[-1]
+        return float(self.ends[self.last])
 
-    def excess(self, bound: float) -> Estimate:
-        """What people up to the last clear bin own above a bound, with its standard error."""
-        value = variance = 0.0
-        last = len(self.edges) - 1
-        for i, (edge, count) in enumerate(zip(self.edges, self.counts, strict=True)):
-            if edge > bound:
-                mean = _mean_excess(edge, bound, max(self.slope, 0.5) if i == last else INNER_SLOPE)
-                value += count * mean
-                variance += (self.sd * mean) ** 2 + (0.2 * count * mean) ** 2
-        return Estimate(value, sqrt(variance))
+    @property
+    def clarity(self) -> float:
+        """People in noise SDs."""
+        return self.people / self.sd
 
-    def beyond(self, bound: float, *, worst: bool = False) -> float:
-        """What people past the last clear bin would own above a bound, were the tail Pareto."""
-        people, slope = (self.worst_over, self.worst_slope) if worst else (self.over, self.slope)
-        fill = max(LEAST_FILL, 1 / (max(slope, 1.5) - 1))
-        if bound <= self.end:
-            return people * (self.end - bound + self.end * fill)
-        return float(people * (self.end / bound) ** max(self.slope, 1.5) * bound * fill)
+    @property
+    def visible(self) -> float:
+        """What people up to the last clear bin own, about."""
+        inside = slice(0, self.last + 1)
+        return float(MIDDLE * (self.ends[inside] * self.counts[inside]).sum())
+
+    def beyond(self, bound: float) -> Beyond:
+        """What people own above a bound.
+
+        Args:
+            bound: B, at least 1.
+        """
+        means = mean_excess(self.ends, bound)
+        below, above = means[: self.last], means[self.last :]
+        people = self.counts[: self.last]
+        curves, weights = self._posterior
+        amounts = curves @ above
+        reach = above * np.maximum(self.ends[self.last :] - bound, 0.0)
+        variance = float(((self.sd * below) ** 2 + (0.2 * people * below) ** 2).sum())
+        variance += float(weights @ (0.8 * (curves @ reach) + 0.04 * (curves**2 @ above**2)))
+        low, middle, high = _quantiles(amounts, weights, (0.025, 0.5, 0.975))
+        mean = float(weights @ amounts)
+        scatter = float(weights @ (amounts - mean) ** 2)
+        down, up = (sqrt(variance + (side / SIDE) ** 2) for side in (middle - low, high - middle))
+        sd = min(sqrt(variance + scatter), (down + up) / 2)
+        return Beyond(float(people @ below) + middle, TailError(sd, down, up))
+
+    @cached_property
+    def _posterior(self) -> tuple[FloatArray, FloatArray]:
+        """Curves that the bins leave likely, with their weights."""
+        start, before = self.drawn[self.last], self.drawn[self.last - 1] if self.last else None
+        curves, neighbours, prior = _curves(start, self.sd, len(self.ends) - self.last, self._blocks)
+        score = prior - ((self.drawn[self.last :] - curves) ** 2).sum(axis=1) / (2 * self.sd**2)
+        if before is not None:
+            doubt = self.sd**2 + (0.5 * np.maximum(neighbours, before)) ** 2
+            score = score - (before - neighbours) ** 2 / (2 * doubt)
+        riches = MIDDLE * curves[:, 1:] @ self.ends[self.last + 1 :]
+        visible = max(
+            self.visible, MIDDLE * self.end * self.sd / 4
+        )  # the least that a curve has in its first bin
+        gamma = float(np.clip(0.75 * log2(max(self.clarity, 1e-9) / 12), 0.0, 2.0))
+        score = score - gamma * np.log1p(riches / visible)
+        allowed = riches <= RICHEST * visible
+        score = np.where(allowed, score, -np.inf) if allowed.any() else score
+        weights = np.exp(score - score.max())
+        likely = weights >= NEGLIGIBLE
+        return curves[likely], weights[likely] / weights[likely].sum()
+
+    @property
+    def _blocks(self) -> float:
+        """Weight of all block curves over that of all power curves."""
+        faint = 0.5 * (FAINT / max(self.clarity, 1e-9)) ** 1.5
+        return float(np.clip(faint, BLOCKS_LEAST, BLOCKS_MOST))
 
 
-def read_tail(histogram: NoisyHistogram) -> Tail:
-    """The tail of a noisy histogram.
+def _curves(start: float, sd: float, bins: int, blocks: float) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """All curves from the last clear bin on, what each says of the bin before, and the logarithms of their priors.
 
-    Its last clear bin is the median's, or a certain one above, moved up while the next one stands out of the noise: a
-    contiguous run, since single far bins over two SDs are noise and moved totals by 200%.
+    Args:
+        start: people of the last clear bin, as drawn.
+        sd: noise SD of a bin.
+        bins: from the last clear one on.
+        blocks: weight of block curves over that of power curves.
+    """
+    i = np.arange(bins, dtype=np.float64)
+    slope, bend, height = (np.array(x)[:, None] for x in zip(*product(SLOPES, BENDS, HEIGHTS), strict=True))
+    first = np.maximum(start + height * sd, sd / 4)
+    power = first * np.exp2(-(slope * i + bend * i * (i - 1) / 2))
+    left = first * np.exp2(np.clip(slope - bend, -2, 8))
+    flat, length, steep, shift = (
+        np.array(x, np.float64)[:, None]
+        for x in zip(*product(PLATEAUS, LENGTHS, SPIKE_SLOPES, SPIKE_HEIGHTS), strict=True)
+    )
+    spike = np.maximum(start + shift * sd, sd / 4)
+    plateau = flat * sd * (((i >= 1) & (i <= length)) + 0.5 * (i == length + 1))
+    block = spike * np.exp2(-steep * i) + plateau
+    reach = spike * np.exp2(np.clip(steep, -2, 8))
+    prior = np.concatenate([np.zeros(len(power)), np.full(len(block), log(blocks * len(power) / len(block)))])
+    return np.concatenate([power, block]), np.concatenate([left, reach])[:, 0], prior
 
-    >>> tail = read_tail(NoisyHistogram((1, 2, 4, 8, 16), np.array([40, 80, 40, 20, 0, 0]), 1.0))
-    >>> tail.end, tail.slope, round(tail.over, 1)
-    (8.0, 1.0, 1.7)
+
+def _quantiles(values: FloatArray, weights: FloatArray, shares: tuple[float, ...]) -> Iterator[float]:
+    """The least values that hold some shares of the weight."""
+    order = np.argsort(values, kind="stable")
+    running = np.cumsum(weights[order])
+    places = np.searchsorted(running, np.array(shares) * running[-1])
+    return iter(values[order][np.minimum(places, len(values) - 1)].tolist())
+
+
+def mean_excess(ends: FloatArray, bound: float) -> FloatArray:
+    """Mean of (x - bound)+ under the density x^-1.7 on (e / 2, e] of each bin.
+
+    Args:
+        ends: e of each bin, shape (n,).
+        bound: at least 0.
+    """
+    a = INNER_SLOPE
+    begin = np.clip(bound, ends / 2, ends)
+    amount = (ends ** (1 - a) - begin ** (1 - a)) / (1 - a)
+    people = (begin**-a - ends**-a) / a
+    whole = ((ends / 2) ** -a - ends**-a) / a
+    return np.asarray(np.maximum(0.0, amount - bound * people) / whole, np.float64)
+
+
+def last_clear(histogram: NoisyHistogram) -> int:
+    """The last clear bin of a noisy histogram.
+
+    It is the median's, or a certain one above, moved up while the next one stands out of the noise: a contiguous run,
+    since single far bins over two SDs are noise and moved totals by 200%.
+
+    >>> last_clear(NoisyHistogram((1, 2, 4, 8, 16), np.array([40, 80, 40, 20, 0, 0]), 1.0))
+    3
     """
     value, s = histogram.value.astype(np.float64), histogram.sd
     running = np.cumsum(cleaned(histogram))
@@ -124,15 +246,21 @@ def read_tail(histogram: NoisyHistogram) -> Tail:
     k = max([k, *np.flatnonzero(value[: last + 1] > CERTAIN_BIN * s)])
     while k < last and value[k + 1] > CLEAR_BIN * s:
         k += 1
-    own, before = max(float(value[k]), s), float(value[k - 1]) if k else 0.0
-    ratio = float(np.clip(before / own, FLATTEST, STEEPEST))
-    seen = max(0.0, float(value[k + 1 : k + 4].sum())) + 1.7 * s
-    over = min(own / (ratio - 1), seen)
-    worst = float(np.clip((before - s) / (own + s), FLATTEST, ratio))
-    return Tail(
-        tuple(map(float, histogram.edges[: k + 1])), tuple(np.maximum(value[: k + 1], 0.0).tolist()), s,
-        log2(ratio), log2(worst), over, max(over, min((own + s) / (worst - 1), seen)),
-    )  # fmt: skip
+    return int(k)
+
+
+def read_tail(histogram: NoisyHistogram) -> Tail:
+    """The tail of a noisy histogram.
+
+    >>> tail = read_tail(NoisyHistogram((1, 2, 4, 8, 16), np.array([40, 80, 40, 20, 0, 0]), 1.0))
+    >>> tail.end, tail.people, tail.first
+    (8.0, 180.0, False)
+    """
+    people = cleaned(histogram)
+    ends = np.array([*histogram.edges, 2 * histogram.edges[-1]], np.float64)
+    whole = float(people.sum())
+    drawn = histogram.value.astype(np.float64)
+    return Tail(ends, drawn, histogram.sd, last_clear(histogram), whole, bool(2 * people[0] >= whole))
 
 
 def best_clip(tail: Tail, unit_noise: float, largest: int) -> int:
@@ -144,26 +272,11 @@ def best_clip(tail: Tail, unit_noise: float, largest: int) -> int:
         largest: the bound's own bound.
 
     Returns:
-        An integer between a quarter of and four times the end of the last clear bin, at least 1.
+        An integer between a quarter of and 64 times the end of the last clear bin, at least 1.
     """
-    bounds = sorted({max(1, round(tail.end * 2 ** (j / 4))) for j in range(-8, 9)})
-    return min(min(bounds, key=lambda b: _error(tail, b, unit_noise, TYPICAL * tail.beyond(b))), largest)
-
-
-def _error(tail: Tail, bound: int, unit_noise: float, beyond: float) -> float:
-    """Squared error of a total: noise, what is seen above the bound, and what is not."""
-    return (unit_noise * bound) ** 2 + tail.excess(bound).sd ** 2 + beyond**2
-
-
-def _mean_excess(edge: float, bound: float, slope: float) -> float:
-    """Mean of (x - bound)+ under the density x^(-1-a) on (edge / 2, edge]."""
-    a = slope + 1e-9 * (slope == 1.0)
-    low, high = edge / 2, edge
-    start = max(low, bound)
-    whole = (low**-a - high**-a) / a
-    amount = (high ** (1 - a) - start ** (1 - a)) / (1 - a)
-    people = (start**-a - high**-a) / a
-    return float(max(0.0, amount - bound * people) / whole)
+    bounds = sorted({max(1, round(tail.end * 2 ** (j / 4))) for j in range(-8, 25)})
+    errors = [(unit_noise * bound) ** 2 + tail.beyond(bound).error.sd ** 2 for bound in bounds]
+    return min(bounds[int(np.argmin(errors))], largest)
 
 
 @dataclass(frozen=True)
@@ -172,216 +285,42 @@ class HighTotal:
 
     Args:
         clipped: as drawn; of public rows without noise.
-        value: T.
-        sd: w, its standard error where it is averaged with others.
-        down, up: standard errors towards less and more of it.
-        noise: the part of these that is noise.
-        put_back: the part of `value` above what one person may count for.
+        put_back: what is added to it, of its sign.
+        tail: standard errors of that.
+        blind: whether noise hides how much there is; then there is no upper end.
     """
 
     clipped: NoisyTotal
-    value: float
-    sd: float
-    down: float
-    up: float
-    noise: float
     put_back: float
+    tail: TailError
+    blind: bool = False
+
+    @property
+    def value(self) -> float:
+        """T."""
+        return self.clipped.value + self.put_back
+
+    @property
+    def sd(self) -> float:
+        """Its standard error."""
+        return hypot(self.clipped.sd, self.tail.sd)
 
 
-def high_total(drawn: NoisyTotal, tail: Tail, sign: int) -> HighTotal:
+def high_total(drawn: NoisyTotal, tail: Tail, *, rows: bool) -> HighTotal:
     """Put back what the clip of a total left out.
 
     Args:
         drawn: the clipped total.
         tail: of what each person owns, sizes alone.
-        sign: of the amounts: 1 or -1.
+        rows: whether rows are counted; else amounts are added.
     """
-    seen, typical = tail.excess(drawn.bound), tail.beyond(drawn.bound)
-    back = seen.value + BOLD * typical
-    noise = hypot(drawn.sd, seen.sd)
-    return HighTotal(
-        drawn, drawn.value + sign * back, hypot(noise, TYPICAL * typical), hypot(noise, BOLD * typical),
-        hypot(noise, CAUTIOUS * tail.beyond(drawn.bound, worst=True)), noise, back,
-    )  # fmt: skip
+    beyond, sign = tail.beyond(drawn.bound), -1 if drawn.value < 0 else 1
+    faint = tail.clarity < BLIND_ROWS if rows else tail.clarity < BLIND_SUMS and tail.first
+    size = sign * drawn.value + beyond.value
+    lost = size <= LOST * hypot(drawn.sd, beyond.error.down)
+    return HighTotal(drawn, sign * beyond.value, beyond.error, faint or lost)
 
 
 def told_total(rows: int) -> HighTotal:
     """A total that may be told."""
-    return HighTotal(NoisyTotal(rows, 0.0, 0), float(rows), 0.0, 0.0, 0.0, 0.0, 0.0)
-
-
-@dataclass(frozen=True)
-class Relative:
-    """Relative standard errors of a scale, common to all answers that have it.
-
-    Args:
-        noise: the part that is noise.
-        down, up: with what the tail may hold, towards less and more of the size of an answer.
-    """
-
-    noise: float
-    down: float
-    up: float
-
-
-@dataclass(frozen=True)
-class Factor:
-    """What the views' totals of a measure are multiplied by.
-
-    Args:
-        value: R, at least 1.
-        measured: R before it was cut; None where a total is lost in noise, and R is not known.
-        total: the total that answers add up to.
-        error: of answers.
-        mean_error: of averages, sums over counts; that of the rows themselves is unused.
-        put_back: the part of the total above what one person may count for.
-    """
-
-    value: float
-    measured: float | None
-    total: float
-    error: Relative
-    mean_error: Relative
-    put_back: float
-
-
-@dataclass(frozen=True)
-class Scaled:
-    """A measure as its factor is made of it.
-
-    Args:
-        high: its total with a high bound.
-        low: the views' total of it, not centred.
-        rows: what the views' totals of its rows and of its centred values err by together in an average, relative.
-    """
-
-    high: HighTotal
-    low: Estimate
-    rows: float
-
-    @property
-    def known(self) -> bool:
-        """Whether both totals stand out of the noise, on the same side of 0."""
-        seen = abs(self.high.value) > SEEN * self.high.sd and abs(self.low.value) > SEEN * self.low.sd
-        return seen and self.high.value * self.low.value > 0
-
-    @property
-    def logarithm(self) -> float:
-        """log R before pooling."""
-        return log(self.high.value / self.low.value)
-
-    @property
-    def relative(self) -> float:
-        """a or b: relative standard error of R."""
-        return hypot(self.high.sd / self.high.value, self.low.sd / self.low.value)
-
-
-LOST = Relative(1.0, 1.0, 1.0)
-"""Where noise hides a total, an answer may be all scale."""
-
-
-@dataclass(frozen=True)
-class Pooled:
-    """Rows and one measure put together.
-
-    Args:
-        gap, spread: log R of the measure less that of rows, and p.
-        squares: a^2 + b^2 of both.
-        clear: whether the gap counts as real.
-    """
-
-    gap: float
-    spread: float
-    squares: float
-    clear: bool
-
-    def moved(self, own: float) -> float:
-        """How far a factor of relative error `own` moves towards the other, as a part of the gap."""
-        return own**2 / (self.squares + self.spread**2)
-
-    def rest(self, own: float, least: float) -> float:
-        """The relative standard error that is left to a factor of relative error `own`."""
-        return sqrt(max(0.0, own**2 - own**4 / (self.squares + max(self.spread, least) ** 2)))
-
-
-def pool(rows: Scaled, measure: Scaled) -> Pooled:
-    """How rows and a measure agree about how much the views left out."""
-    squares = rows.relative**2 + measure.relative**2
-    gap = measure.logarithm - rows.logarithm
-    clear = gap**2 > CLEAR**2 * squares
-    return Pooled(gap, sqrt(gap**2 - squares) if clear else ALIKE, squares, clear)
-
-
-def factors(
-    rows: Scaled, measures: Mapping[str, Scaled], least: float, *, told: bool = False
-) -> dict[str, Factor]:
-    """The factor of rows, under the empty name, and of each measure.
-
-    Args:
-        rows: what is counted.
-        measures: what is summed, by name.
-        least: how far factors are taken to differ at least, in intervals.
-        told: whether the number of rows is exact and stays as it is.
-
-    Returns:
-        Factors. Rows are pooled with the measure of least error, then the other measures move towards them.
-    """
-    if not rows.known:
-        lost = Factor(1.0, None, rows.low.value, LOST, LOST, 0.0)
-        return {"": lost, **{name: replace_total(lost, each) for name, each in measures.items()}}
-    seen = {name: each for name, each in measures.items() if each.known}
-    best = min(seen, key=lambda name: seen[name].relative, default=None)
-    own, step, left = rows.relative, 0.0, rows.relative
-    if best is not None and not told:
-        pooled = pool(rows, seen[best])
-        step, left = pooled.gap * pooled.moved(own), pooled.rest(own, least)
-    if told:
-        left = 0.0
-    found = {"": _factor(rows, step, left, Relative(0.0, 0.0, 0.0))}
-    for name, each in measures.items():
-        if name not in seen:
-            found[name] = replace_total(found[""], each)
-            continue
-        pooled = pool(rows, each)
-        back = -pooled.gap * pooled.moved(each.relative)
-        if told or name != best:  # rows have moved already, or stay: the measure alone moves
-            gap = each.logarithm - (rows.logarithm + step)
-            back = -gap * each.relative**2 / (each.relative**2 + left**2 + pooled.spread**2)
-        found[name] = _factor(
-            each, back, pooled.rest(each.relative, least), _mean_error(rows, each, pooled, least)
-        )
-    return found
-
-
-def replace_total(factor: Factor, measure: Scaled) -> Factor:
-    """The factor of rows for a measure whose own total noise hides: averages are kept."""
-    apart = Relative(*(max(x, 0.05) for x in (factor.error.noise, factor.error.down, factor.error.up)))
-    return Factor(factor.value, factor.measured, factor.value * measure.low.value, apart, apart, 0.0)
-
-
-def _factor(own: Scaled, step: float, left: float, mean_error: Relative) -> Factor:
-    """A factor that has moved by `step` in logarithms."""
-    measured = exp(own.logarithm + step)
-    value = max(1.0, measured)
-    share = left / own.high.sd if own.high.sd else 0.0
-    error = Relative(share * own.high.noise, share * own.high.down, share * own.high.up)
-    whole = value * own.low.value
-    back = own.high.put_back / abs(own.high.value)
-    return Factor(value, measured, whole, error, mean_error, back)
-
-
-def _mean_error(rows: Scaled, measure: Scaled, pooled: Pooled, least: float) -> Relative:
-    """What averages err by, whatever they are about: the gap that stays, and the views' own totals."""
-    q, a, b = max(pooled.spread, least), rows.relative, measure.relative
-    kappa = q**2 / (q**2 + pooled.squares)
-    kept = (1 - pooled.spread**2 / (pooled.spread**2 + pooled.squares)) * measure.rows
-
-    def side(rows_sd: float, measure_sd: float) -> float:
-        own = (a * rows_sd / rows.high.sd if rows.high.sd else a, b * measure_sd / measure.high.sd)
-        return sqrt(kappa * (own[0] ** 2 + own[1] ** 2) + kept**2)
-
-    noise = side(rows.high.noise, measure.high.noise)
-    if not pooled.clear:
-        both = side(rows.high.sd, measure.high.sd)
-        return Relative(noise, both, both)
-    return Relative(noise, side(rows.high.up, measure.high.down), side(rows.high.down, measure.high.up))
+    return HighTotal(NoisyTotal(rows, 0.0, 0), 0.0, TailError(0.0, 0.0, 0.0))

@@ -67,6 +67,9 @@ LARGEST_VARIANCE = 1 << 106
 LARGEST_PURE = (1 << 22) - 1
 """T stays below 2^22, so that T in units of 2^-20 leaves 64-bit noise its headroom (rule N4)."""
 
+LARGEST_PURE_DIFFERENCE = (1 << 19) - 1
+"""T_D stays below 2^19: what is spent on differences is a ninth of what views have, and is shared out finer."""
+
 _FINEST = 12  # the smallest coefficient is about 2^12, so that rounding up costs at most 2^-12 of it
 _HIGHEST = 74  # 2^p at most: norms up to 2^12 times the typical one are told apart
 _ROW_BITS = 16  # bits kept of a squared row of a strategy with large entries
@@ -148,15 +151,18 @@ def whiten(parts: Sequence[Part]) -> Whitening:
     Raises:
         InternalError: shares above 1, or a part without share or size.
     """
-    if sum((part.share for part in parts), Fraction(0)) > 1:
+    if sum((statistic.share for statistic in parts), Fraction(0)) > 1:
         raise InternalError("the shares of a shape add up to more than 1")
-    if not parts or any(part.share <= 0 or part.typical <= 0 for part in parts):
+    if not parts or any(statistic.share <= 0 or statistic.typical <= 0 for statistic in parts):
         raise InternalError("every statistic of a shape needs a share and a size")
-    exact = [part.share * (1 << part.shift) / (part.typical * part.total**2) for part in parts]
+    exact = [
+        statistic.share * (1 << statistic.shift) / (statistic.typical * statistic.total**2)
+        for statistic in parts
+    ]
     smallest = min(exact)
     wanted = _FINEST + ceil(1 / smallest).bit_length()
     point = max(0, min(_HIGHEST, wanted))
-    return Whitening(tuple(parts), tuple(ceil(each * (1 << point)) for each in exact), point)
+    return Whitening(tuple(parts), tuple(ceil(coefficient * (1 << point)) for coefficient in exact), point)
 
 
 def typical_square(strategies: Sequence[AxisStrategy], sticky: Sequence[bool], tau: int) -> Fraction:

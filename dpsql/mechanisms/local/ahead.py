@@ -58,8 +58,8 @@ def threshold(people: float, own: int, sizes: Sequence[int]) -> float:
 
 def first_boxes(sizes: Sequence[int]) -> IntArray:
     """The first round's boxes: the whole domain split once along every axis."""
-    whole = np.array([[[0, size] for size in sizes]], dtype=np.int64)
-    return split(whole, np.ones(1, dtype=bool))
+    domain = np.array([[[0, size] for size in sizes]], dtype=np.int64)
+    return split(domain, np.ones(1, dtype=bool))
 
 
 def split(boxes: IntArray, chosen: NDArray[np.bool_]) -> IntArray:
@@ -146,25 +146,25 @@ def redrawn_errors(rounds: Sequence[Round], own: int, rng: np.random.Generator) 
         own: integer weight of the truth.
         rng: source of pseudo-random numbers; this is post-processing and protects nobody.
     """
-    found, groups = positive_boxes(rounds), box_groups(rounds, own)
-    total = np.zeros((found.size, found.size))
+    shares, groups = positive_boxes(rounds), box_groups(rounds, own)
+    total = np.zeros((shares.size, shares.size))
     for _ in range(REDRAWS):
         again = []
         for done, group in zip(rounds, groups, strict=True):
-            cells = group.design @ found
+            cells = group.design @ shares
             noise = np.sqrt(group.oracle.structure(cells).diagonal / done.reports)
             again.append(
                 close_round(done.boxes, cells + noise * rng.standard_normal(cells.size), done.reports)
             )
-        off = positive_boxes(again) - found
+        off = positive_boxes(again) - shares
         total += np.outer(off, off) / REDRAWS
     return total
 
 
 def _inside(fine: IntArray, coarse: IntArray) -> IntArray:
     """For each fine box, the coarse box that holds it."""
-    held = (coarse[None, :, :, 0] <= fine[:, None, :, 0]) & (fine[:, None, :, 1] <= coarse[None, :, :, 1])
-    return np.asarray(np.argmax(held.all(axis=2), axis=1), dtype=np.int64)
+    covers = (coarse[None, :, :, 0] <= fine[:, None, :, 0]) & (fine[:, None, :, 1] <= coarse[None, :, :, 1])
+    return np.asarray(np.argmax(covers.all(axis=2), axis=1), dtype=np.int64)
 
 
 def spread_evenly(boxes: IntArray, shares: FloatArray, sizes: Sequence[int]) -> FloatArray:

@@ -65,8 +65,8 @@ class Estimate(NamedTuple):
 
 def group_structure(group: Group, cells: FloatArray) -> Structure:
     """Covariance structure of one group's shares (times reports) at plugged-in cell shares."""
-    parts = group.oracle.structure(group.oracle.plugged(cells / group.stretch), group.fan)
-    return Structure(parts.diagonal * group.stretch**2, parts.tilt * group.stretch)
+    structure = group.oracle.structure(group.oracle.plugged(cells / group.stretch), group.fan)
+    return Structure(structure.diagonal * group.stretch**2, structure.tilt * group.stretch)
 
 
 def system(groups: Sequence[Group], leaves: FloatArray, tilted: bool = True) -> System:
@@ -83,15 +83,15 @@ def system(groups: Sequence[Group], leaves: FloatArray, tilted: bool = True) -> 
     size = leaves.size
     precision, pull = np.zeros((size, size)), np.zeros(size)
     for group in groups:
-        parts = group_structure(group, group.design @ leaves)
-        weight = group.reports / parts.diagonal
+        structure = group_structure(group, group.design @ leaves)
+        weight = group.reports / structure.diagonal
         weighted = group.design * weight[:, None]
         precision += group.design.T @ weighted
         pull += weighted.T @ group.shares
         if tilted and group.oracle.tilted:
-            slack = 1 - float(np.sum(parts.tilt**2 / parts.diagonal))
-            lean = weighted.T @ parts.tilt / np.sqrt(group.reports * slack)
-            along = float((parts.tilt * weight) @ group.shares) / np.sqrt(group.reports * slack)
+            slack = 1 - float(np.sum(structure.tilt**2 / structure.diagonal))
+            lean = weighted.T @ structure.tilt / np.sqrt(group.reports * slack)
+            along = float((structure.tilt * weight) @ group.shares) / np.sqrt(group.reports * slack)
             precision += np.outer(lean, lean)
             pull += lean * along
     return System(precision, pull)
@@ -131,8 +131,10 @@ def blue(groups: Sequence[Group]) -> Estimate:
     leaves = groups[0].design.shape[1]
     public = np.full(leaves, 1 / leaves)
     first = solve(system(groups, public))
-    held = np.clip(first.shares, 0, None)
-    return Estimate(first.shares, estimator_covariance(groups, public, first.covariance, held / held.sum()))
+    clipped = np.clip(first.shares, 0, None)
+    return Estimate(
+        first.shares, estimator_covariance(groups, public, first.covariance, clipped / clipped.sum())
+    )
 
 
 def gains(groups: Sequence[Group]) -> list[FloatArray]:
@@ -152,13 +154,13 @@ def estimator_covariance(
     groups: Sequence[Group], public: FloatArray, inverse: FloatArray, leaves: FloatArray
 ) -> FloatArray:
     """Exact covariance of a linear estimator with weights at `public`, for data with shares `leaves`."""
-    result = np.zeros_like(inverse)
+    covariance = np.zeros_like(inverse)
     for group in groups:
         gain = inverse @ _weights(group, group.design @ public)
-        parts = group_structure(group, group.design @ leaves)
-        lean = gain @ parts.tilt
-        result += ((gain * parts.diagonal) @ gain.T - np.outer(lean, lean)) / group.reports
-    return result
+        structure = group_structure(group, group.design @ leaves)
+        lean = gain @ structure.tilt
+        covariance += ((gain * structure.diagonal) @ gain.T - np.outer(lean, lean)) / group.reports
+    return covariance
 
 
 def signed_blue(groups: Sequence[Group], counts: FloatArray) -> Estimate:
@@ -171,25 +173,27 @@ def signed_blue(groups: Sequence[Group], counts: FloatArray) -> Estimate:
     Returns:
         Leaf values in half-ranges of the measure, and their exact covariance.
     """
-    held, gains = np.clip(counts, 0, 1), signed_gains(groups)
+    clipped_counts, gains = np.clip(counts, 0, 1), signed_gains(groups)
     values = np.asarray(sum(gain @ g.shares for gain, g in zip(gains, groups, strict=True)))
-    told = np.clip(
-        values, -held, held
+    clipped_values = np.clip(
+        values, -clipped_counts, clipped_counts
     )  # no more of bit 1 than rows: else sums and counts together have no law
-    result = np.zeros((counts.size, counts.size))
+    covariance = np.zeros((counts.size, counts.size))
     for gain, group in zip(gains, groups, strict=True):
-        lean = gain @ (group.design @ told)
-        spread = group_structure(group, group.design @ held).diagonal
-        result += ((gain * spread) @ gain.T - np.outer(lean, lean)) / group.reports
-    return Estimate(values, result)
+        lean = gain @ (group.design @ clipped_values)
+        spread = group_structure(group, group.design @ clipped_counts).diagonal
+        covariance += ((gain * spread) @ gain.T - np.outer(lean, lean)) / group.reports
+    return Estimate(values, covariance)
 
 
 def signed_gains(groups: Sequence[Group]) -> list[FloatArray]:
     """Per group the matrix (leaves, cells) that `signed_blue` multiplies its shares by."""
     size = groups[0].design.shape[1]
     public = np.full(size, 1 / size)
-    parts = [group_structure(g, g.design @ public) for g in groups]
-    weights = [(g.design * (g.reports / p.diagonal)[:, None]).T for g, p in zip(groups, parts, strict=True)]
+    structures = [group_structure(g, g.design @ public) for g in groups]
+    weights = [
+        (g.design * (g.reports / p.diagonal)[:, None]).T for g, p in zip(groups, structures, strict=True)
+    ]
     precision = np.asarray(sum(w @ g.design for w, g in zip(weights, groups, strict=True)))
     inverse = np.linalg.pinv(precision, rcond=SMALLEST, hermitian=True)
     return [np.asarray(inverse @ weight) for weight in weights]
@@ -210,25 +214,29 @@ def crossed(
         Shape (leaves of `groups`, leaves of `twins`). A cell's bits 1 and 0 have variances that differ by what their
         shares differ by, times the oracle's `slope`.
     """
-    told = iter(signed_gains([twin for twin in twins if twin is not None]))
-    result = np.zeros((shares.size, values.size))
-    for group, one, twin in zip(groups, gains(groups), twins, strict=True):
+    twin_gains = iter(signed_gains([twin for twin in twins if twin is not None]))
+    covariance = np.zeros((shares.size, values.size))
+    for group, gain, twin in zip(groups, gains(groups), twins, strict=True):
         if twin is None:
             continue
-        two, held = next(told), twin.design @ values
-        lean = one @ group_structure(group, group.design @ shares).tilt
-        both = (one[:, : held.size] * (group.oracle.slope * group.stretch * held)) @ two.T
-        result += (both - np.outer(lean, two @ held)) / group.reports
-    return result
+        twin_gain, twin_cells = next(twin_gains), twin.design @ values
+        lean = gain @ group_structure(group, group.design @ shares).tilt
+        slope_term = (
+            gain[:, : twin_cells.size] * (group.oracle.slope * group.stretch * twin_cells)
+        ) @ twin_gain.T
+        covariance += (slope_term - np.outer(lean, twin_gain @ twin_cells)) / group.reports
+    return covariance
 
 
 def _weights(group: Group, cells: FloatArray) -> FloatArray:
-    parts = group_structure(group, cells)
-    weight = group.reports / parts.diagonal
+    structure = group_structure(group, cells)
+    weight = group.reports / structure.diagonal
     weighted = (group.design * weight[:, None]).T
     if group.oracle.tilted:
-        slack = 1 - float(np.sum(parts.tilt**2 / parts.diagonal))
-        weighted = weighted + np.outer(weighted @ parts.tilt, parts.tilt * weight) / (group.reports * slack)
+        slack = 1 - float(np.sum(structure.tilt**2 / structure.diagonal))
+        weighted = weighted + np.outer(weighted @ structure.tilt, structure.tilt * weight) / (
+            group.reports * slack
+        )
     return weighted
 
 
@@ -251,8 +259,8 @@ def range_variances(covariance: FloatArray) -> FloatArray:
     size = covariance.shape[0]
     prefix = np.zeros((size + 1, size + 1))
     prefix[1:, 1:] = covariance.cumsum(axis=0).cumsum(axis=1)
-    held = np.diag(prefix)
-    return np.asarray(held[:, None] + held[None, :] - 2 * prefix)
+    diagonal = np.diag(prefix)
+    return np.asarray(diagonal[:, None] + diagonal[None, :] - 2 * prefix)
 
 
 TOLERANCE = 1e-12
@@ -320,8 +328,8 @@ def simplex_fit(precision: FloatArray, pull: FloatArray) -> FloatArray:
 def _equality(quadratic: FloatArray, linear: FloatArray, free: np.ndarray) -> tuple[FloatArray, float]:
     """Solve on the free coordinates with sum 1; returns the point and the price of the constraint."""
     at = np.nonzero(free)[0]
-    both = np.stack([linear[at], np.ones(at.size)], axis=1)
-    solved = np.linalg.solve(quadratic[np.ix_(at, at)], both)
+    right_sides = np.stack([linear[at], np.ones(at.size)], axis=1)
+    solved = np.linalg.solve(quadratic[np.ix_(at, at)], right_sides)
     price = (1 - solved[:, 0].sum()) / solved[:, 1].sum()
     point = np.zeros(linear.size)
     point[at] = solved[:, 0] + price * solved[:, 1]

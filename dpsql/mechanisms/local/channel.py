@@ -58,8 +58,10 @@ class Level(NamedTuple):
         if not self.extra:
             return np.where(np.eye(self.nodes, dtype=bool), own, OTHER).astype(np.int64)
         space = space_of(self.nodes, self.extra)
-        found = np.array(list(points(space)), np.int64)
-        return np.where((found @ found[: self.nodes].T) % self.extra == 0, own, OTHER).astype(np.int64)
+        space_points = np.array(list(points(space)), np.int64)
+        return np.where((space_points @ space_points[: self.nodes].T) % self.extra == 0, own, OTHER).astype(
+            np.int64
+        )
 
 
 @dataclass(frozen=True)
@@ -98,19 +100,22 @@ class Channel:
     @property
     def fingerprint(self) -> str:
         """The same for two channels that turn leaves into items alike."""
-        told = [self.own, *([*level.edges, level.oracle, level.extra, level.share] for level in self.levels)]
-        return sha256(repr(told).encode()).hexdigest()
+        content = [
+            self.own,
+            *([*level.edges, level.oracle, level.extra, level.share] for level in self.levels),
+        ]
+        return sha256(repr(content).encode()).hexdigest()
 
     @cached_property
     def law(self) -> FloatArray:
         """K, shape (items, leaves)."""
         shares = sum(level.share for level in self.levels)
-        parts = []
+        level_laws = []
         for level in self.levels:
             weights = level.weights(self.own)
             node = np.repeat(np.arange(level.nodes), np.diff(level.edges))
-            parts.append(level.share / shares * (weights / weights[:, :1].sum())[:, node])
-        return np.concatenate(parts)
+            level_laws.append(level.share / shares * (weights / weights[:, :1].sum())[:, node])
+        return np.concatenate(level_laws)
 
     @cached_property
     def scores(self) -> FloatArray:
@@ -162,7 +167,7 @@ def _designs(edges: tuple[int, ...]) -> Iterator[Level]:
             yield Level(edges, DESIGN, q)
 
 
-def _tree(leaves: int, branching: int, own: int) -> Channel:
+def _tree(leaves: int, branching: int, likely_weight: int) -> Channel:
     """Levels of about leaves / branching^j nodes without the root, each with its own best randomizer."""
     sizes = [leaves]
     while sizes[-1] > branching:
@@ -172,9 +177,9 @@ def _tree(leaves: int, branching: int, own: int) -> Channel:
         edges = tuple(np.unique(np.linspace(0, leaves, nodes + 1).round().astype(int)).tolist())
         offers = [Level(edges, GRR), *_designs(edges)]
         flat = [level._replace(edges=tuple(range(level.nodes + 1))) for level in offers]
-        costs = [Channel((level,), own).cost(np.eye(level.nodes)) for level in flat]
+        costs = [Channel((level,), likely_weight).cost(np.eye(level.nodes)) for level in flat]
         levels.append(offers[int(np.argmin(costs))]._replace(share=depth))
-    return Channel(tuple(levels), own)
+    return Channel(tuple(levels), likely_weight)
 
 
 def choose_channel(leaves: int, ordered: bool, own: int, word: str = "auto") -> Channel:
@@ -183,9 +188,9 @@ def choose_channel(leaves: int, ordered: bool, own: int, word: str = "auto") -> 
     Args:
         leaves, ordered, own, word: as of `channels`.
     """
-    asked = questions(leaves, ordered)
+    queries = questions(leaves, ordered)
     offers: Sequence[Channel] = list(channels(leaves, ordered, own, word))
-    return min(offers, key=lambda channel: (channel.cost(asked), channel.items))
+    return min(offers, key=lambda channel: (channel.cost(queries), channel.items))
 
 
 def channel_of(leaves: int, ordered: bool, epsilon: Fraction, word: str) -> Channel:

@@ -71,9 +71,9 @@ def granularity(people: float, epsilon: float, axes: int) -> Granularity:
     """
     groups = axes + axes * (axes - 1) / 2
     grown = math.exp(epsilon)
-    one = (people * (grown - 1) ** 2 * UNEVEN_ONE**2 / (2 * groups * grown)) ** (1 / 3)
-    two = math.sqrt(2 * UNEVEN_TWO * (grown - 1) * math.sqrt(people / (groups * grown)))
-    return Granularity(one, two)
+    single_cells = (people * (grown - 1) ** 2 * UNEVEN_ONE**2 / (2 * groups * grown)) ** (1 / 3)
+    pair_cells = math.sqrt(2 * UNEVEN_TWO * (grown - 1) * math.sqrt(people / (groups * grown)))
+    return Granularity(single_cells, pair_cells)
 
 
 def joint_granularity(people: float, epsilon: float, ordered: int, others: int = 1) -> float:

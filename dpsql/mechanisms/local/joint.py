@@ -84,16 +84,16 @@ def make_model(
         blocks.append(np.eye(size)[cells[axis]])
         bends.append(difference(size, 3, smooth[axis]) if smooth[axis] > 3 else np.zeros((0, size)))
         widths.append(1)
-    for part in _crossed(len(sizes), seen):
-        lattice = knots_of(len(part), knots)
-        bases = [_basis(sizes[i], smooth[i], lattice) for i in part]
+    for subset in _crossed(len(sizes), seen):
+        lattice = knots_of(len(subset), knots)
+        bases = [_basis(sizes[i], smooth[i], lattice) for i in subset]
         block: FloatArray = np.ones((cells.shape[1], 1))
-        for i, basis in zip(part, bases, strict=True):
+        for i, basis in zip(subset, bases, strict=True):
             block = (block[:, :, None] * basis[cells[i]][:, None, :]).reshape(cells.shape[1], -1)
         blocks.append(block)
-        along = [_bends(sizes[i], smooth[i], lattice) for i in part]
+        along = [_bends(sizes[i], smooth[i], lattice) for i in subset]
         bends.append(_bends_along(along, [basis.shape[1] for basis in bases]))
-        widths.append(len(part))
+        widths.append(len(subset))
     rough = [_diagonal([b if lo <= w <= hi else b[:0] for b, w in zip(bends, widths, strict=True)])
              for lo, hi in ((1, 1), (2, 2), (3, len(sizes)))]  # fmt: skip
     width = np.concatenate([np.full(b.shape[1], float(w)) for b, w in zip(blocks, widths, strict=True)])
@@ -109,32 +109,35 @@ def weights_of(
         >>> weights_of([200, 200], [200, 200], knots=12), weights_of([100, 100], [0, 0])
         (544, 10200)
     """
-    parts = _crossed(len(sizes), seen)
+    subsets = _crossed(len(sizes), seen)
     return sum(sizes) + sum(
-        math.prod(min(knots_of(len(part), knots), smooth[i]) + sizes[i] - smooth[i] for i in part)
-        for part in parts
+        math.prod(min(knots_of(len(subset), knots), smooth[i]) + sizes[i] - smooth[i] for i in subset)
+        for subset in subsets
     )
 
 
 def _crossed(axes: int, seen: Sequence[Sequence[int]]) -> list[tuple[int, ...]]:
     """All pairs, and every part of three or more of the sets that were seen together."""
-    more = {
-        part
-        for held in seen
-        for width in range(3, len(held) + 1)
-        for part in itertools.combinations(sorted(held), width)
+    wider_subsets = {
+        subset
+        for view_axes in seen
+        for width in range(3, len(view_axes) + 1)
+        for subset in itertools.combinations(sorted(view_axes), width)
     }
-    return [*itertools.combinations(range(axes), 2), *sorted(more, key=lambda part: (len(part), part))]
+    return [
+        *itertools.combinations(range(axes), 2),
+        *sorted(wider_subsets, key=lambda subset: (len(subset), subset)),
+    ]
 
 
 def _bends_along(bends: Sequence[FloatArray], widths: Sequence[int]) -> FloatArray:
     """Bends of a lattice along each of its axes, the others held."""
     rows = []
     for along, bend in enumerate(bends):
-        whole: FloatArray = np.ones((1, 1))
+        block: FloatArray = np.ones((1, 1))
         for axis, width in enumerate(widths):
-            whole = np.asarray(np.kron(whole, bend if axis == along else np.eye(width)), dtype=np.float64)
-        rows.append(whole)
+            block = np.asarray(np.kron(block, bend if axis == along else np.eye(width)), dtype=np.float64)
+        rows.append(block)
     return np.vstack(rows)
 
 
@@ -227,13 +230,13 @@ def fit(
     for _ in range(60):
         if float(np.abs(slope).max()) < goal or damping > 1e8:
             break
-        held = np.diag(curve)
-        step = np.linalg.solve(curve + np.diag(damping * held + 1e-9 * held.mean()), -slope)
+        diagonal = np.diag(curve)
+        step = np.linalg.solve(curve + np.diag(damping * diagonal + 1e-9 * diagonal.mean()), -slope)
         tried = weights + np.clip(step, -4, 4)
         if _value(model, views, stiff, tried) <= value:
-            before, weights, damping, easier = value, tried, max(damping / easier, 1e-9), 6.0
+            previous_value, weights, damping, easier = value, tried, max(damping / easier, 1e-9), 6.0
             value, slope, curve = _objective(model, views, stiff, weights)
-            if before - value < CLOSE * (1 + abs(value)):
+            if previous_value - value < CLOSE * (1 + abs(value)):
                 break
         else:
             damping, easier = damping * 5, 1.0  # what just failed is not tried again at once
@@ -296,8 +299,8 @@ def _objective(
     slope, curve = stiff @ weights, stiff.copy()
     for view in views:
         if view.axes not in pooled:
-            others = tuple(a for a in range(len(model.sizes)) if a not in view.axes)
-            pooled[view.axes] = moved.reshape((*model.sizes, -1)).sum(axis=others)
+            other_axes = tuple(a for a in range(len(model.sizes)) if a not in view.axes)
+            pooled[view.axes] = moved.reshape((*model.sizes, -1)).sum(axis=other_axes)
         residual = (marginal_of(table, view) - view.shares).reshape(-1)
         precision = 1 / view.variance.reshape(-1)
         jacobian = _in_cells(pooled[view.axes], view)

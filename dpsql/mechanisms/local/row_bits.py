@@ -91,8 +91,11 @@ def clip_factor(laws: TwoLaws, covariance: FloatArray, cut: float, beyond: float
         1 + (k c / (1 - c))^2 b^2 / V, with V the mean variance of a range.
     """
     ranges, (shift, noise) = range_workload(laws.rows.size), laws.apart
-    seen, both = max(0.0, float(shift @ ranges @ shift) - float((noise * ranges).sum())), ranges @ noise
-    apart = seen + SURE * math.sqrt(2 * float(np.sum(both * both.T)))
+    seen, range_noise = (
+        max(0.0, float(shift @ ranges @ shift) - float((noise * ranges).sum())),
+        ranges @ noise,
+    )
+    apart = seen + SURE * math.sqrt(2 * float(np.sum(range_noise * range_noise.T)))
     mean = max(float((covariance * ranges).sum()), 1e-300)
     return 1 + (beyond * cut / (1 - cut)) ** 2 * apart / mean
 
@@ -146,19 +149,19 @@ def shrink(laws: TwoLaws, smooth: int) -> Shrunk:
     """
     size = laws.rows.size
     free, prior = slice(0, size - 1), _tilt_prior(laws.person, smooth)
-    both = np.block([[laws.own[free, free], laws.cross[free, free]],
+    joint_covariance = np.block([[laws.own[free, free], laws.cross[free, free]],
                      [laws.cross[free, free].T, laws.plain[free, free]]])  # fmt: skip
     seen = np.concatenate([laws.rows[free], laws.person[free]])
     twice = np.vstack([np.eye(size - 1), np.eye(size - 1)])
     shift, noise = laws.apart.shares[free], laws.apart.covariance[free, free]
-    ridge = 1e-10 * float(np.trace(both)) / len(both)
+    ridge = 1e-10 * float(np.trace(joint_covariance)) / len(joint_covariance)
     logs, means, spreads = [], [], []
     for strength in STRENGTHS:
         tilt = strength * prior[free, free]
         logs.append(_log_likelihood(shift, noise + tilt + ridge * np.eye(size - 1)))
-        whole = both + ridge * np.eye(len(both))
-        whole[size - 1 :, size - 1 :] += tilt
-        solved = np.linalg.solve(whole, np.column_stack([twice, seen]))
+        tilted_covariance = joint_covariance + ridge * np.eye(len(joint_covariance))
+        tilted_covariance[size - 1 :, size - 1 :] += tilt
+        solved = np.linalg.solve(tilted_covariance, np.column_stack([twice, seen]))
         spread = np.linalg.inv(twice.T @ solved[:, :-1])
         means.append(spread @ (twice.T @ solved[:, -1]))
         spreads.append(spread)

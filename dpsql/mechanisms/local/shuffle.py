@@ -62,11 +62,11 @@ def _blocks(people: int, epsilon: float) -> tuple[list[Block], float]:
     at = _window(people - 1, chance)
     mass = _binomial(people - 1, chance, at)
     blocks = []
-    for part in np.array_split(np.arange(at.size), min(BLOCKS, at.size)):
-        clones = int(at[part[0]])  # fewest clones of the block: least noise, so an upper bound
+    for indices in np.array_split(np.arange(at.size), min(BLOCKS, at.size)):
+        clones = int(at[indices[0]])  # fewest clones of the block: least noise, so an upper bound
         inner = _window(clones, 0.5)
         survival = np.append(np.cumsum(_binomial(clones, 0.5, inner)[::-1])[::-1], 0.0)
-        blocks.append(Block(float(mass[part].sum()), clones, int(inner[0]), survival))
+        blocks.append(Block(float(mass[indices].sum()), clones, int(inner[0]), survival))
     return blocks, max(0.0, 1.0 - float(mass.sum()))
 
 
@@ -77,8 +77,8 @@ def _delta(blocks: list[Block], missed: float, local: float, central: float) -> 
     for block in blocks:
         # a first answers are likelier under the true value by at least e^central from this count on
         top = (block.clones + 1) * (grown * truth - (1 - truth))
-        least = math.ceil(top / ((2 * truth - 1) * (1 + grown)) - 1e-12)
-        above, from_one = _tail(block, least), _tail(block, least - 1)
+        threshold = math.ceil(top / ((2 * truth - 1) * (1 + grown)) - 1e-12)
+        above, from_one = _tail(block, threshold), _tail(block, threshold - 1)
         gain = truth * from_one + (1 - truth) * above - grown * ((1 - truth) * from_one + truth * above)
         total += block.mass * max(0.0, gain)
     return total

@@ -64,9 +64,13 @@ def misfit(equations: System, logs: FloatArray) -> tuple[float, FloatArray, Floa
     value = float(shares @ push / 2 - equations.pull @ shares)
     residual = push - equations.pull
     slope = shares * (residual - float(shares @ residual))
-    held = shares * push
+    pushed_shares = shares * push
     curve = shares[:, None] * equations.precision * shares[None, :]
-    curve += float(shares @ push) * np.outer(shares, shares) - np.outer(held, shares) - np.outer(shares, held)
+    curve += (
+        float(shares @ push) * np.outer(shares, shares)
+        - np.outer(pushed_shares, shares)
+        - np.outer(shares, pushed_shares)
+    )
     return value, slope, curve
 
 
@@ -108,21 +112,21 @@ def spiky_smooth(equations: System, prior: Spiky, smooth: int, start: FloatArray
     """
     rough = difference(start.size, prior.order, smooth)
     stiff = prior.weight * rough.T @ rough
-    here = _look(equations, prior, stiff, start - start.mean(), np.zeros_like(start))
+    point = _look(equations, prior, stiff, start - start.mean(), np.zeros_like(start))
     damping = 1e-3
     for _ in range(STEPS):
-        even, tall = _step(here, prior, stiff, damping)
-        tried = _look(equations, prior, stiff, here.even + even, here.tall + tall)
-        if tried.value <= here.value:
-            done = here.value - tried.value < 1e-9 * (1 + abs(here.value))
-            here, damping = tried, max(damping / 5, 1e-9)
+        even, tall = _step(point, prior, stiff, damping)
+        tried = _look(equations, prior, stiff, point.even + even, point.tall + tall)
+        if tried.value <= point.value:
+            done = point.value - tried.value < 1e-9 * (1 + abs(point.value))
+            point, damping = tried, max(damping / 5, 1e-9)
             if done:
                 break
         else:
             damping *= 4
             if damping > 1e8:
                 break
-    return here.even + here.tall
+    return point.even + point.tall
 
 
 def _look(equations: System, prior: Spiky, stiff: FloatArray, even: FloatArray, tall: FloatArray) -> _Point:
@@ -133,17 +137,17 @@ def _look(equations: System, prior: Spiky, stiff: FloatArray, even: FloatArray, 
     return _Point(even, tall, value, slope, curve, bend)
 
 
-def _step(here: _Point, prior: Spiky, stiff: FloatArray, damping: float) -> tuple[FloatArray, FloatArray]:
+def _step(point: _Point, prior: Spiky, stiff: FloatArray, damping: float) -> tuple[FloatArray, FloatArray]:
     """Step of both parts; the spikes' own equations are diagonal, so they are solved for and put in."""
-    mean = float(np.diag(here.curve).mean())
-    curve = here.curve + np.diag(damping * np.diag(here.curve) + mean * max(1e-3 * damping, 1e-10))
+    mean = float(np.diag(point.curve).mean())
+    curve = point.curve + np.diag(damping * np.diag(point.curve) + mean * max(1e-3 * damping, 1e-10))
     stiff = stiff + np.diag(damping * np.diag(stiff))
-    size = np.sqrt(here.tall**2 + SOFT**2)
+    size = np.sqrt(point.tall**2 + SOFT**2)
     give = size / (prior.spike * (1 + damping))  # inverse curvature of each spike's penalty
-    ahead = here.bend - prior.spike * here.tall / size
+    ahead = point.bend - prior.spike * point.tall / size
     # A constant added to all logs changes nothing; the mean on every entry fixes that direction.
-    both = curve + stiff + (curve * give) @ stiff + mean
-    even = np.linalg.solve(both, -here.slope - here.bend - curve @ (give * ahead))
+    combined = curve + stiff + (curve * give) @ stiff + mean
+    even = np.linalg.solve(combined, -point.slope - point.bend - curve @ (give * ahead))
     tall = give * (stiff @ even + ahead)
     reach = max(float(np.abs(even).max()), float(np.abs(tall).max()), LONGEST)
     return np.asarray(even * (LONGEST / reach)), np.asarray(tall * (LONGEST / reach))
@@ -312,15 +316,15 @@ def stack(folds: Sequence[Sequence[Group]], smooth: int, workload: FloatArray | 
     Returns:
         The stacked shares and the unbiased estimate.
     """
-    whole = pooled(folds)
-    leaves = whole[0].design.shape[1]
+    pooled_groups = pooled(folds)
+    leaves = pooled_groups[0].design.shape[1]
     norm = range_workload(leaves) if workload is None else workload
     uniform = np.full(leaves, 1 / leaves)
-    first = system(whole, uniform, tilted=False)
+    first = system(pooled_groups, uniform, tilted=False)
     guess = simplex_fit(first.precision, first.pull)
-    parts = [system(groups, guess, tilted=False) for groups in folds]
-    total = _sum(parts)
-    weights = mix(parts, norm, smooth)
+    systems = [system(groups, guess, tilted=False) for groups in folds]
+    total = _sum(systems)
+    weights = mix(systems, norm, smooth)
     return Stack(weights @ candidates(total, smooth), weights, solve(first), total)
 
 
@@ -380,7 +384,7 @@ def with_hidden(redrawn: FloatArray, unbiased: FloatArray) -> Refits:
     """
     ranges = range_workload(len(unbiased))
     level = float((redrawn * ranges).sum() / max(float((unbiased * ranges).sum()), 1e-300))
-    small, large = (part * max(1 - level / seen, 0.0) for part, seen in zip(HIDDEN, SEEN, strict=True))
+    small, large = (hidden * max(1 - level / seen, 0.0) for hidden, seen in zip(HIDDEN, SEEN, strict=True))
     scattered = max(1 - ROUGH * level, 0.0) * (redrawn + level * unbiased) / 2
     return Refits(np.asarray(scattered), small, large)
 
@@ -404,11 +408,11 @@ def mix(parts: Sequence[System], workload: FloatArray, smooth: int) -> FloatArra
     noise = float(np.sum(workload * constrained_inverse(total.precision)))
     rows = 1 + len(penalties(smooth)) + len(spiky_priors(smooth))
     inner, cross = np.zeros((rows, rows)), np.zeros(rows)
-    for part in parts:
-        rest = candidates(System(total.precision - part.precision, total.pull - part.pull), smooth)
-        norm = workload / noise + TRUST / leaves * part.precision
-        inner = inner + rest @ norm @ rest.T
-        cross = cross + rest @ norm @ constrained_solution(part)
+    for fold in parts:
+        fits = candidates(System(total.precision - fold.precision, total.pull - fold.pull), smooth)
+        norm = workload / noise + TRUST / leaves * fold.precision
+        inner = inner + fits @ norm @ fits.T
+        cross = cross + fits @ norm @ constrained_solution(fold)
     return simplex_fit(inner, cross)
 
 
@@ -421,15 +425,16 @@ def constrained_solution(equations: System) -> FloatArray:
 
 def pooled(folds: Sequence[Sequence[Group]]) -> list[Group]:
     """Put the folds of people together."""
-    whole = []
+    groups = []
     for same in zip(*folds, strict=True):
         reports = sum(g.reports for g in same)
         shares = sum(g.shares * (g.reports / reports) for g in same)
-        whole.append(replace(same[0], shares=np.asarray(shares), reports=reports))
-    return whole
+        groups.append(replace(same[0], shares=np.asarray(shares), reports=reports))
+    return groups
 
 
-def _sum(parts: Sequence[System]) -> System:
+def _sum(systems: Sequence[System]) -> System:
     return System(
-        np.asarray(sum(part.precision for part in parts)), np.asarray(sum(part.pull for part in parts))
+        np.asarray(sum(equations.precision for equations in systems)),
+        np.asarray(sum(equations.pull for equations in systems)),
     )

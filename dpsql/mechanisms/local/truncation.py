@@ -81,10 +81,10 @@ def clipped_share(lost: Measured, kept: Measured, together: float = 0.0) -> Meas
         >>> round(share, 3), round(error, 4)
         (0.25, 0.0375)
     """
-    whole = max(lost.value + kept.value, 1e-9)
+    total = max(lost.value + kept.value, 1e-9)
     bends = kept.value**2 * lost.error**2 + lost.value**2 * kept.error**2
     bends -= 2 * kept.value * lost.value * together
-    return Measured(max(lost.value, 0.0) / whole, float(np.sqrt(max(bends, 0.0))) / whole**2)
+    return Measured(max(lost.value, 0.0) / total, float(np.sqrt(max(bends, 0.0))) / total**2)
 
 
 def theory_tau(row_shares: FloatArray, noise: float, answer: float) -> int:
@@ -137,9 +137,9 @@ def bit_cap(row_shares: FloatArray, noise: float, answer: float) -> int:
         (7, 10)
     """
     lost = lost_rows(row_shares)
-    caps, kept = np.arange(1, lost.size), np.maximum(lost[0] - lost[1:], 1e-12)
+    caps, rows_within = np.arange(1, lost.size), np.maximum(lost[0] - lost[1:], 1e-12)
     cut = lost[1:] / max(float(lost[0]), 1e-12)
-    return int(caps[np.argmin((TYPICAL * cut) ** 2 + (caps / kept) ** 2 * noise)])
+    return int(caps[np.argmin((TYPICAL * cut) ** 2 + (caps / rows_within) ** 2 * noise)])
 
 
 Between = tuple[int, int]
@@ -181,12 +181,12 @@ def _put_back(mean: Measured, kept: Measured) -> Measured:
 
 def _by_parts(tau: int, floor: int, cap: int) -> dict[Between, int]:
     """Whether there is a row, rows within tau, and rows beyond it: a bit between close numbers errs less."""
-    parts: dict[Between, int] = {(floor, tau): 2}
+    bit_weights: dict[Between, int] = {(floor, tau): 2}
     if tau < cap:
-        parts[tau, cap] = 3
+        bit_weights[tau, cap] = 3
     if floor == 0:
-        parts[0, 1] = parts.get((0, 1), 0) + 1
-    return parts
+        bit_weights[0, 1] = bit_weights.get((0, 1), 0) + 1
+    return bit_weights
 
 
 WEIGHTINGS = (

@@ -72,8 +72,8 @@ class BitOracle(ItemOracle):
     @property
     def item_noise(self) -> float:
         """See `Oracle`."""
-        own = self.p * (1 - self.p) - self.q * (1 - self.q)
-        return (self.q * (1 - self.q) + own / self.domain) / (self.p - self.q) ** 2
+        excess = self.p * (1 - self.p) - self.q * (1 - self.q)
+        return (self.q * (1 - self.q) + excess / self.domain) / (self.p - self.q) ** 2
 
     def structure(self, shares: FloatArray, fan: float | FloatArray = 1.0) -> Structure:
         """lambda (1 - lambda) / (p - q)^2 + f^2, and f.
@@ -87,7 +87,9 @@ class BitOracle(ItemOracle):
     def moved(self, gain: FloatArray, shares: FloatArray, fan: float | FloatArray) -> float:
         """A report may support any items at once: the sum over cells of what each may add at most."""
         gap, fan = self.p - self.q, np.broadcast_to(np.asarray(fan, np.float64), shares.shape)
-        most, least = fan * (1 - self.q) / gap, fan * self.q / gap
+        weight_of_one, weight_of_zero = fan * (1 - self.q) / gap, fan * self.q / gap
         up, down = np.maximum(gain, 0).sum(axis=0), np.maximum(-gain, 0).sum(axis=0)
-        rest = float(np.abs(gain @ shares).sum())
-        return rest + float(max(up @ most + down @ least, down @ most + up @ least))
+        baseline = float(np.abs(gain @ shares).sum())
+        return baseline + float(
+            max(up @ weight_of_one + down @ weight_of_zero, down @ weight_of_one + up @ weight_of_zero)
+        )

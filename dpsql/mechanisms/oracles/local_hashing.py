@@ -74,11 +74,11 @@ class LocalHashing(BitOracle):
         few = seeds.size < SEED_POOL  # then it is cheaper to go through the reports than through the pool
         weight, pool = table[seeds, held], np.arange(SEED_POOL)
         for item in range(self.domain):
-            one = np.full(1, item)
+            single = np.full(1, item)
             if few:
-                counts[item] = weight[bucket(seeds, one, self.extra) == held].sum()
+                counts[item] = weight[bucket(seeds, single, self.extra) == held].sum()
             else:
-                counts[item] = table[pool, bucket(pool, one, self.extra)].sum()
+                counts[item] = table[pool, bucket(pool, single, self.extra)].sum()
         return counts
 
     def packed(self, payloads: Sequence[bytes]) -> Packed:
@@ -88,14 +88,14 @@ class LocalHashing(BitOracle):
 
     def supports(self, packed: Packed) -> NDArray[np.bool_]:
         """Items in the reported bucket."""
-        held = bucket(packed[:, :1].astype(np.int64), np.arange(self.domain)[None, :], self.extra)
-        return np.asarray(held == packed[:, 1:])
+        buckets = bucket(packed[:, :1].astype(np.int64), np.arange(self.domain)[None, :], self.extra)
+        return np.asarray(buckets == packed[:, 1:])
 
     def payloads(self, items: IntArray, rng: np.random.Generator) -> list[bytes]:
         """See `Oracle`."""
-        seeds, held = self.hashed(items, rng)
+        seeds, buckets = self.hashed(items, rng)
         return [
-            s.to_bytes(SEED, "big") + varint(h) for s, h in zip(seeds.tolist(), held.tolist(), strict=True)
+            s.to_bytes(SEED, "big") + varint(h) for s, h in zip(seeds.tolist(), buckets.tolist(), strict=True)
         ]
 
     def hashed(self, items: IntArray, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
@@ -108,8 +108,8 @@ def bucket(seeds: IntArray, items: IntArray, buckets: int) -> IntArray:
     """The client's hash, on arrays."""
     mask = np.uint64(0xFFFFFFFF)
     seed, item = np.asarray(seeds, dtype=np.uint64), np.asarray(items, dtype=np.uint64)
-    one = np.uint64(1)
-    mixed = ((seed + one) * np.uint64(0x9E3779B1) + (item + one) * np.uint64(0x85EBCA77)) & mask
+    unit = np.uint64(1)
+    mixed = ((seed + unit) * np.uint64(0x9E3779B1) + (item + unit) * np.uint64(0x85EBCA77)) & mask
     mixed = ((mixed ^ (mixed >> np.uint64(16))) * np.uint64(0x85EBCA6B)) & mask
     mixed = ((mixed ^ (mixed >> np.uint64(13))) * np.uint64(0xC2B2AE35) + seed * np.uint64(0x27D4EB2F)) & mask
     mixed = ((mixed ^ (mixed >> np.uint64(15))) * np.uint64(0x2C1B3C6D)) & mask

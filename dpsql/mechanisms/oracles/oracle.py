@@ -192,8 +192,8 @@ def variance(oracle: Oracle, shares: FloatArray, reports: float) -> FloatArray:
 
 def covariance(oracle: Oracle, shares: FloatArray, reports: float) -> FloatArray:
     """Exact covariance matrix of the estimated shares, shape (width, width)."""
-    parts = oracle.structure(shares)
-    return np.asarray((np.diag(parts.diagonal) - np.outer(parts.tilt, parts.tilt)) / reports)
+    structure = oracle.structure(shares)
+    return np.asarray((np.diag(structure.diagonal) - np.outer(structure.tilt, structure.tilt)) / reports)
 
 
 def influence(oracle: Oracle) -> float:

@@ -109,5 +109,5 @@ class RandomisedResponse(ItemOracle):
 def responses(domain: int, own: int, items: IntArray, rng: np.random.Generator) -> IntArray:
     """Draw one randomised response per device, shape of `items`."""
     draw = rng.integers(0, own + (domain - 1) * OTHER, size=items.shape)
-    other = (draw - own) // OTHER
-    return np.where(draw < own, items, other + (other >= items))
+    false_item = (draw - own) // OTHER
+    return np.where(draw < own, items, false_item + (false_item >= items))

@@ -111,8 +111,10 @@ class SquareWave:
         """See `Oracle`; who has no row draws bins evenly."""
         near, leaves = 2 * self.extra + 1, self.domain
         draw = rng.integers(0, near * self.own + (leaves - 1) * OTHER, size=items.shape)
-        other = (draw - near * self.own) // OTHER
-        spoken = np.where(draw < near * self.own, items + draw // self.own, other + near * (other >= items))
+        far_bin = (draw - near * self.own) // OTHER
+        spoken = np.where(
+            draw < near * self.own, items + draw // self.own, far_bin + near * (far_bin >= items)
+        )
         bins = np.where(items < leaves, spoken, rng.integers(0, leaves + near - 1, size=items.shape))
         return [varint(bin_) for bin_ in bins.tolist()]
 

@@ -69,11 +69,11 @@ class UnaryEncoding(BitOracle):
         step = CHUNK * 64
         for start in range(0, len(payloads), step):
             bits = np.unpackbits(payloads[start : start + step], axis=1, count=self.domain)
-            whole = len(bits) // CHUNK * CHUNK
-            if whole:
-                blocks = bits[:whole].reshape(-1, CHUNK, self.domain)
+            chunked_rows = len(bits) // CHUNK * CHUNK
+            if chunked_rows:
+                blocks = bits[:chunked_rows].reshape(-1, CHUNK, self.domain)
                 total += np.add.reduce(blocks, axis=1, dtype=np.uint8).sum(axis=0, dtype=np.int64)
-            total += bits[whole:].sum(axis=0, dtype=np.int64)
+            total += bits[chunked_rows:].sum(axis=0, dtype=np.int64)
         return total
 
     def packed(self, payloads: Sequence[bytes]) -> Packed:

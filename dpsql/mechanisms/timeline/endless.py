@@ -103,8 +103,8 @@ class EndlessStrategy:
         if batches == 1:
             return Fraction(1)
         r = np.abs([int(sums[-1]) for sums in shared(self.rows)])
-        both = np.concatenate([r[:1], np.repeat(r[1:], 2)])
-        return met(batches, largest_sum(both[None], batches), self.norm)
+        overlaps = np.concatenate([r[:1], np.repeat(r[1:], 2)])
+        return met(batches, largest_sum(overlaps[None], batches), self.norm)
 
     def estimate(self, batches: int, published: NDArray[np.generic]) -> FloatArray:
         """See `TimeStrategy`. O(t p)."""

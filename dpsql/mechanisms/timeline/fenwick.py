@@ -141,7 +141,7 @@ class FdaBudgets:
             len(self.corners) == self.horizon.bit_count()
             and len(self.blocks) == self.horizon.bit_length() - 1
         )
-        if not fit or not all(0 < part <= UNIT for part in (*self.corners, *self.blocks)):
+        if not fit or not all(0 < share <= UNIT for share in (*self.corners, *self.blocks)):
             raise ValueError("the parts of FDA's budget do not fit its horizon")
 
     def share(self, number: int) -> Fraction:
@@ -156,29 +156,31 @@ class FdaBudgets:
         if not 1 <= number <= self.horizon:
             raise ValueError(f"node {number} is not one of 1..{self.horizon}")
         place, corners = number, zip(_one_bits(self.horizon), self.corners, strict=True)
-        level, own = next(corners)
+        level, node_share = next(corners)
         while place > 1 << level:  # what lies right of a node is a problem of its own
             place -= 1 << level
-            level, own = next(corners)
-        left = UNIT
+            level, node_share = next(corners)
+        remaining = UNIT
         while place != 1 << level:
-            left, place = (left, place - (1 << level)) if place > 1 << level else (left - own, place)
+            remaining, place = (
+                (remaining, place - (1 << level)) if place > 1 << level else (remaining - node_share, place)
+            )
             level -= 1
-            own = left * self.blocks[level] // UNIT
-        return Fraction(own, UNIT)
+            node_share = remaining * self.blocks[level] // UNIT
+        return Fraction(node_share, UNIT)
 
     def shares(self) -> FloatArray:
         """See `Budgets`."""
-        found = []
+        blocks = []
         for high, corner in zip(_one_bits(self.horizon), self.corners, strict=True):
-            block, left = np.empty(1 << high, dtype=np.int64), np.array([UNIT - corner], dtype=np.int64)
+            block, remaining = np.empty(1 << high, dtype=np.int64), np.array([UNIT - corner], dtype=np.int64)
             block[-1] = corner
             for level in reversed(range(high)):
-                own = left * self.blocks[level] // UNIT
-                block[(1 << level) - 1 :: 1 << (level + 1)] = own
-                left = np.stack([left - own, left], axis=1).reshape(-1)
-            found.append(block)
-        return np.asarray(np.concatenate(found) / UNIT)
+                node_share = remaining * self.blocks[level] // UNIT
+                block[(1 << level) - 1 :: 1 << (level + 1)] = node_share
+                remaining = np.stack([remaining - node_share, remaining], axis=1).reshape(-1)
+            blocks.append(block)
+        return np.asarray(np.concatenate(blocks) / UNIT)
 
     def frozen(self) -> dict[str, Any]:
         """See `TimeStrategy`."""
@@ -251,8 +253,8 @@ class FenwickStrategy:
 
     def variance(self, batches: int) -> AxisVariance:
         """See `TimeStrategy`."""
-        own = share_variance(self.law, self.budgets.shares())
-        return fenwick_nodes(self.horizon).within(batches).covariance(own)
+        node_variance = share_variance(self.law, self.budgets.shares())
+        return fenwick_nodes(self.horizon).within(batches).covariance(node_variance)
 
     def errors(self, batches: int) -> NodeErrors:
         """See `TimeStrategy`."""
@@ -268,10 +270,10 @@ def fda_budgets(law: NoiseLaw, horizon: int) -> FdaBudgets:
 
     **Source**: docs/method/streams.md, "FDA".
     """
-    power, corners, rest = exponent(law), [], horizon
+    power, corners, remaining = exponent(law), [], horizon
     for level in _one_bits(horizon):
-        rest -= 1 << level
-        corners.append(_part(level, rest + 1.0, power))
+        remaining -= 1 << level
+        corners.append(_part(level, remaining + 1.0, power))
     blocks = [_part(level, float(1 << level), power) for level in range(horizon.bit_length() - 1)]
     return FdaBudgets(horizon, tuple(corners), tuple(blocks))
 
@@ -283,8 +285,8 @@ def _one_bits(number: int) -> list[int]:
 
 def _part(level: int, uses: float, power: float) -> int:
     """What a node over a complete block of 2^level - 1 nodes takes for itself, of 2^30, rounded down."""
-    below, own = _block_error(level, power) ** power, uses**power
-    return int(own / (below + own) * UNIT)
+    below, node_cost = _block_error(level, power) ** power, uses**power
+    return int(node_cost / (below + node_cost) * UNIT)
 
 
 @lru_cache(maxsize=256)

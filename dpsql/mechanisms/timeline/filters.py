@@ -39,10 +39,10 @@ def integers(stored: Sequence[Any]) -> IntArray:
     Raises:
         ValueError, TypeError: they are none.
     """
-    found = np.array([int(value) for value in stored], dtype=np.int64)
-    if found.size < 1 or int(found[0]) < 1 or int(np.abs(found).max()) >= LARGEST:
+    values = np.array([int(value) for value in stored], dtype=np.int64)
+    if values.size < 1 or int(values[0]) < 1 or int(np.abs(values).max()) >= LARGEST:
         raise ValueError("rows and factors are integers, the first above 0")
-    return found
+    return values
 
 
 def energies(rows: IntArray) -> list[int]:
@@ -114,11 +114,11 @@ class FilterErrors(NamedTuple):
 
         return self._mean(held, length, starts)
 
-    def _mean(self, held: Held, reach: int, questions: int) -> float:
+    def _mean(self, joint_count: Held, reach: int, questions: int) -> float:
         place, total = np.arange(self.model.n), 0.0
         for lag, pairs in enumerate(self.model.lags(reach)):
             apart = pairs.size
-            total += (2 if lag else 1) * float(pairs @ np.maximum(held(place[:apart], place[lag:]), 0))
+            total += (2 if lag else 1) * float(pairs @ np.maximum(joint_count(place[:apart], place[lag:]), 0))
         return self.unit * total / questions
 
 

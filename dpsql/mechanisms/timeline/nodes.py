@@ -71,11 +71,11 @@ class NoiseNodes:
 
         Dense: meant for some thousand batches, as the horizons of such strategies are.
         """
-        entry = np.zeros((self.horizon + 2, self.lo.size))
+        jumps = np.zeros((self.horizon + 2, self.lo.size))
         column = np.arange(self.lo.size)
-        entry[self.first, column] += 1
-        entry[self.stop, column] -= 1
-        change = entry[1 : self.horizon + 1]
+        jumps[self.first, column] += 1
+        jumps[self.stop, column] -= 1
+        change = jumps[1 : self.horizon + 1]
         return PrefixVariance(np.asarray((change * variance) @ change.T))
 
 
@@ -219,12 +219,12 @@ def _two_passes(above: IntArray, own: FloatArray, power: float, levels: list[Int
         inner = nodes[above[nodes] >= 0]
         np.add.at(below, above[inner], optimum[inner])
     norm = own + below
-    left = np.ones(own.size)  # what a node's subtree may spend
+    remaining = np.ones(own.size)  # what a node's subtree may spend
     for nodes in levels[1:]:
         up = above[nodes]
         ratio = np.divide(below[up], norm[up], out=np.zeros(nodes.size), where=norm[up] > 0)
-        left[nodes] = left[up] * ratio
-    shares = np.divide(left * own, norm, out=np.zeros(own.size), where=norm > 0)
+        remaining[nodes] = remaining[up] * ratio
+    shares = np.divide(remaining * own, norm, out=np.zeros(own.size), where=norm > 0)
     return Split(shares, optimum)
 
 

@@ -184,12 +184,12 @@ class TimeQuestion:
 
     def weights(self) -> tuple[float, ...]:
         """What the mean variance of each question asked counts, in all 1."""
-        given = np.array([asked.weight for asked in self.asked]) / sum(asked.weight for asked in self.asked)
+        weights = np.array([query.weight for query in self.asked]) / sum(query.weight for query in self.asked)
         if self.allows(GAUSSIAN):
-            if not any(asked.weight and asked.kind.slow for asked in self.asked):
-                given = (1 - FLOOR) * given + FLOOR / given.size
-            given = given / [asked.kind.least(self.batches) for asked in self.asked]
-        return tuple((given / given.sum()).tolist())
+            if not any(query.weight and query.kind.slow for query in self.asked):
+                weights = (1 - FLOOR) * weights + FLOOR / weights.size
+            weights = weights / [query.kind.least(self.batches) for query in self.asked]
+        return tuple((weights / weights.sum()).tolist())
 
     def candidate(self, strategy: TimeStrategy) -> TimeCandidate:
         """A strategy with its weighted mean squared error over the questions.
@@ -198,7 +198,7 @@ class TimeQuestion:
         """
         errors = strategy.errors(self.batches)
         pairs = zip(self.weights(), self.asked, strict=True)
-        mean = sum(weight * asked.error(errors) for weight, asked in pairs if weight)
+        mean = sum(weight * query.error(errors) for weight, query in pairs if weight)
         dearer = float(strategy.price(self.units)) ** float(2 / self.law.norm) / self.units**2
         return TimeCandidate(strategy, mean * dearer, strategy.name)
 

@@ -32,8 +32,8 @@ def choose(question: TimeQuestion) -> TimeChoice:
 
 def words() -> dict[str, Named]:
     """The catalog's words, `auto` first."""
-    rest = {word: entry for mechanism in MECHANISMS for word, entry in mechanism.NAMED.items()}
-    return {"auto": Named(choose, tuned=True), **rest}
+    by_word = {word: named for mechanism in MECHANISMS for word, named in mechanism.NAMED.items()}
+    return {"auto": Named(choose, tuned=True), **by_word}
 
 
 def thaw(kind: str, law: NoiseLaw, frozen: Frozen) -> TimeStrategy:
@@ -48,7 +48,7 @@ def thaw(kind: str, law: NoiseLaw, frozen: Frozen) -> TimeStrategy:
         InternalError: no strategy is called that.
         KeyError, TypeError, ValueError: it is damaged.
     """
-    kinds = {stored: made for mechanism in MECHANISMS for stored, made in mechanism.KINDS.items()}
+    kinds = {stored: builder for mechanism in MECHANISMS for stored, builder in mechanism.KINDS.items()}
     if kind not in kinds:
         raise InternalError(f"no strategy of time is called {kind!r}", hint="use the version that wrote it")
     return kinds[kind](law, frozen)

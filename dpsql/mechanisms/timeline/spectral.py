@@ -64,12 +64,12 @@ def spectrum(question: TimeQuestion, cutoff: float) -> FloatArray:
     points = 1 << (64 * question.batches - 1).bit_length()
     theta = 2 * np.pi * np.arange(points // 2 + 1) / points
     low = 1 / (4 * np.sin(theta / 2) ** 2 + (cutoff / question.batches) ** 2)
-    found = np.zeros(theta.size)
-    for weight, asked in zip(question.weights(), question.asked, strict=True):
+    density = np.zeros(theta.size)
+    for weight, query in zip(question.weights(), question.asked, strict=True):
         if weight:
-            own = asked.kind.spectrum(theta, low, question.batches)
-            found += weight * asked.kind.weight(question.units) * own
-    return np.asarray(np.maximum(found, 1e-14 * found.max()), np.float64)
+            query_spectrum = query.kind.spectrum(theta, low, question.batches)
+            density += weight * query.kind.weight(question.units) * query_spectrum
+    return np.asarray(np.maximum(density, 1e-14 * density.max()), np.float64)
 
 
 def causal(density: FloatArray, length: int) -> FloatArray:
@@ -87,8 +87,8 @@ def causal(density: FloatArray, length: int) -> FloatArray:
     cepstrum = np.fft.irfft(0.25 * np.log(density), points)
     cepstrum[1 : points // 2] *= 2
     cepstrum[points // 2 + 1 :] = 0
-    found = np.fft.irfft(np.exp(np.fft.rfft(cepstrum)), points)
-    return np.asarray(found[:length] / found[0])
+    sequence = np.fft.irfft(np.exp(np.fft.rfft(cepstrum)), points)
+    return np.asarray(sequence[:length] / sequence[0])
 
 
 def filled(rows: IntArray, bits: int) -> IntArray:
@@ -100,8 +100,8 @@ def filled(rows: IntArray, bits: int) -> IntArray:
     [16, 17, 19]
     """
     squares = energies(rows)
-    whole = squares[-1] << (2 * bits)
-    return np.array([isqrt(whole // square) for square in reversed(squares)], dtype=np.int64)
+    column_square = squares[-1] << (2 * bits)
+    return np.array([isqrt(column_square // square) for square in reversed(squares)], dtype=np.int64)
 
 
 def ending_rows(question: TimeQuestion, cutoff: float) -> ToeplitzStrategy:
@@ -124,10 +124,12 @@ def _rounded(rows: FloatArray, bits: int) -> IntArray:
 def _best(question: TimeQuestion) -> TimeCandidate:
     """The cut-off that errs least; without an end the smallest that errs as little but for `CLOSE`."""
     if question.outlives:
-        found = [question.candidate(lasting_rows(question, cutoff)) for cutoff in LASTING]
-        allowed = (1 + CLOSE) * min(each.error for each in found)
-        return next(each for each in found if each.error <= allowed)
-    return min((question.candidate(ending_rows(question, g)) for g in ENDING), key=lambda each: each.error)
+        candidates = [question.candidate(lasting_rows(question, cutoff)) for cutoff in LASTING]
+        allowed = (1 + CLOSE) * min(candidate.error for candidate in candidates)
+        return next(candidate for candidate in candidates if candidate.error <= allowed)
+    return min(
+        (question.candidate(ending_rows(question, g)) for g in ENDING), key=lambda candidate: candidate.error
+    )
 
 
 def _refused(question: TimeQuestion) -> Refusal | None:

@@ -147,14 +147,16 @@ def subtraction_nodes(horizon: int, arity: int, levels: int) -> NoiseNodes:
     """
     if arity < 3 or arity % 2 == 0 or horizon < 1 or levels < 1:
         raise ValueError("k-ary subtraction needs an odd arity >= 3, and a horizon and levels >= 1")
-    parts = [_level(horizon, arity, level, top=level == levels - 1) for level in reversed(range(levels))]
+    nodes_by_level = [
+        _level(horizon, arity, level, top=level == levels - 1) for level in reversed(range(levels))
+    ]
     size = np.concatenate(
         [
-            np.full(part.shape[1], arity**level, dtype=np.int64)
-            for level, part in zip(reversed(range(levels)), parts, strict=True)
+            np.full(nodes.shape[1], arity**level, dtype=np.int64)
+            for level, nodes in zip(reversed(range(levels)), nodes_by_level, strict=True)
         ]
     )
-    index, first, stop, sign = np.concatenate(parts, axis=1)
+    index, first, stop, sign = np.concatenate(nodes_by_level, axis=1)
     lo = index * size
     return NoiseNodes(horizon, lo, lo + size, first, stop, sign, _parents(lo, size, arity))
 
@@ -173,10 +175,10 @@ def _level(horizon: int, arity: int, level: int, *, top: bool) -> IntArray:
         sign = np.ones(index.size, dtype=np.int64)
     else:
         middle = index // arity * arity + arity // 2
-        left = index < middle
-        first = (np.where(left, index, middle) + 1) * size - reach
-        stop = np.where(left, middle, index) * size + reach + 1
-        sign = np.where(left, 1, -1)
+        is_left = index < middle
+        first = (np.where(is_left, index, middle) + 1) * size - reach
+        stop = np.where(is_left, middle, index) * size + reach + 1
+        sign = np.where(is_left, 1, -1)
     stop = np.minimum(stop, horizon + 1)
     read = stop > first
     return np.stack([index[read], first[read], stop[read], sign[read]])
@@ -193,8 +195,8 @@ def _parents(lo: IntArray, size: IntArray, arity: int) -> IntArray:
             start = np.flatnonzero(size == above)
             place = np.searchsorted(lo[start], lo[todo] // above * above)
             place = np.minimum(place, start.size - 1)
-            found = lo[start[place]] == lo[todo] // above * above
-            parent[todo[found]] = start[place[found]]
+            enclosed = lo[start[place]] == lo[todo] // above * above
+            parent[todo[enclosed]] = start[place[enclosed]]
     return parent
 
 
@@ -214,14 +216,14 @@ def best_subtraction(question: TimeQuestion) -> SubtractionStrategy:
     >>> best.arity, best.levels
     (11, 3)
     """
-    found = []
+    trials = []
     for levels in range(1, 9):
         middle = (2 * question.batches) ** (1 / levels)  # where k^levels / 2 is about the horizon
         for arity in sorted({max(3, int(middle * f) // 2 * 2 + 1) for f in (0.7, 0.85, 1.0, 1.15)}):
             if arity <= 41 and arity**levels <= 8 * question.batches * arity:
                 strategy = subtraction_strategy(question.law, question.batches, arity, levels)
-                found.append((question.candidate(strategy).error, arity, levels, strategy))
-    return min(found, key=lambda each: each[:3])[3]
+                trials.append((question.candidate(strategy).error, arity, levels, strategy))
+    return min(trials, key=lambda trial: trial[:3])[3]
 
 
 def _thawed(law: NoiseLaw, frozen: Frozen) -> SubtractionStrategy:

@@ -127,8 +127,8 @@ class ToeplitzStrategy:
 
     def estimate(self, batches: int, published: NDArray[np.generic]) -> FloatArray:
         """See `TimeStrategy`. O(t^2); t is a number of batches, and readers keep the result."""
-        found = decoded(self.rows[:batches], check_rows(published, batches))
-        return found / self.factors[:batches].reshape(-1, *[1] * (found.ndim - 1))
+        scaled_batches = decoded(self.rows[:batches], check_rows(published, batches))
+        return scaled_batches / self.factors[:batches].reshape(-1, *[1] * (scaled_batches.ndim - 1))
 
     def variance(self, batches: int) -> FilterVariance:
         """See `TimeStrategy`."""
@@ -152,11 +152,11 @@ def integer_coefficients(n: int, bits: int = BITS) -> IntArray:
     >>> integer_coefficients(3).tolist()
     [1048576, 524288, 393216]
     """
-    value, found = 1 << (bits + GUARD), []
+    value, coefficients = 1 << (bits + GUARD), []
     for place in range(n):
-        found.append((value + (1 << (GUARD - 1))) >> GUARD)
+        coefficients.append((value + (1 << (GUARD - 1))) >> GUARD)
         value = value * (2 * place + 1) // (2 * place + 2)
-    return np.array(found, dtype=np.int64)
+    return np.array(coefficients, dtype=np.int64)
 
 
 def square_root(law: NoiseLaw, batches: int, bits: int = BITS) -> ToeplitzStrategy:

@@ -99,13 +99,13 @@ class TreeStrategy:
         [(0, 3, 4, '3/5'), (1, 0, 4, '2/5')]
         """
         refuse_past(self, batch)
-        length, found = batch + 1, []
+        length, emissions = batch + 1, []
         for level, (span, budget) in enumerate(zip(self.spans, self.budgets, strict=True)):
             if length % span == 0:
                 node = (length // span - 1) * len(self.spans) + level
                 read = Read(node, 1, Fraction(budget, sum(self.budgets)), length + 1)
-                found.append(Emission(level, length - span, length, (read,)))
-        return tuple(found)
+                emissions.append(Emission(level, length - span, length, (read,)))
+        return tuple(emissions)
 
     def needed(self, batches: int) -> tuple[int, ...]:
         """See `TimeStrategy`."""
@@ -147,14 +147,14 @@ class TreeStrategy:
         if bounds[0].size == 2 and bounds[0][1] == batches:  # the root is itself a closed node
             bounds, precision = bounds[1:], [weight[len(self.spans) - len(bounds), None]]
         start = 0  # number of the first node of the level above
-        for edges, own in zip(bounds, weight[len(self.spans) - len(bounds) :], strict=True):
+        for edges, node_precision in zip(bounds, weight[len(self.spans) - len(bounds) :], strict=True):
             above = np.append(lo[-1], hi[-1][-1])  # nodes past the last closed one hang from the root
             place = np.searchsorted(above, edges[:-1], side="right") - 1
             parent.append(np.where(place < lo[-1].size, start + place, 0))
             start += lo[-1].size
             lo.append(edges[:-1])
             hi.append(edges[1:])
-            precision.append(np.full(edges.size - 1, own))
+            precision.append(np.full(edges.size - 1, node_precision))
         low, high = np.concatenate(lo), np.concatenate(hi)
         tree = tree_from_arrays(low, high, np.concatenate(parent))
         return TreeVariance(tree, _in_order(tree, low, high, np.concatenate(precision)))
@@ -349,26 +349,26 @@ def time_blue(
 
     **Privacy**: post-processing of the noisy sums.
     """
-    known: list[tuple[FloatArray, FloatArray]] = [  # per level: best estimate from below, and its variance
+    fits: list[tuple[FloatArray, FloatArray]] = [  # per level: best estimate from below, and its variance
         (np.asarray(measured[0], dtype=np.float64), np.full(len(measured[0]), float(variances[0])))
     ]
     sums: list[tuple[FloatArray, IntArray]] = []
     levels = zip(edges[:-1], edges[1:], variances[1:], measured[1:], strict=True)
     for below, bounds, variance, noisy in levels:
-        value, own = known[-1]
+        value, value_variance = fits[-1]
         cut = np.searchsorted(below, bounds)
         total = _segments(value, cut)
-        spread = _segments(own, cut)
+        spread = _segments(value_variance, cut)
         weight = _tall(spread / (spread + variance), total)
-        known.append((total + weight * (noisy - total), variance * spread / (variance + spread)))
+        fits.append((total + weight * (noisy - total), variance * spread / (variance + spread)))
         sums.append((total, cut))
-    best = known[-1][0]
-    for (value, own), (total, cut) in zip(reversed(known[:-1]), reversed(sums), strict=True):
+    best = fits[-1][0]
+    for (value, value_variance), (total, cut) in zip(reversed(fits[:-1]), reversed(sums), strict=True):
         count = np.diff(cut)
-        spread = np.repeat(_segments(own, cut), count)
-        part = _tall(own[: cut[-1]] / spread, value)
+        spread = np.repeat(_segments(value_variance, cut), count)
+        share = _tall(value_variance[: cut[-1]] / spread, value)
         fixed = value.copy()
-        fixed[: cut[-1]] += part * np.repeat(best - total, count, axis=0)
+        fixed[: cut[-1]] += share * np.repeat(best - total, count, axis=0)
         best = fixed
     return best
 
@@ -390,17 +390,17 @@ def _pair_sums(n: int, edges: IntArray, alpha: FloatArray) -> FloatArray:
     closed = int(edges[-1])
     rise = alpha[1 : closed + 1] - np.repeat(alpha[edges[:-1]], np.diff(edges))
     total = np.diff(alpha[edges])
-    after = (n - edges[1:]).astype(np.float64)  # positions past the node, where A stays at its total
-    first = np.add.reduceat(rise, edges[:-1]) + total * after
-    second = np.add.reduceat(rise**2, edges[:-1]) + total**2 * after
+    tail_length = (n - edges[1:]).astype(np.float64)  # positions past the node, where A stays at its total
+    first = np.add.reduceat(rise, edges[:-1]) + total * tail_length
+    second = np.add.reduceat(rise**2, edges[:-1]) + total**2 * tail_length
     return np.asarray((n + 1) * second - first**2)
 
 
 def _in_order(tree: Tree, lo: IntArray, hi: IntArray, precision: FloatArray) -> FloatArray:
     """The nodes' precisions in the tree's order; no two nodes cover the same batches."""
-    given, wanted = np.lexsort((hi, lo)), np.lexsort((tree.hi, tree.lo))
+    source, wanted = np.lexsort((hi, lo)), np.lexsort((tree.hi, tree.lo))
     out = np.empty(lo.size)
-    out[wanted] = precision[given]
+    out[wanted] = precision[source]
     return out
 
 
@@ -427,14 +427,16 @@ def _grid(batches: int) -> Iterator[Shape]:
                 yield Shape((1, span, span * above), budgets)
     if batches > 60:
         depths = (3,) if batches <= 5_000 else (4, 5) if batches > 60_000 else (4,)
-        for depth, span, own in product(depths, (8, 12, 16), (3, 4, 6)):
+        for depth, span, finest_budget in product(depths, (8, 12, 16), (3, 4, 6)):
             if 2 * span ** (depth - 1) <= batches:
-                yield Shape(tuple(span**level for level in range(depth)), (own,) + (3,) * (depth - 1))
+                yield Shape(
+                    tuple(span**level for level in range(depth)), (finest_budget,) + (3,) * (depth - 1)
+                )
 
 
 def _best(question: TimeQuestion, shapes: Iterable[Shape]) -> TimeCandidate:
     trees = (question.candidate(TreeStrategy(question.law, *shape)) for shape in shapes)
-    return min(trees, key=lambda each: (each.error, each.name))
+    return min(trees, key=lambda candidate: (candidate.error, candidate.name))
 
 
 def _chain(question: TimeQuestion) -> TimeStrategy:

@@ -9,7 +9,7 @@ Views are reconciled family by family, as the release will be (`reconcile`), bef
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from math import prod, sqrt
 
@@ -42,6 +42,7 @@ class Agreed:
     plan: ReleasePlan
     leaves: Mapping[int, FloatArray]
     readings: Mapping[int, ProductReading]
+    _totals: dict[str, Estimate] = field(default_factory=dict, repr=False)
 
     def of(self, measure: str) -> dict[int, PlannedStatistic]:
         """The statistics of a measure by index."""
@@ -51,6 +52,11 @@ class Agreed:
 
     def total(self, measure: str) -> Estimate:
         """The total of a measure; views that stand alone have totals of their own."""
+        if measure not in self._totals:
+            self._totals[measure] = self._total(measure)
+        return self._totals[measure]
+
+    def _total(self, measure: str) -> Estimate:
         families = {s.family: i for i, s in self.of(measure).items()}
         return pooled(
             [

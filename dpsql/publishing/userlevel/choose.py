@@ -2,18 +2,17 @@
 
 | step | share under a delta | pure | what for |
 |---|---|---|---|
-| rows per unit | 2.5% | 3% | tau = q.5(n), the tail of rows |
+| rows per unit | 2.5% | 3% | tau = a quantile of n, the tail of rows |
 | sums per unit | 2.5%, split among measures | 3% | the tail of each measure |
-| norms per unit | 2% | - | K = q.4(nu), K_H = q.95(nu) |
+| norms per unit | 2% | - | K = a quantile of nu, K_H = q.95(nu) |
 | total rows | 5% | 5% | N |
 | total sums | 9%, split among measures | 9% | S, mid = S / N |
-| differences | 6% | - | what one factor leaves out of groups |
-| views | what is left: 73% | 80% | weighted shapes, by the catalog's shares |
-| rows by group | - | 5% for each view with `calibrate: per_group` | R_g |
+| differences | 8% | 8% | what one factor leaves out of groups |
+| views | what is left: 71% | 72% | weighted shapes, by the catalog's shares |
 
 Steps that a table does not need (no measure, a public number of rows) leave their share to the views, so the
-shares always add to 1. What is chosen is a function of histograms of people: released ones at publish, expected ones
-before (`predict`).
+shares always add to 1. What is chosen is a function of histograms of people: released ones at publish, those of made-up
+tables before (`made_up`).
 
 **Privacy**: shares are a function of the catalog, and every step has a ledger line of its own; every number
 fetched here is noised by the draw of its step before anything depends on it.
@@ -30,11 +29,11 @@ from functools import cached_property
 from math import prod, sqrt
 from typing import NamedTuple
 
-import duckdb
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.engines.template import LARGEST
+from dpsql.engines.relations import Relations
+from dpsql.engines.template import LARGEST, stored_rows
 from dpsql.errors import CatalogError, InternalError
 from dpsql.mechanisms.family.people import (
     NoisyHistogram,
@@ -43,34 +42,41 @@ from dpsql.mechanisms.family.people import (
     doubling_edges,
     draw_histogram,
     draw_total,
+    middles,
     quantile,
     rounded,
     spread,
 )
-from dpsql.mechanisms.family.tails import HighTotal, Tail, best_clip, high_total, read_tail, told_total
+from dpsql.mechanisms.family.pooling import unevenness
+from dpsql.mechanisms.family.tails import (
+    HighTotal,
+    Tail,
+    best_clip,
+    high_total,
+    last_clear,
+    read_tail,
+    told_total,
+)
 from dpsql.mechanisms.family.whitened import typical_square
 from dpsql.mechanisms.law import NoiseLaw
 from dpsql.noise import Noise
 from dpsql.publishing.planned import PlannedStatistic, ReleasePlan, Step
+from dpsql.publishing.rows import CountedRows
 from dpsql.publishing.userlevel.sql import clipped_total, make_people, people_per_bin
 
 FloatArray = npt.NDArray[np.float64]
 Buy = Callable[[Fraction, NoiseLaw], Fraction]
 
-GROUPS = Fraction(5, 100)
-"""For each view that is calibrated by group: rows of each group with a high bound."""
-
 LARGEST_REACH = 1 << 30
 """The farthest a value may lie from the middle of its bounds, in units of its scale."""
 
-ROWS, SUMS, NORMS, TOTAL_ROWS, TOTAL_SUMS, DIFFERENCES, GROUP_ROWS = (
+ROWS, SUMS, NORMS, TOTAL_ROWS, TOTAL_SUMS, DIFFERENCES = (
     "rows per unit",
     "sums per unit",
     "norms per unit",
     "total rows",
     "total sums",
     "differences",
-    "rows by group",
 )
 
 ROW_BINS = 16
@@ -82,11 +88,8 @@ SUM_BINS, SUM_START = 20, 16
 LARGEST_BOUND = (1 << 42) - 1
 """Totals are clipped here at the latest, so that 64-bit noise has its headroom and no draw can fail (rule N4)."""
 
-LOW, HIGH = 0.5, 0.9
-"""The quantile of the low bound, and the one it is raised to where noise is small anyway."""
-
-SMALL_NOISE = 0.03
-"""Predicted median relative noise below which the low bound is raised."""
+LOW_QUANTILES = (0.5, 0.6, 0.7, 0.8, 0.9)
+"""The quantiles of rows per unit that tau may be."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +111,7 @@ class StepShares:
 
 
 def recipe_shares(
-    shares: StepShares, measures: Sequence[str], *, public_rows: bool, grouped: Sequence[str] = ()
+    shares: StepShares, measures: Sequence[str], *, public_rows: bool
 ) -> tuple[dict[tuple[str, str], Fraction], Fraction]:
     """The share of each step, and of the views together.
 
@@ -116,15 +119,14 @@ def recipe_shares(
         shares: of the table's law.
         measures: names of the table's summed measures.
         public_rows: whether the number of rows may be told.
-        grouped: names of the views that are calibrated by group.
 
     Returns:
         (share by (kind, measure), share of the views); together exactly 1.
 
-    >>> percent = [Fraction(x, 200) for x in (5, 4, 10, 18, 12)]
+    >>> percent = [Fraction(x, 200) for x in (5, 4, 10, 18, 16)]
     >>> steps, views = recipe_shares(StepShares(*percent), ["sales.amount"], public_rows=False)
     >>> sum(steps.values()) + views, views
-    (Fraction(1, 1), Fraction(73, 100))
+    (Fraction(1, 1), Fraction(71, 100))
     """
     steps = {(ROWS, ""): shares.selection}
     steps |= {(SUMS, name): shares.selection / len(measures) for name in measures}
@@ -134,7 +136,6 @@ def recipe_shares(
     left = shares.sums + shares.rows if public_rows else shares.sums
     steps |= {(TOTAL_SUMS, name): left / len(measures) for name in measures}
     steps[DIFFERENCES, ""] = shares.differences
-    steps |= {(GROUP_ROWS, view): GROUPS for view in grouped}
     steps = {step: share for step, share in steps.items() if share}
     return steps, 1 - sum(steps.values(), Fraction(0))
 
@@ -152,7 +153,6 @@ def divide(
     buy: Buy,
     *,
     public_rows: bool,
-    grouped: Sequence[str],
 ) -> Divided:
     """Take the recipe's steps out of the charges of one table's views; charges add up to what they were.
 
@@ -161,7 +161,6 @@ def divide(
         shares: of their law.
         buy: (charge, law) -> what it buys in the noise's own currency.
         public_rows: whether the number of rows may be told.
-        grouped: names of the views that are calibrated by group.
 
     Raises:
         CatalogError: a measure is too wide.
@@ -169,7 +168,7 @@ def divide(
     _check(mine)
     whole, law = sum((s.charge for s in mine), Fraction(0)), mine[0].law
     sums = list(dict.fromkeys(s.measure.name for s in mine if s.bounds is not None))
-    parts, left = recipe_shares(shares, sums, public_rows=public_rows, grouped=grouped)
+    parts, left = recipe_shares(shares, sums, public_rows=public_rows)
     steps = [
         Step(mine[0].of, kind, measure, buy(whole * share, law), whole * share)
         for (kind, measure), share in parts.items()
@@ -198,6 +197,11 @@ class Owned:
         """Those who stand out of the noise."""
         return float(cleaned(self.histogram).sum())
 
+    @property
+    def unseen(self) -> float:
+        """How many more people noise may hide in one bin."""
+        return 2 * self.histogram.sd
+
     @cached_property
     def tail(self) -> Tail:
         """The upper end."""
@@ -209,42 +213,58 @@ class Owned:
 
     def weighted(self, tau: int) -> float:
         """About how much there is if nobody counts for more than tau."""
-        return float((cleaned(self.histogram) * np.minimum(self._amounts(), tau)).sum())
+        return float(self._people @ np.minimum(middles(self.histogram.edges), tau))
+
+    @property
+    def amount(self) -> float:
+        """About how much there is, of people that histograms show."""
+        return float(self._people @ middles(self.histogram.edges))
 
     def owned_above(self, tau: int) -> float:
-        """About which share of all there is belongs to people with more than tau."""
-        amounts = self._amounts()
-        owned = cleaned(self.histogram) * amounts
-        return float(owned[amounts > tau].sum() / owned.sum()) if owned.sum() > 0 else 0.0
+        """About which share of that belongs to people with more than tau; of the bin that holds tau, a part."""
+        ends = np.array([*self.histogram.edges, 2 * self.histogram.edges[-1]], np.float64)
+        part = np.clip(np.log2(ends / tau), 0.0, 1.0)
+        part[0] = float(ends[0] > tau)
+        amounts = self._people * middles(self.histogram.edges)
+        return float(amounts @ part / amounts.sum()) if amounts.sum() > 0 else 0.0
 
-    def _amounts(self) -> FloatArray:
-        """The geometric middle of each bin; the overflow bin counts at its lower end."""
-        edges = np.asarray(self.histogram.edges, dtype=np.float64)
-        return np.concatenate([edges[:1], np.sqrt(edges[1:] * edges[:-1]), edges[-1:]])
+    @cached_property
+    def _people(self) -> FloatArray:
+        """Those of bins up to the one past the last clear one: far bins are noise times many rows."""
+        people = cleaned(self.histogram)
+        people[last_clear(self.histogram) + 2 :] = 0.0
+        return people
 
 
 CellVariance = Callable[[PlannedStatistic, int], float]
 """Predicted variance of one cell of a statistic, at a tau."""
 
 
-def low_quantile(plan: ReleasePlan, of: str, owned: Owned, rows: float, cell_variance: CellVariance) -> float:
-    """The quantile of tau: q.5, or q.9 where the noise of a typical cell is predicted to be small at q.5 already.
+def low_quantile(
+    plan: ReleasePlan, of: str, owned: Owned, rows: float, cell_variance: CellVariance, fear: float
+) -> float:
+    """The quantile of tau: noise of a typical cell against what is left out, which nothing but differences shows.
 
     Args:
         plan: the release.
         of: the table.
         owned: rows per unit.
-        rows: how many there are at most.
+        rows: how many there are.
         cell_variance: of the table's law.
+        fear: how much a part that is left out counts, against relative noise.
     """
-    tau = rounded(owned.quantile(LOW))
-    kept = min(rows, owned.weighted(tau))
-    if kept <= 0:
-        return LOW
-    relative = [
-        sqrt(cell_variance(s, tau)) * prod(plan.shape(s)) / kept for s in counts_of(plan.mine(of)).values()
-    ]
-    return HIGH if relative and float(np.median(relative)) < SMALL_NOISE else LOW
+    counts = counts_of(plan.mine(of)).values()
+
+    def loss(share: float) -> float:
+        tau = rounded(owned.quantile(share))
+        kept = owned.weighted(tau)
+        if kept <= 0 or not counts:
+            return 0.0
+        noise = [sqrt(cell_variance(s, tau)) * prod(plan.shape(s)) / kept for s in counts]
+        left = 1 - kept / max(rows, owned.amount, kept)
+        return float(np.median(noise)) ** 2 + (fear * left) ** 2
+
+    return min(LOW_QUANTILES, key=loss)
 
 
 def typical_size(plan: ReleasePlan, statistic: PlannedStatistic, tau: int) -> Fraction:
@@ -267,24 +287,27 @@ class Choices:
     """What the recipe chose for one table, from released values alone.
 
     Args:
-        quantile: q.5 or q.9, of which tau and K are.
+        quantile: of which tau and K are.
         tau: rows of a typical unit.
-        high: q.9 of rows per unit, the bound of rows by group.
+        owned: rows per unit.
         rows: N.
         sums: S of each measure, by name.
         mids: the centre of each measure, by name.
-        weighted_down: share of rows, about, whose unit owns more than tau.
-        people: about how many units own rows.
+        uneven: whether heavy owners own other things, of each measure, by name.
     """
 
     quantile: float
     tau: int
-    high: int
+    owned: Owned
     rows: HighTotal
     sums: Mapping[str, HighTotal]
     mids: Mapping[str, int]
-    weighted_down: float
-    people: float
+    uneven: Mapping[str, float]
+
+    @property
+    def weighted_down(self) -> float:
+        """The share of rows, about, whose unit owns more than tau."""
+        return self.owned.owned_above(self.tau)
 
 
 @dataclass(frozen=True)
@@ -292,7 +315,7 @@ class Table:
     """One table's part of a release being made.
 
     Args:
-        connection: where the rows are.
+        relations: of the engine that holds the rows.
         plan: the release.
         of: the counted table.
         rows: table of all its placed rows with their `unit`.
@@ -300,7 +323,7 @@ class Table:
         noise: where noise comes from.
     """
 
-    connection: duckdb.DuckDBPyConnection
+    relations: Relations
     plan: ReleasePlan
     of: str
     rows: str
@@ -343,15 +366,30 @@ class Table:
         return replace(self, plan=replace(self.plan, statistics=tuple(moved)))
 
 
-def choose_bounds(table: Table, cell_variance: CellVariance) -> Choices:
+def placed_table(
+    relations: Relations, plan: ReleasePlan, of: str, counted: CountedRows, noise: Noise
+) -> Table:
+    """A table whose rows are placed, all of them.
+
+    Args:
+        relations: of the engine that holds the rows.
+        plan, of: the table.
+        counted: its rows.
+        noise: where noise comes from.
+    """
+    rows = relations.make(f"bounded {of}", stored_rows(counted.rows, relations.dialect))
+    return Table(relations, plan, of, rows, counted.measures, noise)
+
+
+def choose_bounds(table: Table, cell_variance: CellVariance, fear: float) -> Choices:
     """Tau, the totals with a high bound, the centres.
 
     Args:
         table: its rows are placed.
-        cell_variance: of its law.
+        cell_variance, fear: of its law.
     """
     measures = list(table.sums)
-    people = make_people(table.connection, table.rows, table.of, [table.columns[name] for name in measures])
+    people = make_people(table.relations, table.rows, table.of, [table.columns[name] for name in measures])
     owned = Owned(people_histogram(table, people, "n", row_edges(), table.step(ROWS)))
     sizes = {
         name: Owned(
@@ -366,9 +404,9 @@ def choose_bounds(table: Table, cell_variance: CellVariance) -> Choices:
         assert bounds is not None
         totals[name] = _total(table, people, f"s{i}", sizes[name], table.step(TOTAL_SUMS, name))
         mids[name] = centre(totals[name].clipped, rows.clipped, bounds.lower, bounds.upper)
-    share = low_quantile(table.plan, table.of, owned, rows.value, cell_variance)
-    tau, high = rounded(owned.quantile(share)), rounded(owned.quantile(HIGH))
-    return Choices(share, tau, high, rows, totals, mids, owned.owned_above(tau), owned.people)
+    share = low_quantile(table.plan, table.of, owned, rows.value, cell_variance, fear)
+    uneven = {name: unevenness(owned.histogram, each.histogram) for name, each in sizes.items()}
+    return Choices(share, rounded(owned.quantile(share)), owned, rows, totals, mids, uneven)
 
 
 def row_edges() -> tuple[int, ...]:
@@ -387,16 +425,16 @@ def sum_edges(statistic: PlannedStatistic) -> tuple[int, ...]:
 def _total_rows(table: Table, people: str, owned: Owned) -> HighTotal:
     """N, or the number of rows where the catalog says that it may be told."""
     if table.public_rows:
-        return told_total(clipped_total(table.connection, people, "n", LARGEST))
+        return told_total(clipped_total(table.relations, people, "n", LARGEST))
     return _total(table, people, "n", owned, table.step(TOTAL_ROWS))
 
 
 def _total(table: Table, people: str, amount: str, owned: Owned, step: Step) -> HighTotal:
     """The total of an amount, clipped where its tail says, and what the clip left out put back."""
     bound = best_clip(owned.tail, table.law.unit_noise(step.spend), LARGEST_BOUND)
-    exact = clipped_total(table.connection, people, amount, bound)
+    exact = clipped_total(table.relations, people, amount, bound)
     drawn = draw_total(exact, bound, step.spend, table.law, table.noise)
-    return high_total(drawn, owned.tail, -1 if drawn.value < 0 else 1)
+    return high_total(drawn, owned.tail, rows=not step.measure)
 
 
 def is_sticky(plan: ReleasePlan, of: str, axis: int) -> bool:
@@ -410,7 +448,7 @@ def people_histogram(
     table: Table, people: str, amount: str, edges: Sequence[int], step: Step
 ) -> NoisyHistogram:
     """The noisy histogram of a step: people by an amount of theirs."""
-    counts = people_per_bin(table.connection, people, amount, edges)
+    counts = people_per_bin(table.relations, people, amount, edges)
     return draw_histogram(counts, tuple(edges), step.spend, table.law, table.noise)
 
 

@@ -15,7 +15,7 @@ R_S y the stored sum has (R_S - R_N) mid c + dy.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -27,15 +27,14 @@ from dpsql.mechanisms.family.differences import (
     Noise,
     SumScale,
     carried,
-    corrected_counts,
-    corrected_sums,
+    corrected,
     fitted,
     groups_of,
     interaction,
     parts_of,
 )
 from dpsql.mechanisms.family.people import spread
-from dpsql.mechanisms.family.tails import Factor
+from dpsql.mechanisms.family.pooling import Factor
 from dpsql.publishing.planned import PlannedStatistic
 from dpsql.publishing.userlevel.agreed import Agreed, agree
 from dpsql.publishing.userlevel.shapes import Differences
@@ -43,12 +42,18 @@ from dpsql.variance.scaled import GroupsOff, Spread
 
 FloatArray = npt.NDArray[np.float64]
 
-ALLOWED = 0.3
-"""How far groups are off where no differences are measured, as a part of what the low bound left out."""
-
-
 PULL = 2.0
-"""How much more people whom differences do not show pull a group than those whom they do: they are the heaviest."""
+"""kappa: how much more people whom differences do not show pull a group than those whom they do; they own most."""
+
+TASTE = 0.8
+"""lk: how far heavy people may all own the same things."""
+
+APART = 0.5
+"""How far cells may be off beyond their groups, as a part of what the low bound left out of them."""
+
+
+CLEAR, LARGE = 3.0, 0.2
+"""Standard errors, and part of a group, from which its correction says that it follows how much a unit owns."""
 
 
 class Corrected(NamedTuple):
@@ -99,27 +104,6 @@ class Low:
         return gap * statistic.mid * rows
 
 
-def allowed(low: Low, people: float) -> dict[int, Corrected]:
-    """Where nothing was measured of what the factors leave out of groups.
-
-    Args:
-        low: the views.
-        people: about how many there are.
-    """
-    found = {}
-    for i, s in low.views.plan.mine(_table(low)).items():
-        left = 1 - 1 / low.factors[""].value
-        rows = low.rows_in(i)
-        whole = low.factors[""].value * low.views.leaves[rows].sum() * left * _size(s)
-        shares = parts_of(low.views.leaves[rows])
-        groups = tuple(GroupsOff(np.zeros(n), np.zeros(n), np.zeros(n - 1)) for n in shares.shape)
-        few = whole**2 / max(people / 2, 1.0)
-        found[i] = Corrected(
-            low.apart(i), Spread(shares, groups, interaction=few, common=(ALLOWED * whole) ** 2)
-        )
-    return found
-
-
 def _size(statistic: PlannedStatistic) -> float:
     """How far a value of a statistic typically is from its centre: 1 for rows."""
     bounds = statistic.bounds
@@ -130,22 +114,37 @@ def _table(low: Low) -> str:
     return low.views.plan.statistics[next(iter(low.views.leaves))].of
 
 
-def measured(low: Low, drawn: Differences) -> dict[int, Corrected]:
-    """Where differences were drawn: groups are moved as far as they are seen to vary, and the rest is told.
+class Measured(NamedTuple):
+    """What differences tell of one table.
+
+    Args:
+        statistics: what a release holds of each, by index in the plan.
+        follows: names of the axes of which some group plainly follows how much a unit owns.
+    """
+
+    statistics: dict[int, Corrected]
+    follows: tuple[str, ...]
+
+
+def measured(low: Low, drawn: Differences, wide: float) -> Measured:
+    """Groups are moved as far as they are seen to vary, and the rest is told.
 
     Args:
         low: the views.
         drawn: what R0 leaves out of them.
+        wide: how many times as far off groups may be as if nothing that is left out was theirs.
     """
-    off = _Off(low, agree(low.views.plan, drawn.views), drawn)
-    return {i: off.corrected(i) for i in low.views.leaves}
+    off = _Off(low, agree(low.views.plan, drawn.views), drawn, wide)
+    statistics = {i: off.corrected(i) for i in low.views.leaves}
+    axes = low.views.plan.axes
+    return Measured(statistics, tuple(dict.fromkeys(axes[a].axis.name for a in off.following())))
 
 
 class _Off:
     """Differences of one table beside its low views."""
 
-    def __init__(self, low: Low, views: Agreed, drawn: Differences) -> None:
-        self.low, self.views, self.drawn = low, views, drawn
+    def __init__(self, low: Low, views: Agreed, drawn: Differences, wide: float) -> None:
+        self.low, self.views, self.drawn, self.wide = low, views, drawn, wide
         self.counts: dict[tuple[str, int], Correction] = {}
 
     def corrected(self, index: int) -> Corrected:
@@ -156,13 +155,27 @@ class _Off:
         moved = fitted(rows, [each.value for each in groups]) if groups else np.zeros_like(rows)
         rest = self.difference(statistic, self.low.views.leaves[index], rows, self.views.leaves[index],
                                self.views.leaves[self.low.rows_in(index)])  # fmt: skip
-        cells = interaction(rest - moved, self.views.cell_variance(index)) * rows.size
-        tail = (self.left(statistic) * self.whole(statistic) * _size(statistic)) ** 2 / self.drawn.few
-        own = np.zeros_like(rows) if statistic.bounds is None else self.low.apart(index)
-        unseen = self.unseen(statistic)
-        off = tuple(GroupsOff(each.variance, PULL * unseen * each.value, each.halved) for each in groups)
-        shown = Spread(parts_of(rows), off, cells, tail)
-        return Corrected(own + moved, shown)
+        reach, unseen = self.reach(statistic), self.unseen(statistic)
+        cells = interaction(rest - moved, reach**2 * self.views.cell_variance(index)) * rows.size
+        left = (self.left(statistic) * self.whole(statistic) * _size(statistic)) ** 2
+        base = np.zeros_like(rows) if statistic.bounds is None else self.low.apart(index)
+        pull = PULL * unseen / reach
+        off = tuple(GroupsOff(each.variance, pull * each.value, each.halved) for each in groups)
+        most = (APART * self.left_out(statistic)) ** 2
+        shown = Spread(parts_of(rows), off, cells, most, left / self.drawn.few, TASTE**2 * left)
+        return Corrected(base + moved, shown)
+
+    def following(self) -> Iterator[int]:
+        """Axes of which a group's rows are moved by a part of them that is large, and clear."""
+        counts = self.low.views.of("count").values()
+        for axis in dict.fromkeys(axis for s in counts for axis in s.axes):
+            moved, low = self.counts["count", axis], self.low.views.margin("count", axis).value
+            rows = self.low.factors[""].value * low + moved.value
+            sd = np.sqrt(GroupsOff(moved.variance, np.zeros(low.size), moved.halved).alone(parts_of(low)))
+            if np.any(
+                (np.abs(moved.value) > CLEAR * sd) & (np.abs(moved.value) > LARGE * np.maximum(rows, 0.0))
+            ):
+                yield axis
 
     def group(self, statistic: PlannedStatistic, axis: int) -> Correction:
         """How the groups of one axis are moved."""
@@ -170,20 +183,25 @@ class _Off:
         if (name, axis) not in self.counts:
             rows_name = name if statistic.bounds is None else self.low.rows_of(name)
             low_rows, rows = (views.margin(rows_name, axis) for views in (self.low.views, self.views))
-            low_own, own = (views.margin(name, axis) for views in (self.low.views, self.views))
+            low_sums, sums = (views.margin(name, axis) for views in (self.low.views, self.views))
             ordered = self.views.plan.axes[axis].axis.ordered
             groups = groups_of(low_rows.value, low_rows.sd, ordered=ordered)
-            x = self.difference(statistic, low_own.value, low_rows.value, own.value, rows.value)
-            noise = Noise(own.variance, ALLOWED * self.left_out(statistic))
-            if statistic.bounds is None:
-                found = corrected_counts(groups, x, noise)
-            else:
+            x = self.difference(statistic, low_sums.value, low_rows.value, sums.value, rows.value)
+            reach = self.reach(statistic)
+            noise = Noise(
+                lambda lo, hi: reach**2 * sums.variance(lo, hi), self.wide * self.left_out(statistic)
+            )
+            towards = None
+            if statistic.bounds is not None:
                 counts = self.group(self.rows_statistic(statistic), axis)
                 scale = SumScale(self.low.factors[""].value, self.low.factor(statistic).value, statistic.mid)
-                towards = carried(groups, counts, low_own.value, scale)
-                found = corrected_sums(groups, x, towards, noise)
-            self.counts[name, axis] = found
+                towards = carried(groups, counts, low_sums.value, scale)
+            self.counts[name, axis] = corrected(groups, x, noise, towards)
         return self.counts[name, axis]
+
+    def reach(self, statistic: PlannedStatistic) -> float:
+        """ext: what the low bound left out, over what differences show of it: the rest has their profile."""
+        return 1 + self.unseen(statistic)
 
     def rows_statistic(self, statistic: PlannedStatistic) -> PlannedStatistic:
         """One that counts the rows of a measure."""
@@ -197,11 +215,12 @@ class _Off:
         own: FloatArray,
         rows: FloatArray,
     ) -> FloatArray:
-        """x: differences less their parts of the whole's, so that they add to 0."""
+        """x: differences less their parts of the whole's, so that they add to 0, times `reach`."""
+        reach = self.reach(statistic)
         if statistic.bounds is None:
-            return own - self.part(statistic) * low
+            return reach * (own - self.part(statistic) * low)
         counts, mid = self.part(self.rows_statistic(statistic)), statistic.mid
-        return own - self.part(statistic) * (low + mid * low_rows) + mid * counts * low_rows
+        return reach * (own - self.part(statistic) * (low + mid * low_rows) + mid * counts * low_rows)
 
     def part(self, statistic: PlannedStatistic) -> float:
         """The whole's difference over the whole: pc of counts, pS of sums that are not centred."""

@@ -7,10 +7,11 @@ ours by knowledge of hers:
 |---|---|
 | `typical`, rows of the unit in the middle | rows / units / sqrt(e): log-normal with a deviation of 1 |
 | `most`, rows that hardly any unit passes | no such number: the log-normal tail |
-| `alike`, how alike the rows of one unit are | half way between falling where they like and together |
+| `alike`, the part of a unit's rows in one leaf of hers | a half |
 | `means`, the mean of a measure | a quarter of its range above its lower bound |
 
-Rows are taken to lie evenly over the keys of public dimensions, and over the leaves of every other axis.
+The table that is made up of these numbers is in `made_up`. Rows that a unit does not keep together lie evenly over the
+keys of public dimensions, and over the leaves of every other axis.
 
 **Privacy**: public statements and public tables; no private table is opened.
 **Source**: docs/method/user_level.md, "Expecting before spending".
@@ -20,27 +21,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import exp, log, sqrt
+from math import exp
 from statistics import NormalDist
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from dpsql.axis import Axis
 from dpsql.engines.engine import Engine
 from dpsql.engines.placed import ROW
 from dpsql.errors import InterfaceError
-from dpsql.mechanisms.family.people import NoisyHistogram
 from dpsql.publishing.planned import Bounds, ReleasePlan
 from dpsql.publishing.rows import leaf_of_row
 from dpsql.star import Catalog
 
 FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
 Crowds = Mapping[int, FloatArray]
 """Axis of the plan -> the share of the rows that each of its leaves is expected to have."""
-
-GRID = 400
-"""Units that stand for all of them, at even quantiles."""
 
 NORMAL = NormalDist()
 
@@ -48,21 +46,7 @@ WIDEST, NARROWEST = 4.0, 0.3
 """Standard deviations of log rows that are believed; units with one row each cannot differ at all."""
 
 ALIKE = 0.5
-"""How alike the rows of one unit are; right within a third of the noise on FoodMart and Online Retail."""
-
-
-class Units(NamedTuple):
-    """Units that stand for all.
-
-    Args:
-        amounts: their rows, increasing.
-        alike: as of `Guess`.
-        crowds: how crowded leaves are expected to be.
-    """
-
-    amounts: FloatArray
-    alike: float
-    crowds: Crowds
+"""The part of a unit's rows that lie in one leaf of hers. Real people are a little less alike: a cautious guess."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +58,7 @@ class Guess:
         rows: how many rows there are.
         typical: rows of a unit in the middle.
         most: rows that hardly any unit passes; None where some may own any number.
-        alike: between 0, where each row of a unit falls where it likes, and 1, where all of them fall together.
+        alike: the part of a unit's rows that lie in one leaf of hers; the others fall where they like.
         means: `table.column` -> the mean of a measure, in its own unit.
     """
 
@@ -106,45 +90,19 @@ class Guess:
         """q.5(n), at least 1."""
         return max(1.0, self.mean * exp(-0.5) if self.typical is None else self.typical)
 
-    @property
-    def deviation(self) -> float:
-        """Standard deviation of log n with which units own as many rows as there are."""
-        least = max(1e-3, NARROWEST * (1 - self.units / self.rows))
-        if self.most is None:
-            return max(least, sqrt(2 * log(max(1.0, self.mean / self.median))))
-        low, high = least, WIDEST
-        for _ in range(40):
+    def amounts(self, number: int) -> IntArray:
+        """Rows of so many units that stand for all, increasing: log-normal, and as many rows a unit as were stated."""
+        normal = np.array([NORMAL.inv_cdf((i + 0.5) / number) for i in range(number)])
+        low, high = max(1e-3, NARROWEST * (1 - self.units / self.rows)), WIDEST
+        for _ in range(30):
             middle = (low + high) / 2
-            low, high = (middle, high) if self._owned(middle) < self.mean else (low, middle)
-        return low
+            low, high = (middle, high) if self._cut(middle * normal).mean() < self.mean else (low, middle)
+        return self._cut(low * normal)
 
-    def _owned(self, deviation: float) -> float:
-        """The mean of what units own at some deviation."""
-        return float(self._amounts(deviation).mean())
-
-    def _amounts(self, deviation: float) -> FloatArray:
-        places = [NORMAL.inv_cdf((i + 0.5) / GRID) for i in range(GRID)]
-        amounts = self.median * np.exp(deviation * np.array(places))
-        return np.clip(amounts, 1.0, np.inf if self.most is None else self.most)
-
-    def owners(self, crowds: Crowds) -> Units:
-        """The units that stand for all."""
-        return Units(self._amounts(self.deviation), self.alike, crowds)
-
-    def histogram(self, edges: tuple[int, ...], times: float = 1.0) -> NoisyHistogram:
-        """How many units are expected in each bin of amounts that are so many times their rows."""
-        deviation, most = self.deviation, np.inf if self.most is None else self.most
-        running = [
-            self.units
-            * (
-                1.0
-                if edge / times >= most
-                else NORMAL.cdf(log(max(edge / times / self.median, 1e-12)) / deviation)
-            )
-            for edge in edges
-        ]
-        counts = np.diff([0.0, *running, float(self.units)])
-        return NoisyHistogram(edges, np.rint(counts).astype(np.int64), 0.0)
+    def _cut(self, logarithms: FloatArray) -> IntArray:
+        """Whole rows of units so far from the middle one; at least one, at most what hardly any unit passes."""
+        most = self.rows if self.most is None else self.most
+        return np.rint(np.clip(self.median * np.exp(logarithms), 1.0, most)).astype(np.int64)
 
     def mean_of(self, measure: str, bounds: Bounds) -> float:
         """What a value is supposed to average, in stored units; never 0, since errors are relative to it."""
@@ -188,3 +146,9 @@ def _keys_per_leaf(catalog: Catalog, public: Engine, plan: ReleasePlan, axis: in
     found = np.zeros(plan.axes[axis].axis.leaves)
     found[counted["leaf"]] = counted["keys"]
     return found
+
+
+def ordinary_leaves(axis: Axis) -> int:
+    """Leaves that are not NULL, MISSING or OTHER."""
+    special = [leaf for leaf in (axis.null_leaf, axis.missing_leaf, axis.other_leaf) if leaf is not None]
+    return max(1, axis.leaves - len(special))

@@ -6,8 +6,7 @@ ledger line is the step of the same name; what a step decides is computed from r
     bounds, totals and centres  choose.py           tau, N and S of each measure, mid
     norms per unit (zCDP)       shapes.py           K, K_H
     views                       shapes.py           shapes; R = N over their total, one for each measure
-    differences (zCDP)          shapes.py           what R leaves out of groups
-    rows by group (pure)        calibrate.py        R_g, for `calibrate: per_group`
+    differences                 shapes.py           what R leaves out of groups
     corrections, errors         groups.py           post-processing
 
 **Privacy**: docs/privacy/user_level.md.
@@ -22,14 +21,13 @@ from functools import partial
 from math import hypot
 
 from dpsql.mechanisms.family.people import Estimate
-from dpsql.mechanisms.family.tails import Factor, Scaled, factors
+from dpsql.mechanisms.family.pooling import Factor, Scaled, factors
 from dpsql.mechanisms.family.whitened import UNIT
 from dpsql.mechanisms.law import NoisyView
 from dpsql.publishing.planned import PlannedStatistic
 from dpsql.publishing.userlevel.agreed import Agreed, agree
-from dpsql.publishing.userlevel.calibrate import calibrate_groups
-from dpsql.publishing.userlevel.choose import Choices, Table, choose_bounds, is_sticky
-from dpsql.publishing.userlevel.groups import Corrected, Low, allowed, measured
+from dpsql.publishing.userlevel.choose import Choices, Table, choose_bounds
+from dpsql.publishing.userlevel.groups import Corrected, Low, measured
 from dpsql.publishing.userlevel.shapes import SHAPES
 
 
@@ -41,14 +39,14 @@ class TableScale:
         of: the counted table.
         choices: what was chosen.
         factors: R of each measure by name; of rows under the empty name.
-        sticky: names of the axes on which all rows of a unit share one leaf.
+        follows: names of the axes whose groups are seen to follow how much a unit owns.
         public_rows: whether the number of rows was told.
     """
 
     of: str
     choices: Choices
     factors: Mapping[str, Factor]
-    sticky: tuple[str, ...]
+    follows: tuple[str, ...]
     public_rows: bool
 
 
@@ -60,7 +58,7 @@ class Drawn:
         statistics: as they were settled.
         views: their noisy integers.
         corrected: what is added to the scaled estimates, and how far shares may be off.
-        differences: noisy integers of what one factor leaves out; empty where none is measured.
+        differences: noisy integers of what one factor leaves out.
         scale: the table's scale.
     """
 
@@ -83,44 +81,34 @@ def settle_table(table: Table) -> Drawn:
     **Privacy**: spends the table's steps and the shares of its views, each once.
     """
     shape = SHAPES[table.law]
-    choices = choose_bounds(table, partial(shape.cell_variance, table.plan))
+    choices = choose_bounds(table, partial(shape.cell_variance, table.plan), shape.fear)
     table = table.centred(choices.mids)
     shaped = shape.draw(table, choices)
     views = {i: each.view for i, each in shaped.views.items()}
-    found = agree(table.plan, views)
-    low = Low(found, scale_factors(table, choices, found, shape.least_gap))
-    groups = calibrate_groups(table, choices, low.factors[""], views)
-    if shaped.differ is None:
-        corrected, differences = allowed(low, choices.people), {}
-    else:
-        drawn = shaped.differ(low.factors[""].value)
-        corrected, differences = measured(low, drawn), dict(drawn.views)
+    agreed = agree(table.plan, views)
+    low = Low(agreed, scale_factors(table, choices, agreed))
+    drawn = shaped.differ(low.factors[""].value)
+    found = measured(low, drawn, shape.wide)
     settled = {
         i: replace(
             s, tau=choices.tau, sensitivity=shaped.views[i].reach, unit=UNIT, factor=low.factor(s).value / UNIT,
-            groups=groups.get(s.view, ()), noise_mid=s.mid * low.factor(s).value / low.factors[""].value,
+            noise_mid=s.mid * low.factor(s).value / low.factors[""].value,
         )
         for i, s in table.statistics.items()
     }  # fmt: skip
-    sticky = tuple(
-        table.plan.axes[a].axis.name
-        for a in sorted({a for s in settled.values() for a in s.axes})
-        if is_sticky(table.plan, table.of, a)
-    )
-    scale = TableScale(table.of, choices, low.factors, sticky, table.public_rows)
-    return Drawn(settled, views, corrected, differences, scale)
+    scale = TableScale(table.of, choices, low.factors, found.follows, table.public_rows)
+    return Drawn(settled, views, found.statistics, drawn.views, scale)
 
 
-def scale_factors(table: Table, choices: Choices, views: Agreed, least_gap: float) -> Mapping[str, Factor]:
+def scale_factors(table: Table, choices: Choices, views: Agreed) -> Mapping[str, Factor]:
     """R of rows and of each measure.
 
     Args:
         table: the table, around its centres.
         choices: its totals with a high bound.
         views: its low views.
-        least_gap: of its shape.
     """
-    rows = Scaled(choices.rows, views.total("count"), 0.0)
+    rows = Scaled(choices.rows, views.total("count"))
     measures = {}
     for name, high in choices.sums.items():
         own = f"count({name})"
@@ -129,5 +117,5 @@ def scale_factors(table: Table, choices: Choices, views: Agreed, least_gap: floa
         low = Estimate(centred.value + mid * counted.value, hypot(centred.sd, mid * counted.sd))
         mean = low.value / counted.value if counted.value else 0.0
         apart = hypot(centred.sd, (mean - mid) * counted.sd)
-        measures[name] = Scaled(high, low, apart / abs(low.value) if low.value else 1.0)
-    return factors(rows, measures, least_gap, told=table.public_rows)
+        measures[name] = Scaled(high, low, apart / abs(low.value) if low.value else 1.0, choices.uneven[name])
+    return factors(rows, measures, told=table.public_rows)

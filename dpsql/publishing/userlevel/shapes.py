@@ -2,8 +2,8 @@
 
 | class | weight of a unit | what one factor leaves out of groups |
 |---|---|---|
-| `Whitened` (Gaussian) | min(1, K / nu), nu the norm of all that she adds to all views | differences, drawn with 6% |
-| `Bounded` (Laplace) | min(1, tau / n, T / sum of sizes for each measure) | an allowance |
+| `Whitened` (Gaussian) | min(1, K / nu), nu the norm of all that she adds to all views | of norm K_D at most |
+| `Bounded` (Laplace) | min(1, tau / n, T / sum of sizes for each measure) | t_D rows and T_D of each measure at most |
 
 A shape answers for all that depends on the law: shares, noise, weights, differences. Nobody asks which one it is.
 
@@ -14,7 +14,7 @@ A shape answers for all that depends on the law: shares, noise, weights, differe
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil, isqrt, prod, sqrt
 from typing import ClassVar, NamedTuple, Protocol
@@ -22,15 +22,15 @@ from typing import ClassVar, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.mechanisms.axis.strategy import AxisStrategy, axis_budgets, draw_view, measure, measure_view
+from dpsql.mechanisms.axis.strategy import axis_budgets, draw_view, measure_view
 from dpsql.mechanisms.family.people import cleaned, doubling_edges, quantile, rounded, spread
 from dpsql.mechanisms.family.whitened import (
     LARGEST_FACTOR,
     LARGEST_NORM,
+    LARGEST_PURE_DIFFERENCE,
     UNIT,
     Part,
     Whitening,
-    even_square,
     pure_bound,
     whiten,
 )
@@ -43,16 +43,17 @@ from dpsql.publishing.userlevel.choose import (
     Choices,
     StepShares,
     Table,
-    is_sticky,
     people_histogram,
     typical_size,
     view_shares,
 )
-from dpsql.publishing.userlevel.guess import Units
 from dpsql.publishing.userlevel.sql import (
+    DIFFERENCE,
+    WEIGHT,
     View,
     make_differences,
     make_norms,
+    make_pure_differences,
     make_pure_weights,
     make_weights,
     weighted_cells,
@@ -64,13 +65,13 @@ FloatArray = npt.NDArray[np.float64]
 NORM_BINS, NORM_START = 20, 8
 """Bins of squared norms: from 2^-8 of the typical one, doubling."""
 
-CLIP = {0.5: 0.4, 0.9: 0.9}
-"""Which quantile of the norms K is, by that of tau: a little below the middle is as good for counts on FoodMart and
-Online Retail, and better for ranges and averages."""
+CLIP = {0.5: 0.4}
+"""Which quantile of the norms K is, by that of tau where it is another: a little below the middle is as good for counts
+on FoodMart and Online Retail, and better for ranges and averages."""
 
-HIGH_NORM = 0.95
-"""The quantile K_H of the norms up to which differences reach; q.9 makes intervals a quarter shorter, but groups then
-hold 86 to 91%."""
+HIGH = 0.95
+"""The quantile of norms, or of rows, up to which differences reach; q.9 makes intervals a quarter shorter, but groups
+then hold 86 to 91%."""
 
 LEAST_DIFFERENCE = 20
 """Differences reach at least a 20th of K."""
@@ -81,6 +82,10 @@ class Reached(NamedTuple):
 
     view: NoisyView
     reach: int
+
+
+Draw = Callable[[int, IntArray], Reached]
+"""(index in the plan, exact weighted cells) -> the statistic's one draw."""
 
 
 class Differences(NamedTuple):
@@ -106,11 +111,11 @@ class Shaped(NamedTuple):
 
     Args:
         views: by index in the plan.
-        differ: draws what one factor leaves out; None where nothing is measured of it.
+        differ: draws what one factor leaves out.
     """
 
     views: Mapping[int, Reached]
-    differ: Differ | None
+    differ: Differ
 
 
 class Shape(Protocol):
@@ -121,24 +126,19 @@ class Shape(Protocol):
         """What the recipe pays for its steps."""
 
     @property
-    def least_gap(self) -> float:
-        """How far factors of one table are taken to differ at least, in intervals."""
+    def order(self) -> int:
+        """The power of k that what is spent grows by where noise is to be a k-th."""
 
     @property
-    def most_grouped(self) -> int:
-        """How many views may be calibrated by group."""
+    def fear(self) -> float:
+        """How much a part of the rows that is left out counts where tau is chosen, against relative noise."""
+
+    @property
+    def wide(self) -> float:
+        """How many times as far off groups may be as if nothing that is left out was theirs."""
 
     def cell_variance(self, plan: ReleasePlan, statistic: PlannedStatistic, tau: int) -> float:
         """Predicted variance of one cell at a given tau and typical weights, in stored units of weight 1."""
-
-    def expected(self, plan: ReleasePlan, of: str, tau: int, low: float, units: Units) -> Expectation:
-        """What the weights of units are before more is known of them than was stated in public.
-
-        Args:
-            plan, of: the table.
-            tau, low: rows of a typical unit, and which quantile that is.
-            units: what was stated.
-        """
 
     def draw(self, table: Table, choices: Choices) -> Shaped:
         """Weigh everybody and draw the views.
@@ -147,43 +147,80 @@ class Shape(Protocol):
         """
 
 
-class Expectation(NamedTuple):
-    """Expected weights of units, and what their noise is multiplied by against that of a typical one."""
-
-    weights: FloatArray
-    variance: float
-
-
 @dataclass(frozen=True)
 class Bounded:
     """Rows and absolute sums of a unit are bounded, Laplace noise."""
 
     shares: ClassVar[StepShares] = StepShares(
-        Fraction(3, 100), Fraction(0), Fraction(5, 100), Fraction(9, 100), Fraction(0)
+        Fraction(3, 100), Fraction(0), Fraction(5, 100), Fraction(9, 100), Fraction(8, 100)
     )
-    least_gap: ClassVar[float] = 0.04
-    most_grouped: ClassVar[int] = 4
+    order: ClassVar[int] = 1
+    fear: ClassVar[float] = 1.0
+    wide: ClassVar[float] = 2.0
 
     def cell_variance(self, plan: ReleasePlan, statistic: PlannedStatistic, tau: int) -> float:
         """See `Shape`."""
         return float(2 * (pure_reach(statistic, tau) / statistic.spend) ** 2)
 
-    def expected(self, plan: ReleasePlan, of: str, tau: int, low: float, units: Units) -> Expectation:
-        """See `Shape`."""
-        return Expectation(np.minimum(1.0, tau / units.amounts), 1.0)
-
     def draw(self, table: Table, choices: Choices) -> Shaped:
         """See `Shape`."""
-        limits = [(row_value(s, table.columns), pure_reach(s, choices.tau)) for s in table.sums.values()]
-        weights = make_pure_weights(table.connection, table.rows, table.of, choices.tau, limits)
+        reaches = [pure_reach(s, choices.tau) for s in table.sums.values()]
+        values = [row_value(s, table.columns) for s in table.sums.values()]
+        weights = make_pure_weights(
+            table.relations, table.rows, table.of, choices.tau, list(zip(values, reaches, strict=True))
+        )
+        views = draw_each(table, weights, _bounded_draw(table, choices.tau, {}))
 
-        def draw(i: int, cells: IntArray) -> Reached:
-            statistic = table.plan.statistics[i]
-            reach = pure_reach(statistic, choices.tau)
-            strategies = table.plan.strategies(statistic)
-            return Reached(draw_view(cells, strategies, statistic.spend, UNIT * reach, table.noise), reach)
+        def differ(factor: float) -> Differences:
+            """R0, t_D and T_D follow from released numbers; then the one draw of each difference."""
+            fixed, spend = fixed_factor(factor), table.step(DIFFERENCES).spend
+            most = choices.owned.quantile(HIGH)
+            far = max(1, ceil((fixed / UNIT - 1) * choices.tau), ceil(most - fixed / UNIT * choices.tau))
+            names = [(s.measure.name, s) for s in table.sums.values()]
+            bounds = {name: difference_reach(s, choices.tau, far) for name, s in names}
+            left = make_pure_differences(
+                table.relations, weights, table.of, fixed, far, list(bounds.values())
+            )
+            shares = view_shares(table.statistics)
+            spends = {i: spend * share for i, share in shares.items()}
+            drawn = draw_each(table, left, _bounded_draw(table, far, spends, bounds), DIFFERENCE)
+            few = (1 - HIGH) * choices.owned.people
+            return Differences(fixed / UNIT, {i: each.view for i, each in drawn.items()}, max(few, 1.0))
 
-        return Shaped(draw_each(table, weights, draw), None)
+        return Shaped(views, differ)
+
+
+def _bounded_draw(
+    table: Table, tau: int, spends: Mapping[int, Fraction], bounds: Mapping[str, int] | None = None
+) -> Draw:
+    """Draws of statistics of units whose rows and absolute sums are bounded.
+
+    Args:
+        table: the table.
+        tau: the most rows.
+        spends: what each statistic's noise is drawn for; its own spend where none is said.
+        bounds: the most of each measure, by name; what follows from tau where none is said.
+    """
+
+    def draw(i: int, cells: IntArray) -> Reached:
+        statistic = table.plan.statistics[i]
+        reach = pure_reach(statistic, tau)
+        if bounds is not None:
+            reach = bounds.get(statistic.measure.name, tau) if statistic.bounds is not None else tau
+        spend, strategies = spends.get(i, statistic.spend), table.plan.strategies(statistic)
+        return Reached(draw_view(cells, strategies, spend, UNIT * reach, table.noise), reach)
+
+    return draw
+
+
+def fixed_factor(factor: float) -> int:
+    """R0 in units of 2^-20: R_N within 1 and 8."""
+    return min(max(round(factor * UNIT), UNIT), LARGEST_FACTOR)
+
+
+def difference_reach(statistic: PlannedStatistic, tau: int, far: int) -> int:
+    """T_D = T t_D / tau, rounded up, at most `LARGEST_PURE_DIFFERENCE`."""
+    return min(-(-pure_reach(statistic, tau) * far // tau), LARGEST_PURE_DIFFERENCE)
 
 
 @dataclass(frozen=True)
@@ -191,44 +228,39 @@ class Whitened:
     """The joint whitened norm of a unit is bounded, Gaussian noise."""
 
     shares: ClassVar[StepShares] = StepShares(
-        Fraction(25, 1000), Fraction(2, 100), Fraction(5, 100), Fraction(9, 100), Fraction(6, 100)
+        Fraction(25, 1000), Fraction(2, 100), Fraction(5, 100), Fraction(9, 100), Fraction(8, 100)
     )
-    least_gap: ClassVar[float] = 0.025
-    most_grouped: ClassVar[int] = 0
+    order: ClassVar[int] = 2
+    fear: ClassVar[float] = 0.6
+    wide: ClassVar[float] = 3.0
 
     def cell_variance(self, plan: ReleasePlan, statistic: PlannedStatistic, tau: int) -> float:
         """See `Shape`."""
         return float(typical_size(plan, statistic, tau) / statistic.spend)
 
-    def expected(self, plan: ReleasePlan, of: str, tau: int, low: float, units: Units) -> Expectation:
-        """See `Shape`."""
-        squares = _expected_squares(plan, plan.mine(of), tau, units)
-        clip = float(np.interp(CLIP[low], (np.arange(len(squares)) + 0.5) / len(squares), squares))
-        return Expectation(np.sqrt(np.minimum(1.0, clip / squares)), clip)
-
     def draw(self, table: Table, choices: Choices) -> Shaped:
         """See `Shape`: norms, K, weights, and the one draw of each statistic."""
         whitening = whiten(whitened_parts(table, choices.tau))
-        norms = make_norms(table.connection, table.rows, table.of, norm_views(table), whitening)
+        norms = make_norms(table.relations, table.rows, table.of, norm_views(table), whitening)
         edges = doubling_edges(1 << max(0, whitening.point - NORM_START), NORM_BINS)
         histogram = people_histogram(table, norms, "norm", edges, table.step(NORMS))
         mu2 = sum((s.spend for s in table.statistics.values()), Fraction(0))
         typical = 1 << whitening.point
-        wanted = rounded(quantile(histogram, CLIP[choices.quantile], unseen=typical))
+        wanted = rounded(quantile(histogram, CLIP.get(choices.quantile, choices.quantile), unseen=typical))
         clip = min(wanted, whitening.largest_clip(mu2))
-        weights = make_weights(table.connection, norms, table.of, clip)
+        weights = make_weights(table.relations, norms, table.of, clip)
         views = draw_each(table, weights, whitened_draw(table, whitening, clip, mu2))
 
         def differ(factor: float) -> Differences:
             """R0 and K_D follow from released numbers; then the one draw of each difference."""
-            fixed = min(max(round(factor * UNIT), UNIT), LARGEST_FACTOR)
+            fixed = fixed_factor(factor)
             own, spend = fixed / UNIT, table.step(DIFFERENCES).spend
-            most = quantile(histogram, HIGH_NORM, unseen=typical)
+            most = quantile(histogram, HIGH, unseen=typical)
             far = max((own - 1) * sqrt(clip), sqrt(most) - own * sqrt(clip), sqrt(clip) / LEAST_DIFFERENCE)
             reach = min(rounded(far**2), whitening.largest_clip(spend), LARGEST_NORM)
-            left = make_differences(table.connection, norms, weights, table.of, fixed, reach)
-            drawn = draw_each(table, left, whitened_draw(table, whitening, reach, spend))
-            few = (1 - HIGH_NORM) * float(cleaned(histogram).sum())
+            left = make_differences(table.relations, weights, table.of, fixed, reach)
+            drawn = draw_each(table, left, whitened_draw(table, whitening, reach, spend), DIFFERENCE)
+            few = (1 - HIGH) * float(cleaned(histogram).sum())
             return Differences(own, {i: each.view for i, each in drawn.items()}, max(few, 1.0))
 
         return Shaped(views, differ)
@@ -272,10 +304,6 @@ def norm_views(table: Table) -> list[View]:
     ]
 
 
-Draw = Callable[[int, IntArray], Reached]
-"""(index in the plan, exact weighted cells) -> the statistic's one draw."""
-
-
 def whitened_draw(table: Table, whitening: Whitening, clip: int, mu2: Fraction) -> Draw:
     """Draws of statistics that together spend mu2, of units whose joint norm is clipped."""
     order = list(table.statistics)
@@ -297,37 +325,18 @@ def _reach(whitening: Whitening, index: int, clip: int) -> int:
     return isqrt(ceil(squared / whitening.parts[index].total ** 2)) + 1
 
 
-def draw_each(table: Table, weights: str, draw: Draw) -> dict[int, Reached]:
-    """Weighted cells of every view, each drawn as soon as it is fetched."""
-    cells = weighted_cells(table.connection, table.plan, table.rows, weights, table.columns)
+def draw_each(table: Table, weights: str, draw: Draw, weight: str = WEIGHT) -> dict[int, Reached]:
+    """Weighted cells of every view, each drawn as soon as it is fetched.
+
+    Args:
+        table: the table.
+        weights: what the rows of units count.
+        draw: the draw of each statistic.
+        weight: the column of `weights`.
+    """
+    cells = weighted_cells(table.relations, table.plan, table.of, table.rows, weights, table.columns, weight)
     return {
         i: draw(i, exact)
         for group in table.plan.by_view(table.of)
         for i, exact in zip(group, cells.of(*(table.plan.statistics[i] for i in group)), strict=True)
     }
-
-
-def _expected_squares(
-    plan: ReleasePlan, mine: Mapping[int, PlannedStatistic], tau: int, units: Units
-) -> FloatArray:
-    """nu^2 of units by their rows, whose centred values have random signs."""
-    found, shares, amounts = np.zeros(len(units.amounts)), view_shares(mine), units.amounts
-    for i, s in mine.items():
-        gathered = float(typical_size(plan, replace(s, bounds=None), 1) - 1)
-        # by how much two rows of one unit meet in a view's rows; their values have random signs, so sums meet less
-        meeting = prod(
-            _meeting(plan.axes[a].strategy, units.crowds.get(a))
-            for a in s.axes
-            if not is_sticky(plan, s.of, a)
-        )
-        size = amounts + meeting ** ((1 - units.alike) if s.bounds is None else 1) * amounts * (amounts - 1)
-        found += float(shares[i]) * size / (tau + gathered * tau**2)
-    return found
-
-
-def _meeting(strategy: AxisStrategy, crowd: FloatArray | None) -> float:
-    """||H p||^2 of leaves that are crowded alike, or as stated: 1 / n and more."""
-    if crowd is None:
-        return float(even_square(strategy))
-    placed = measure(strategy, np.rint(crowd * UNIT).astype(np.int64)) * strategy.budget
-    return float((placed.astype(np.float64) ** 2).sum()) / (UNIT * strategy.total) ** 2

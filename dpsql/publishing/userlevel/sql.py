@@ -1,36 +1,45 @@
 """What the user-level recipe asks of the engine that holds the rows, in exact integers.
 
 Per-person numbers never leave the engine: what comes out is a histogram of people, a clipped total, or
-weighted cells. Sums are HUGEINT, so no order of addition and no number of threads changes them, and every
+weighted cells. Sums are of the wide type, so no order of addition and no number of threads changes them, and every
 value is cut before it is squared, so no row whatever can make a statement fail.
 
-    people     one line per unit: n, s<i>
-    norms      one line per unit: norm (2^p nu^2)
-    weights    one line per unit: w in units of 2^-20
-    differences  one line per unit: e, what a factor times w leaves out of 1, clipped, in units of 2^-20
+    people     unit: n, s<i>
+    norms      unit: norm (2^p nu^2)
+    weights    unit: w in units of 2^-20, beside its norm
+    differences  unit: e, what a factor times w leaves out of 1, clipped, in units of 2^-20, beside its weight
+
+One text serves every engine (`dpsql.engines.relations`). Where a common table may be computed again (Spark), norms,
+weights and differences have a line for each row instead of each unit, made by windows: a unit's rows are then
+counted in the scan that weighs them, and rows that arrive meanwhile move no bound.
 
 **Privacy**: raw; what is fetched is noised by the caller before it is stored or shown.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
 from typing import NamedTuple
 
-import duckdb
 import numpy as np
 import numpy.typing as npt
 
+from dpsql.engines.dialect import Dialect
+from dpsql.engines.expressions import search
+from dpsql.engines.placed import Digit, Rows, common_table, packed_value, with_tables
+from dpsql.engines.relations import Relations
+from dpsql.engines.template import Group, cell_numbers, counts, cut
 from dpsql.errors import InternalError
 from dpsql.mechanisms.axis.strategy import AxisStrategy, gathers
 from dpsql.mechanisms.family.whitened import LARGEST_DIFFERENCE, LARGEST_NORM, UNIT, Whitening
-from dpsql.publishing.cells import PlacedCells, huge
+from dpsql.publishing.cells import CountedCells
 from dpsql.publishing.planned import ReleasePlan
-from dpsql.release.write import registered
-from dpsql.star.sql import identifier
+from dpsql.publishing.rows import CountedRows
 
-WEIGHT = "CAST(w AS HUGEINT)"
-"""SQL of what a row counts."""
+WEIGHT, DIFFERENCE = "w", "e"
+"""Columns of what a row of a unit counts."""
 
 IntArray = npt.NDArray[np.int64]
 
@@ -47,185 +56,310 @@ class View(NamedTuple):
     values: Mapping[int, str]
 
 
-def make_people(connection: duckdb.DuckDBPyConnection, rows: str, of: str, values: Sequence[str]) -> str:
+class Layer(NamedTuple):
+    """Rows of a strategy that lie side by side on an axis and have one entry.
+
+    Args:
+        starts: first leaves of the rows; they end where the next one starts.
+        entry: their integer, budget multiplied in.
+    """
+
+    starts: tuple[int, ...]
+    entry: int
+
+    def key(self, axis: int) -> str:
+        """SQL of the number of the row that holds a leaf."""
+        if self.starts == tuple(range(len(self.starts))):
+            return f"a{axis}"
+        return search(f"a{axis}", [str(start) for start in self.starts], 0, len(self.starts))
+
+
+class Gathering(NamedTuple):
+    """One layer of each axis of a view: units' rows are summed where all keys are equal."""
+
+    keys: tuple[str, ...]
+    entry: int
+
+
+def wide(value: int | str, dialect: Dialect) -> str:
+    """SQL of a whole number of the wide type."""
+    return f"CAST({value} AS {dialect.wide})"
+
+
+def make_people(relations: Relations, rows: str, of: str, values: Sequence[str]) -> str:
     """One line per unit with its number of rows and the sum of each measure; returns the table's name."""
-    name = identifier(f"people {of}")
-    sums = "".join(f", coalesce(sum(CAST({value} AS HUGEINT)), 0) AS s{i}" for i, value in enumerate(values))
-    connection.execute(
-        f"CREATE OR REPLACE TEMP TABLE {name} AS SELECT unit, count(*) AS n{sums} FROM {rows} GROUP BY unit"
-    )
-    return name
+    dialect = relations.dialect
+    sums = "".join(f", {_total(value, dialect)} AS s{i}" for i, value in enumerate(values))
+    return relations.make(f"people {of}", f"SELECT unit, count(*) AS n{sums} FROM {rows} GROUP BY unit")
 
 
-def people_per_bin(
-    connection: duckdb.DuckDBPyConnection, people: str, amount: str, edges: Sequence[int]
-) -> IntArray:
+def people_per_bin(relations: Relations, people: str, amount: str, edges: Sequence[int]) -> IntArray:
     """How many people have which amount.
 
     Args:
-        connection: where `people` is.
-        people: a table with one line per unit.
+        relations: where `people` is.
+        people: a table whose lines of one unit have the same amount.
         amount: SQL of a non-negative integer.
         edges: upper ends of the bins; an overflow bin follows.
 
     Returns:
         int64, shape (len(edges) + 1,).
     """
-    ladder = " ".join(f"WHEN {amount} <= {huge(edge)} THEN {i}" for i, edge in enumerate(edges))
-    found = connection.execute(
-        f"SELECT CASE {ladder} ELSE {len(edges)} END AS bin, count(*) AS people FROM {people} GROUP BY bin"
-    ).fetchall()
+    whens = (f"WHEN amount <= {wide(edge, relations.dialect)} THEN {i}" for i, edge in enumerate(edges))
+    per_unit = f"SELECT max({amount}) AS amount FROM {people} GROUP BY unit"
+    binned = f"SELECT CASE {' '.join(whens)} ELSE {len(edges)} END AS bin FROM ({per_unit}) AS u"
+    found = relations.fetch(f"SELECT bin, count(*) AS people FROM ({binned}) AS b GROUP BY bin")
     counts = np.zeros(len(edges) + 1, dtype=np.int64)
-    for place, number in found:
-        counts[place] = number
+    counts[found["bin"]] = found["people"]
     return counts
 
 
-def clipped_total(connection: duckdb.DuckDBPyConnection, people: str, amount: str, bound: int) -> int:
-    """The sum over people of an amount clipped to [-bound, bound]."""
-    clipped = f"greatest(least({amount}, {huge(bound)}), {huge(-bound)})"
-    found = connection.execute(f"SELECT coalesce(sum({clipped}), 0) FROM {people}").fetchall()
-    return int(found[0][0])
+def clipped_total(relations: Relations, people: str, amount: str, bound: int) -> int:
+    """The sum over people of an amount clipped to [-bound, bound], itself cut at `LARGEST`."""
+    dialect = relations.dialect
+    clipped = f"greatest(least({wide(amount, dialect)}, {wide(bound, dialect)}), {wide(-bound, dialect)})"
+    found = relations.fetch(f"SELECT {cut(f'sum({clipped})', dialect)} AS total FROM {people}")
+    return int(found["total"][0])
 
 
-def make_norms(
-    connection: duckdb.DuckDBPyConnection, rows: str, of: str, views: Sequence[View], whitening: Whitening
-) -> str:
+def make_norms(relations: Relations, rows: str, of: str, views: Sequence[View], whitening: Whitening) -> str:
     """The joint whitened norm of each unit; returns the table's name.
 
     **Privacy**: a unit's norm is a function of its own rows and of released values; sums are exact.
     """
-    name = identifier(f"norms {of}")
-    parts = " UNION ALL ".join(_norm_sql(connection, rows, view, whitening) for view in views)
-    connection.execute(
-        f"CREATE OR REPLACE TEMP TABLE {name} AS SELECT unit, sum(part) AS norm FROM ({parts}) GROUP BY unit"
-    )
-    return name
+    way = _norms_of_units if relations.dialect.materialised else _norms_of_rows
+    return relations.make(f"norms {of}", way(rows, views, whitening, relations.dialect))
 
 
-def make_weights(connection: duckdb.DuckDBPyConnection, norms: str, of: str, clip: int) -> str:
-    """The weight of each unit under zCDP: the largest W <= 2^20 with W^2 norm <= 2^40 clip.
-
-    W^2 norm <= 2^40 clip is W <= sqrt(2^40 clip // norm); cut at 2^40, the square root of the integer is
-    exact to the floor in double precision.
-    """
-    name = identifier(f"weights {of}")
-    ratio = f"least({huge(UNIT**2 * clip)} // greatest(norm, {huge(1)}), {huge(UNIT**2)})"
-    root = f"CAST(floor(sqrt(CAST({ratio} AS DOUBLE))) AS BIGINT)"
-    connection.execute(
-        f"CREATE OR REPLACE TEMP TABLE {name} AS "
-        f"SELECT unit, CASE WHEN norm = 0 OR norm >= {huge(LARGEST_NORM)} THEN 0 ELSE {root} END AS w FROM {norms}"
-    )
-    return name
+def make_weights(relations: Relations, norms: str, of: str, clip: int) -> str:
+    """The weight w of each unit under zCDP: the largest W <= 2^20 with W^2 norm <= 2^40 clip."""
+    weight = _root(clip, UNIT, relations.dialect)
+    return relations.make(f"weights {of}", f"SELECT q.*, {weight} AS {WEIGHT} FROM {norms} AS q")
 
 
-def make_differences(
-    connection: duckdb.DuckDBPyConnection, norms: str, weights: str, of: str, factor: int, clip: int
-) -> str:
+def make_differences(relations: Relations, weights: str, of: str, factor: int, clip: int) -> str:
     """What the weight of each unit, times a factor, leaves out of her, clipped; returns the table's name.
 
-    E = 2^20 - (factor W >> 20), then |E| <= sqrt(2^40 clip // norm), at most 2^23: below 2^46 the square root of an
-    integer is exact to the floor in double precision.
+    E = 2^20 - (factor W >> 20), then |E| <= sqrt(2^40 clip // norm), at most 2^23.
 
     Args:
-        connection: where the tables are.
-        norms, weights: of the units.
+        relations: where the tables are.
+        weights: of the units, with their norms.
         of: the counted table.
         factor: R0 in units of 2^-20, released.
         clip: 2^p K_D^2, released.
     """
-    name = identifier(f"differences {of}")
-    ratio = f"least({huge(UNIT**2 * clip)} // greatest(norm, {huge(1)}), {huge(LARGEST_DIFFERENCE**2)})"
-    root = f"CAST(floor(sqrt(CAST({ratio} AS DOUBLE))) AS BIGINT)"
-    left = f"{UNIT} - ({factor}::BIGINT * w) // {UNIT}"
-    connection.execute(
-        f"CREATE OR REPLACE TEMP TABLE {name} AS SELECT unit, CASE WHEN norm = 0 OR norm >= {huge(LARGEST_NORM)} "
-        f"THEN 0 ELSE greatest(least({left}, {root}), -{root}) END AS w FROM {norms} JOIN {weights} USING (unit)"
+    dialect = relations.dialect
+    root = _root(clip, LARGEST_DIFFERENCE, dialect)
+    difference = f"greatest(least({_left_out(factor, dialect)}, {root}), -({root}))"
+    return relations.make(
+        f"differences {of}", f"SELECT q.*, {difference} AS {DIFFERENCE} FROM {weights} AS q"
     )
-    return name
 
 
 def make_pure_weights(
-    connection: duckdb.DuckDBPyConnection,
+    relations: Relations,
     rows: str,
     of: str,
     tau: int,
     bounds: Sequence[tuple[str, int]],
 ) -> str:
-    """The weight of each unit under pure epsilon: W n <= 2^20 tau and W sum |y| <= 2^20 T for each measure."""
-    name = identifier(f"weights {of}")
-    sums = "".join(
-        f", coalesce(sum(abs(CAST({value} AS HUGEINT))), 0) AS y{i}" for i, (value, _) in enumerate(bounds)
-    )
-    limits = "".join(
-        f", {huge(UNIT * bound)} // greatest(y{i}, {huge(1)})" for i, (_, bound) in enumerate(bounds)
-    )
-    connection.execute(
-        f"CREATE OR REPLACE TEMP TABLE {name} AS SELECT unit, CAST(least({huge(UNIT)}, "
-        f"{huge(UNIT * tau)} // n{limits}) AS BIGINT) AS w "
-        f"FROM (SELECT unit, CAST(count(*) AS HUGEINT) AS n{sums} FROM {rows} GROUP BY unit)"
-    )
-    return name
+    """The weight of each unit under pure epsilon: W n <= 2^20 tau and W sum |y| <= 2^20 T for each measure.
+
+    What it is made of stays beside it, for differences.
+    """
+    dialect = relations.dialect
+    sizes = [f"abs({wide(value, dialect)})" for value, _ in bounds]
+    if dialect.materialised:
+        sums = "".join(f", {_total(size, dialect)} AS y{i}" for i, size in enumerate(sizes))
+        query = f"SELECT unit, {wide('count(*)', dialect)} AS n{sums} FROM {rows} GROUP BY unit"
+    else:
+        sums = "".join(f", {_total(size, dialect, 'unit')} AS y{i}" for i, size in enumerate(sizes))
+        query = (
+            f"SELECT r.*, {wide('count(*) OVER (PARTITION BY unit)', dialect)} AS n{sums} FROM {rows} AS r"
+        )
+    owned = relations.make(f"sizes {of}", query)
+    most = _most(tau, [bound for _, bound in bounds], dialect)
+    weight = f"CAST(least({wide(UNIT, dialect)}, {most}) AS BIGINT)"
+    return relations.make(f"weights {of}", f"SELECT q.*, {weight} AS {WEIGHT} FROM {owned} AS q")
 
 
-def weighted(rows: str, weights: str) -> str:
-    """Rows with the weight of their unit, as they stand after FROM."""
-    return f"{rows} JOIN {weights} USING (unit)"
+def make_pure_differences(
+    relations: Relations, weights: str, of: str, factor: int, tau: int, bounds: Sequence[int]
+) -> str:
+    """What the weight of each unit, times a factor, leaves out of her, clipped; returns the table's name.
+
+    E = 2^20 - (factor W >> 20), then |E| n <= 2^20 t_D and |E| sum |y| <= 2^20 T_D for each measure.
+
+    Args:
+        relations: where the tables are.
+        weights: of the units, as `make_pure_weights` made them.
+        of: the counted table.
+        factor: R0 in units of 2^-20, released.
+        tau, bounds: t_D, and T_D of each measure, released.
+    """
+    dialect = relations.dialect
+    left, most = wide(_left_out(factor, dialect), dialect), _most(tau, bounds, dialect)
+    difference = f"CAST(greatest(least({left}, {most}), -({most})) AS BIGINT)"
+    return relations.make(
+        f"differences {of}", f"SELECT q.*, {difference} AS {DIFFERENCE} FROM {weights} AS q"
+    )
+
+
+@dataclass(frozen=True)
+class Given:
+    """All placed rows count, each for a number that its unit has: a `Bound` of the template.
+
+    Args:
+        rows: the placed rows.
+        weights: the numbers of their units.
+        weight: the column of those.
+    """
+
+    rows: str
+    weights: str
+    weight: str
+
+    def statement(self, rows: Rows, groups: Sequence[Group], dialect: Dialect) -> str:
+        """See `Bound`; differences are up to `LARGEST_DIFFERENCE`."""
+        numbers = cell_numbers(rows, groups)
+        listed = [f"{packed_value(number)} AS {number.name}" for number in numbers]
+        listed += [*(measure.name for measure in rows.measures), self.weight]
+        weighted = f"{self.rows} JOIN {self.weights} USING (unit)" if dialect.materialised else self.weights
+        table = common_table("x", f"SELECT {', '.join(listed)} FROM {weighted}", dialect)
+        return with_tables([table], counts("x", numbers, groups, self.weight, dialect, LARGEST_DIFFERENCE))
 
 
 def weighted_cells(
-    connection: duckdb.DuckDBPyConnection,
+    relations: Relations,
     plan: ReleasePlan,
+    of: str,
     rows: str,
     weights: str,
     columns: Mapping[str, str],
-) -> PlacedCells:
-    """Cells of rows that count with their unit's weight, in units of 2^-20."""
-    return PlacedCells(connection, plan, weighted(rows, weights), columns, f"{WEIGHT} * ")
+    weight: str = WEIGHT,
+) -> CountedCells:
+    """Cells of rows that count with a number of their unit, in units of 2^-20: those of all views by one statement."""
+    axes = sorted({axis for s in plan.mine(of).values() for axis in s.axes})
+    digits = tuple(Digit(f"a{axis}", (), "", 0, plan.axes[axis].axis.leaves) for axis in axes)
+    measures = tuple(Digit(name, (), "", 0, 1) for name in columns.values())
+    counted = CountedRows(Rows((), digits, measures, None), columns)
+    return CountedCells(relations, plan, of, counted, Given(rows, weights, weight))
 
 
-def _norm_sql(connection: duckdb.DuckDBPyConnection, rows: str, view: View, whitening: Whitening) -> str:
-    """SELECT unit, part: the squared rows of one view's statistics times their coefficients."""
-    keys = ["unit", *(f"a{axis}" for axis in view.axes)]
-    sums = [f"coalesce(sum(CAST({value} AS HUGEINT)), 0) AS v{index}" for index, value in view.values.items()]
-    inner = f"SELECT {', '.join([*keys, *sums])} FROM {rows} GROUP BY {', '.join(keys)}"
-    gathered = {axis: s for axis, s in view.axes.items() if gathers(s)}
-    if gathered:
-        inner = _gathered(connection, inner, view, gathered)
-    squares = []
-    for index in view.values:
-        shift = whitening.parts[index].shift
-        cut = f"least(abs(v{index}), {huge(whitening.largest_row(index))})"
-        square = (
-            f"({cut} * {cut} + {huge((1 << shift) - 1)}) // {huge(1 << shift)}" if shift else f"{cut} * {cut}"
-        )
-        squares.append(f"{huge(whitening.coefficient[index])} * sum({square})")
-    return f"SELECT unit, {' + '.join(squares)} AS part FROM ({inner}) GROUP BY unit"
+def layers(strategy: AxisStrategy) -> list[Layer]:
+    """The rows of a strategy, as few layers as they make; together they are all of its rows.
 
-
-def _gathered(
-    connection: duckdb.DuckDBPyConnection, cells: str, view: View, gathered: Mapping[int, AxisStrategy]
-) -> str:
-    """Cells summed into the rows of the strategies: each leaf joins the rows that hold it."""
-    entries = " * ".join(f"r{axis}.entry" for axis in gathered)
-    sums = [f"sum(c.v{index} * {entries}) AS v{index}" for index in view.values]
-    keys = ["c.unit", *(f"r{axis}.number" if axis in gathered else f"c.a{axis}" for axis in view.axes)]
-    joins = " ".join(
-        f"JOIN {_store_rows(connection, axis, strategy)} AS r{axis} ON c.a{axis} = r{axis}.leaf"
-        for axis, strategy in gathered.items()
-    )
-    return f"SELECT {', '.join([*keys, *sums])} FROM ({cells}) AS c {joins} GROUP BY {', '.join(keys)}"
-
-
-def _store_rows(connection: duckdb.DuckDBPyConnection, axis: int, strategy: AxisStrategy) -> str:
-    """A table (leaf, number, entry) of a strategy's rows, budgets multiplied in."""
-    rows = strategy.entries()
-    if rows is None:
+    Raises:
+        InternalError: they are not intervals of ones that lie side by side.
+    """
+    entries = strategy.entries()
+    if entries is None:
         raise InternalError("the rows of a user-level view are written down")
-    matrix = np.rint(rows.dense()).astype(np.int64) * strategy.budget[:, None]
-    number, leaf = np.nonzero(matrix)
-    name = identifier(f"rows of {axis}")
-    entries = {"leaf": leaf, "number": number, "entry": matrix[number, leaf]}
-    with registered(connection, "incoming_rows", entries):
-        connection.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS SELECT * FROM incoming_rows")
-    return name
+    if not gathers(strategy):
+        return [Layer(tuple(range(strategy.leaves)), 1)]
+    if len(entries.entry):
+        raise InternalError("the rows of a user-level view are ones on their intervals")
+    open_layers: list[tuple[list[int], int, int]] = []
+    intervals = zip(entries.start.tolist(), entries.stop.tolist(), strategy.budget.tolist(), strict=True)
+    for start, stop, budget in sorted(intervals, key=lambda row: (row[0], -row[1])):
+        fits = (i for i, (_, end, entry) in enumerate(open_layers) if end == start and entry == budget)
+        at = next(fits, None)
+        if at is None and start:
+            raise InternalError("the rows of a user-level view lie side by side")
+        if at is None:
+            open_layers.append(([start], stop, budget))
+        else:
+            starts, _, entry = open_layers[at]
+            open_layers[at] = ([*starts, start], stop, entry)
+    if any(end != strategy.leaves for _, end, _ in open_layers):
+        raise InternalError("the rows of a user-level view hold every leaf")
+    return [Layer(tuple(starts), entry) for starts, _, entry in open_layers]
+
+
+def gatherings(view: View) -> Iterator[Gathering]:
+    """The rows of a view's strategies: every way to take one layer of each axis."""
+    per_axis = [[(layer.key(axis), layer.entry) for layer in layers(s)] for axis, s in view.axes.items()]
+    for taken in product(*per_axis):
+        entry = 1
+        for _, factor in taken:
+            entry *= factor
+        yield Gathering(tuple(key for key, _ in taken), entry)
+
+
+def _norms_of_units(rows: str, views: Sequence[View], whitening: Whitening, dialect: Dialect) -> str:
+    """SELECT unit, norm: the squared rows of each view's statistics times their coefficients, added up."""
+    parts = []
+    for view in views:
+        for gathered in gatherings(view):
+            keys = [f"{key} AS k{i}" for i, key in enumerate(gathered.keys)]
+            named = ["unit", *(f"k{i}" for i in range(len(keys)))]
+            values = [f"{value} AS x{i}" for i, value in view.values.items()]
+            sums = [f"{_total(f'x{i}', dialect)} AS v{i}" for i in view.values]
+            keyed = f"SELECT {', '.join(['unit', *keys, *values])} FROM {rows}"
+            inner = f"SELECT {', '.join([*named, *sums])} FROM ({keyed}) AS k GROUP BY {', '.join(named)}"
+            squares = (_square(f"v{i}", i, gathered.entry, whitening, dialect) for i in view.values)
+            parts.append(f"SELECT unit, {' + '.join(squares)} AS part FROM ({inner}) AS c")
+    return f"SELECT unit, sum(part) AS norm FROM ({' UNION ALL '.join(parts)}) AS p GROUP BY unit"
+
+
+def _norms_of_rows(rows: str, views: Sequence[View], whitening: Whitening, dialect: Dialect) -> str:
+    """The same beside every row, from one scan: one row of each cell of a unit carries the cell's square."""
+    sums, parts = [], []
+    every = [(view, gathered) for view in views for gathered in gatherings(view)]
+    for k, (view, gathered) in enumerate(every):
+        window = ", ".join(["unit", *gathered.keys])
+        sums.append(f"row_number() OVER (PARTITION BY {window} ORDER BY unit) AS f{k}")
+        sums += [f"{_total(value, dialect, window)} AS v{k}x{i}" for i, value in view.values.items()]
+        squares = (_square(f"v{k}x{i}", i, gathered.entry, whitening, dialect) for i in view.values)
+        parts.append(f"CASE WHEN f{k} = 1 THEN {' + '.join(squares)} ELSE {wide(0, dialect)} END")
+    summed = f"SELECT r.*, {', '.join(sums)} FROM {rows} AS r"
+    return f"SELECT c.*, sum({' + '.join(parts)}) OVER (PARTITION BY unit) AS norm FROM ({summed}) AS c"
+
+
+def _total(value: str, dialect: Dialect, window: str = "") -> str:
+    """SQL of a sum of the wide type, 0 of nothing; over a window of rows where one is named."""
+    over = f" OVER (PARTITION BY {window})" if window else ""
+    return f"coalesce(sum({wide(value, dialect)}){over}, {wide(0, dialect)})"
+
+
+def _square(value: str, index: int, entry: int, whitening: Whitening, dialect: Dialect) -> str:
+    """SQL of what one row of a strategy adds to the norm: squared, cut, its last bits rounded up."""
+    shift = whitening.parts[index].shift
+    times = value if entry == 1 else f"{value} * {wide(entry, dialect)}"
+    least = f"least(abs({times}), {wide(whitening.largest_row(index), dialect)})"
+    square = f"{least} * {least}"
+    if shift:
+        raised = f"{square} + {wide((1 << shift) - 1, dialect)}"
+        square = dialect.wide_quotient(raised, wide(1 << shift, dialect))
+    return f"{wide(whitening.coefficient[index], dialect)} * ({square})"
+
+
+def _root(clip: int, most: int, dialect: Dialect) -> str:
+    """SQL of the largest integer X <= most with X^2 norm <= 2^40 clip, a BIGINT; 0 without norm, or beyond its largest.
+
+    That is X <= sqrt(2^40 clip // norm). Where the quotient reaches most^2 it is not computed; below, at most 2^46, the
+    square root of the integer is exact to the floor in double precision.
+    """
+    norm, reach = f"greatest(norm, {wide(1, dialect)})", UNIT**2 * clip // most**2
+    ratio = dialect.wide_quotient(wide(min(UNIT**2 * clip, UNIT**2 * LARGEST_NORM), dialect), norm)
+    root = f"CAST(floor(sqrt(CAST({ratio} AS {dialect.double}))) AS BIGINT)"
+    return (
+        f"CASE WHEN norm = {wide(0, dialect)} OR norm >= {wide(LARGEST_NORM, dialect)} THEN CAST(0 AS BIGINT) "
+        f"WHEN norm <= {wide(reach, dialect)} THEN CAST({most} AS BIGINT) ELSE {root} END"
+    )
+
+
+def _left_out(factor: int, dialect: Dialect) -> str:
+    """SQL of what a factor times a unit's weight leaves out of 1, in units of 2^-20."""
+    return f"{UNIT} - {dialect.quotient(f'CAST({factor} AS BIGINT) * {WEIGHT}', str(UNIT))}"
+
+
+def _most(tau: int, bounds: Sequence[int], dialect: Dialect) -> str:
+    """SQL of the largest weight of a unit at which her rows are within tau, and her sums within bounds."""
+    limits = [dialect.wide_quotient(wide(UNIT * tau, dialect), "n")]
+    limits += [
+        dialect.wide_quotient(wide(UNIT * bound, dialect), f"greatest(y{i}, {wide(1, dialect)})")
+        for i, bound in enumerate(bounds)
+    ]
+    return f"least({', '.join(limits)})" if len(limits) > 1 else limits[0]

@@ -39,6 +39,17 @@ def bounded_parser(dialect: str) -> tuple[Any, type[Any]]:
             self._steps_left = FREE + A_TOKEN * len(raw_tokens)
             return super().parse(raw_tokens, sql)
 
+        def _parse_cube_or_rollup(self, with_prefix: bool = False) -> Any:
+            if with_prefix:
+                return super()._parse_cube_or_rollup(with_prefix)
+            for word, kind in ((TokenType.CUBE, exp.Cube), (TokenType.ROLLUP, exp.Rollup)):
+                if self._match(word):  # sqlglot itself reads no comparison as a key
+                    return kind(expressions=self._parse_wrapped_csv(self._parse_disjunction))
+            return None
+
+        def _parse_grouping_set(self) -> Any:
+            return self._parse_cube_or_rollup() or self._parse_disjunction()
+
         def _advance(self, times: int = 1) -> None:
             self._steps_left -= 1
             if self._steps_left < 0:
@@ -56,17 +67,17 @@ ESCAPES = {"d": TokenType.DATE, "t": TokenType.TIME, "ts": TokenType.TIMESTAMP}
 
 def _literals(tokens: list[Token]) -> list[Token]:
     """Tokens with such literals as `DATE '2025-01-31'`."""
-    found: list[Token] = []
+    rewritten: list[Token] = []
     for token in tokens:
-        found.append(token)
-        kinds = [each.token_type for each in found[-4:]]
+        rewritten.append(token)
+        kinds = [recent.token_type for recent in rewritten[-4:]]
         if kinds[:1] + kinds[2:] == [TokenType.L_BRACE, TokenType.STRING, TokenType.R_BRACE]:
-            word = found[-3]
+            word = rewritten[-3]
             kind = ESCAPES.get(word.text.lower())
             if kind is not None:
                 typed = Token(kind, kind.name, word.line, word.col, word.start, word.end)
-                found[-4:] = [typed, found[-2]]
-    return found
+                rewritten[-4:] = [typed, rewritten[-2]]
+    return rewritten
 
 
 def parse(text: str, dialect: str) -> list[Expr]:

@@ -177,9 +177,9 @@ def check_row(tree: Node) -> None:
         )
 
 
-def _refused(part: str) -> CatalogError:
+def _refused(construct: str) -> CatalogError:
     return CatalogError(
-        f"{part} is not on the list of pure functions of one row",
+        f"{construct} is not on the list of pure functions of one row",
         hint="use columns of the row and functions of docs/curator.md, or prepare the column in the source's data",
     )
 
@@ -200,8 +200,8 @@ def _check_part(node: Node) -> None:
         raise _refused(f"type {node.sql('duckdb')}")
     called = str(node.this).lower() if isinstance(node, exp.Anonymous) else ""
     if type(node).__name__ in PATTERNS or called in NAMED_PATTERNS:
-        parts = node.expressions[1:] if called else [p for k, p in node.args.items() if k != "this"]
-        loose = [p for p in parts if isinstance(p, Node) and not isinstance(p, (exp.Literal, exp.Null))]
+        arguments = node.expressions[1:] if called else [p for k, p in node.args.items() if k != "this"]
+        loose = [p for p in arguments if isinstance(p, Node) and not isinstance(p, (exp.Literal, exp.Null))]
         if loose:
             raise CatalogError("a pattern comes from a column", hint="write the pattern as a literal")
     if isinstance(node, exp.Escape) and len(node.expression.name) != 1:
@@ -232,27 +232,27 @@ def growth(node: Node, known: Callable[[Node], int | None]) -> int:
     >>> growth(parse_one("replace(name, 'a', 'bb') || '!'"), columns)
     2001
     """
-    if (told := known(node)) is not None:
-        return told
+    if (known_length := known(node)) is not None:
+        return known_length
     if isinstance(node, exp.Literal):
         return len(node.name)
     of = {id(child): growth(child, known) for child in node.iter_expressions()}
-    parts = list(of.values())
+    lengths = list(of.values())
     called = str(node.this).lower() if isinstance(node, exp.Anonymous) else ""
     if isinstance(node, (exp.DPipe, exp.Concat)):
-        return sum(parts)
+        return sum(lengths)
     if isinstance(node, exp.ConcatWs):
-        return sum(parts) + len(parts) * max(parts)
+        return sum(lengths) + len(lengths) * max(lengths)
     if isinstance(node, exp.Repeat):
         return of[id(node.this)] * _number(node.args.get("times"))
     if isinstance(node, exp.Pad) or called in NAMED_PADS:
         length = node.expressions[1:2] if called else [node.expression]
-        return max(parts) + _number(length[0] if length else None)
+        return max(lengths) + _number(length[0] if length else None)
     if isinstance(node, (exp.Replace, exp.RegexpReplace)):
         return of[id(node.this)] * max(1, of.get(id(node.args.get("replacement")), 0))
     if isinstance(node, exp.TimeToStr) or called in NAMED_DATES:
-        return A_CODE * max([SMALL, *parts])
-    return max([SMALL, *parts])
+        return A_CODE * max([SMALL, *lengths])
+    return max([SMALL, *lengths])
 
 
 def _number(node: object) -> int:

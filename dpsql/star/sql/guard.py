@@ -51,10 +51,10 @@ def check_text(text: str) -> str:
         raise SqlSyntaxError(f"the statement has {size} bytes, the limit is {MAX_BYTES}", hint="shorten it")
     if "\x00" in text:
         raise SqlSyntaxError("the statement holds a NUL character", hint="remove it")
-    if found := BIDI.search(text):
-        name = f"U+{ord(found.group()):04X}"
+    if match := BIDI.search(text):
+        name = f"U+{ord(match.group()):04X}"
         raise SqlSyntaxError(
-            f"character {found.start() + 1} is the bidirectional control {name}", hint="remove it"
+            f"character {match.start() + 1} is the bidirectional control {name}", hint="remove it"
         )
     if not text.strip():
         raise SqlSyntaxError("the statement is empty", hint="write SELECT COUNT(*) FROM a table")

@@ -145,19 +145,19 @@ def _checked_select(text: str, arms: tuple[tuple[str, Arm], ...]) -> Query:
         raise _refused("there is no FROM")
     place = _place(source.this)
     home = _Place(_alias(source.this, place), f"read.{identifier(place)}")
-    known, joined = [home.alias], []
+    aliases, joined = [home.alias], []
     for join in _parts(tree, "joins"):
-        joined.append(_joined(join, known, dict(arms)))
-        known.append(joined[-1].alias)
-    items, names = _items(tree, known)
+        joined.append(_joined(join, aliases, dict(arms)))
+        aliases.append(joined[-1].alias)
+    items, names = _items(tree, aliases)
     where = _clause(tree, "where")
     relation = " ".join([f"{home.sql} AS {identifier(home.alias)}", *(arm.sql for arm in joined)])
-    condition = "" if where is None else f" WHERE {_value(where.this, known, wrap=True)}"
+    condition = "" if where is None else f" WHERE {_value(where.this, aliases, wrap=True)}"
     probe = ", ".join(side for arm in joined for side in (arm.left, arm.right))
     return Query(
         f"SELECT {', '.join(items)} FROM {relation}{condition}",
         (place,),
-        tuple(part.arm for part in joined),
+        tuple(joined_table.arm for joined_table in joined),
         f"SELECT {probe} FROM {relation}" if joined else "",
         names,
     )
@@ -182,8 +182,8 @@ def _parts(node: Node, name: str) -> list[Node]:
 
 
 def _clause(node: Node, name: str) -> Node | None:
-    parts = _parts(node, name)
-    return parts[0] if parts else None
+    nodes = _parts(node, name)
+    return nodes[0] if nodes else None
 
 
 def _only_known_clauses(tree: Node) -> None:
@@ -210,7 +210,7 @@ def _place(table: Node) -> str:
     if columns:
         raise _refused("FROM gives other names to columns; use AS in the select list")
     if isinstance(table.this, exp.Identifier):
-        place = ".".join(part.name for part in table.parts)
+        place = ".".join(identifier_node.name for identifier_node in table.parts)
     elif isinstance(table.this, (exp.ReadParquet, exp.ReadCSV)):
         values = [v for v in (table.this.this, *table.this.expressions) if v is not None]
         if len(values) != 1 or not (isinstance(values[0], exp.Literal) and values[0].is_string):
@@ -231,7 +231,7 @@ def _alias(table: Node, place: str) -> str:
     return str(table.alias or (table.name if table.args.get("db") else stem.rpartition(".")[0]) or stem)
 
 
-def _joined(join: Node, known: list[str], arms: Mapping[str, Arm]) -> _Joined:
+def _joined(join: Node, aliases: list[str], arms: Mapping[str, Arm]) -> _Joined:
     """A public table joined on its key, which multiplies nothing."""
     side, kind = str(join.args.get("side") or ""), str(join.args.get("kind") or "")
     extras = {name for name, value in join.args.items() if value} - {"this", "side", "kind", "on", "using"}
@@ -243,51 +243,55 @@ def _joined(join: Node, known: list[str], arms: Mapping[str, Arm]) -> _Joined:
     if arm is None:
         raise _refused(f"`{place}` is joined and is not a public table of the catalog with a key")
     alias = _alias(join.this, place)
-    if alias.lower() in {name.lower() for name in known}:
+    if alias.lower() in {name.lower() for name in aliases}:
         raise _refused(f"two tables of FROM are called `{alias}`")
-    left = _other_side(join, alias, arm, known)
+    left = _other_side(join, alias, arm, aliases)
     right = f"{identifier(alias)}.{identifier(arm.key)}"
     text = f"{'LEFT ' if side else ''}JOIN raw.{identifier(arm.table)} AS {identifier(alias)} ON {left} = {right}"
     return _Joined(alias, arm, text, left, right)
 
 
-def _other_side(join: Node, alias: str, arm: Arm, known: list[str]) -> str:
+def _other_side(join: Node, alias: str, arm: Arm, aliases: list[str]) -> str:
     """What the key of a joined table is compared with."""
     needed = f"JOIN {arm.table} needs ON <expression> = {alias}.{arm.key}, its key, and nothing else"
-    using = [part.name.lower() for part in _parts(join, "using")]
+    using = [column.name.lower() for column in _parts(join, "using")]
     if using:
         if using != [arm.key.lower()]:
             raise _refused(needed)
-        return f"{identifier(known[0])}.{identifier(arm.key)}"
+        return f"{identifier(aliases[0])}.{identifier(arm.key)}"
     on = join.args.get("on")
     while isinstance(on, exp.Paren):
         on = on.this
     if isinstance(on, exp.EQ):
         for key, value in ((on.right, on.left), (on.left, on.right)):
-            own = isinstance(key, exp.Column) and key.table.lower() == alias.lower()
-            if own and key.name.lower() == arm.key.lower():
-                return _value(value, known)
+            is_joined = isinstance(key, exp.Column) and key.table.lower() == alias.lower()
+            if is_joined and key.name.lower() == arm.key.lower():
+                return _value(value, aliases)
     raise _refused(needed)
 
 
-def _items(tree: Node, known: list[str]) -> tuple[list[str], tuple[str, ...] | None]:
+def _items(tree: Node, aliases: list[str]) -> tuple[list[str], tuple[str, ...] | None]:
     """The select list, and its names unless a star hides them."""
     items: list[str] = []
     names: list[str] = []
     star = False
-    for item in tree.expressions:
-        inner = item.this if isinstance(item, exp.Column) else item
+    for selected in tree.expressions:
+        inner = selected.this if isinstance(selected, exp.Column) else selected
         if isinstance(inner, exp.Star):
-            items.append(_star(item, inner, known))
+            items.append(_star(selected, inner, aliases))
             star = True
             continue
         name = (
-            item.alias if isinstance(item, exp.Alias) else item.name if isinstance(item, exp.Column) else ""
+            selected.alias
+            if isinstance(selected, exp.Alias)
+            else selected.name
+            if isinstance(selected, exp.Column)
+            else ""
         )
         if not name:
-            raise _refused(f"`{item.sql('duckdb')[:60]}` has no name; write AS <column>")
+            raise _refused(f"`{selected.sql('duckdb')[:60]}` has no name; write AS <column>")
         items.append(
-            f"{_value(item.this if isinstance(item, exp.Alias) else item, known)} AS {identifier(name)}"
+            f"{_value(selected.this if isinstance(selected, exp.Alias) else selected, aliases)} AS {identifier(name)}"
         )
         names.append(name)
     if len({name.lower() for name in names}) < len(names):
@@ -295,34 +299,34 @@ def _items(tree: Node, known: list[str]) -> tuple[list[str], tuple[str, ...] | N
     return items, None if star else tuple(names)
 
 
-def _star(item: Node, star: Node, known: list[str]) -> str:
+def _star(selected: Node, star: Node, aliases: list[str]) -> str:
     """`*` or `t.*`, with EXCLUDE."""
-    left_out = [part for name in ("except", "exclude") for part in _parts(star, name)]
-    others = {k for k, v in star.args.items() if v} - {"except", "except_", "exclude", "exclude_"}
-    if others or not all(isinstance(part, (exp.Identifier, exp.Column)) for part in left_out):
+    left_out = [column for name in ("except", "exclude") for column in _parts(star, name)]
+    extras = {k for k, v in star.args.items() if v} - {"except", "except_", "exclude", "exclude_"}
+    if extras or not all(isinstance(column, (exp.Identifier, exp.Column)) for column in left_out):
         raise _refused("a star takes EXCLUDE alone")
-    table = item.table if isinstance(item, exp.Column) else ""
-    if not table and len(known) > 1:
+    table = selected.table if isinstance(selected, exp.Column) else ""
+    if not table and len(aliases) > 1:
         raise _refused("`*` takes the columns of all joined tables; write <table>.*")
-    owner = _known(table, known) if table else known[0]
-    exclude = f" EXCLUDE ({', '.join(identifier(part.name) for part in left_out)})" if left_out else ""
+    owner = _known(table, aliases) if table else aliases[0]
+    exclude = f" EXCLUDE ({', '.join(identifier(column.name) for column in left_out)})" if left_out else ""
     return f"{identifier(owner)}.*{exclude}"
 
 
-def _known(alias: str, known: list[str]) -> str:
-    for name in known:
+def _known(alias: str, aliases: list[str]) -> str:
+    for name in aliases:
         if name.lower() == alias.lower():
             return name
     raise _refused(f"`{alias}` is no table of FROM")
 
 
-def _value(tree: Node, known: list[str], *, wrap: bool = False) -> str:
+def _value(tree: Node, aliases: list[str], *, wrap: bool = False) -> str:
     """An expression written again, each column with its table; NULL where it fails, unless it is a plain column."""
     check_row(tree)
     for column in tree.find_all(exp.Column):
-        if not column.table and len(known) > 1:
+        if not column.table and len(aliases) > 1:
             raise _refused(f"`{column.name}` may stand in several tables; write <table>.{column.name}")
-        column.set("table", exp.to_identifier(_known(column.table or known[0], known), quoted=True))
+        column.set("table", exp.to_identifier(_known(column.table or aliases[0], aliases), quoted=True))
     text = write(tree, {})
     return text if isinstance(tree, exp.Column) and not wrap else f"TRY({text})"
 
@@ -348,7 +352,7 @@ def public_select(text: str) -> Query:
         raise CatalogError(
             f"{type(tree).__name__.upper()} is not a SELECT", hint="write SELECT .. FROM a file"
         )
-    inner = {str(part.alias).lower() for part in tree.find_all(exp.CTE)}
+    inner = {str(cte.alias).lower() for cte in tree.find_all(exp.CTE)}
     for node in tree.walk():
         _check_public(node)
     reads: dict[str, None] = {}
@@ -392,7 +396,7 @@ def trusted_select(text: str) -> Query:
     reads: dict[str, None] = {}
     for table in tree.find_all(exp.Table):
         literals = [] if isinstance(table.this, exp.Identifier) else list(table.this.find_all(exp.Literal))
-        for name in [part.name for part in literals if part.is_string] or [
+        for name in [literal.name for literal in literals if literal.is_string] or [
             ".".join(p.name for p in table.parts)
         ]:
             reads[normal(name)] = None

@@ -7,6 +7,6 @@ from tests.privacy.plant import Plant
 PLANT = Plant(
     "differences reach twice as far as noise covers",
     (shapes, "make_differences"),
-    lambda was: lambda *given: was(*given[:5], 4 * given[5]),
+    lambda was: lambda *given: was(*given[:4], 4 * given[4]),
     chosen,
 )

@@ -1,0 +1,1 @@
+"""Figures of answers: right, or marked as not."""

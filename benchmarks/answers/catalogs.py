@@ -1,0 +1,48 @@
+"""Does every release answer what it offers? Random catalogs are published and asked, errors and formats included.
+
+    python -m benchmarks.answers.catalogs [published]
+
+Nullable measures of every type, bounds by row, truncation, weight and `auto`, several views, cubes, people, public
+dimensions, with a delta and without. Every generated example is asked, and aggregates over every axis
+(`tests.property.catalogs`). Half an hour of one core for 300.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections import Counter
+from itertools import count
+from pathlib import Path
+
+from benchmarks.figures import Figures
+from tests.property.catalogs import faults, publish_random
+
+CATALOGS, STATEMENTS = 300, 60
+
+
+def measure(catalogs: int) -> int:
+    """Print the figures; the exit code."""
+    figures, published, wrong = Figures(), 0, 0
+    refused: Counter[str] = Counter()
+    for seed in count(1000):
+        if published == catalogs:
+            break
+        with tempfile.TemporaryDirectory(prefix="dpsql-catalogs-") as where:
+            release = publish_random(Path(where), seed)
+            if isinstance(release, str):
+                refused[release.partition(": ")[2]] += 1
+                continue
+            published += 1
+            for fault in faults(release, seed, STATEMENTS):
+                wrong += 1
+                print(f"seed {seed}: {fault}", file=sys.stderr)
+    for reason, times in refused.most_common(5):
+        print(f"refused {times} times: {reason}")
+    figures.at_least("random catalogs published", published, catalogs)
+    figures.at_most("random catalogs published / faults", wrong, 0)
+    return figures.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(measure(int(sys.argv[1]) if len(sys.argv) > 1 else CATALOGS))

@@ -1,0 +1,310 @@
+"""Does a request end at its limits at every door? A cross join of 365 days and 730 items, with its errors.
+
+    python -m benchmarks.answers.limits
+
+Every door runs in a process of its own. Seconds are those of a request over its limit (30 s), megabytes what the
+process has held over a small statement. Then clients leave, and servers are told to end, in the middle of the errors:
+seconds until the process works no more, and until it has ended. Linux alone tells these as they are read here. Ten
+minutes of one core.
+"""
+
+from __future__ import annotations
+
+import http.client
+import io
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.parse
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import duckdb
+
+import dpsql
+from benchmarks.figures import Figures
+from dpsql.answer.output import render
+from dpsql.answer.session import open_session
+from dpsql.doors.scan import Piece
+from dpsql.doors.shell import evaluate
+from dpsql.doors.shell.commands import State
+from dpsql.errors import Error
+from dpsql.noise import ExactNoise, insecure_test_entropy
+from dpsql.publishing.central import publish_release
+from dpsql.release.request import LIMIT
+from dpsql.star import load_catalog
+from tests.doors.test_wire import Server, Wire, running
+from tests.doors_release import unstamp
+
+MOST_SECONDS, MOST_MEGABYTES, MOST_AFTER = 2.0, 350.0, 1.0
+LEAVES = 3.0
+"""Seconds after which a client leaves: the errors are being worked out."""
+QUIET = 0.5
+"""Seconds without work after which a process is done."""
+CATALOG = """
+dpsql: 1
+name: grid
+source: {kind: parquet, root: ".", tables: {sales: sales.parquet}}
+privacy: {lineage: grid, cap: 100, unit: row, epsilon: 8, delta: 0}
+tables:
+  sales:
+    role: fact
+    columns:
+      day: {type: date, lower: 2025-01-01, upper: 2025-12-31}
+      item: {type: int, lower: 1, upper: 730}
+      amount: {type: int, lower: 0, upper: 100, measure: true}
+views:
+  days: {of: sales, axes: [sales.day], measures: {count: 0.5, sales.amount: 0.5}, share: 0.5}
+  items: {of: sales, axes: [sales.item], measures: {count: 0.5, sales.amount: 0.5}, share: 0.5}
+"""
+PAIRS = (
+    "FROM (SELECT day, COUNT(*) AS n, AVG(amount) AS m FROM sales GROUP BY day) AS a, "
+    "(SELECT item, COUNT(*) AS n, AVG(amount) AS m FROM sales GROUP BY item) AS b"
+)
+STATEMENTS = {
+    "differences": f"SELECT a.day, b.item, a.n - b.n AS d {PAIRS}",
+    "ratios": f"SELECT a.day, b.item, a.n / b.n AS r, a.m - b.m AS d {PAIRS}",
+    "running sums": f"SELECT a.day, b.item, SUM(a.n - b.n) OVER (ORDER BY a.day, b.item) AS s {PAIRS}",
+    "error functions": f"SELECT a.day, b.item, DP_STDERR(a.n - b.n) AS e {PAIRS}",
+}
+"""266,450 rows each."""
+SMALL = "SELECT COUNT(*) AS n FROM sales"
+LONG = STATEMENTS["error functions"]
+
+
+class Seen(NamedTuple):
+    """What a door took: seconds of its longest request, and megabytes over the small statement."""
+
+    seconds: float
+    megabytes: float
+
+
+def build(folder: Path) -> Path:
+    """Publish the star into a folder; the release."""
+    with duckdb.connect() as connection:
+        connection.execute(
+            f"COPY (SELECT DATE '2025-01-01' + (hash(range) % 365)::INT AS day, 1 + hash(range + 1) % 730 AS item, "
+            f"hash(range + 2) % 101 AS amount FROM range(200000)) TO '{folder / 'sales.parquet'}' (FORMAT parquet)"
+        )
+    catalog, release = folder / "grid.yaml", folder / "grid.dpsql"
+    catalog.write_text(CATALOG, encoding="utf-8")
+    noise = ExactNoise(insecure_test_entropy(5))
+    publish_release(load_catalog(catalog), release, noise=noise, key=bytes(32))
+    unstamp(release)
+    return release
+
+
+def in_dbapi(release: Path, sql: str) -> Iterator[Callable[[], object]]:
+    """Requests of a DB-API user: the rows, their errors, their intervals."""
+    cursor = dpsql.connect(release).cursor()
+    yield lambda: cursor.execute(sql)
+    yield lambda: cursor.stderr
+    yield cursor.interval
+
+
+def in_api(release: Path, sql: str) -> Iterator[Callable[[], object]]:
+    """Requests of `dpsql.query`: the rows, then a table with errors."""
+    results: list[dpsql.Result] = []
+    yield lambda: results.append(dpsql.query(sql, release=release))
+    yield lambda: [render(result, "json", 0.95) for result in results]
+
+
+def in_shell(release: Path, sql: str) -> Iterator[Callable[[], object]]:
+    """A statement in the shell."""
+    state = State(open_session([release]), "table", output=io.StringIO())
+    yield lambda: evaluate(Piece(sql, False), state)
+
+
+DOORS = {"dbapi": in_dbapi, "api": in_api, "shell": in_shell}
+
+
+def inside(door: str, release: Path, sql: str) -> Seen:
+    """Ask at a door of this process."""
+    for work in DOORS[door](release, SMALL):
+        work()
+    before, slowest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, 0.0
+    for work in DOORS[door](release, sql):
+        start = time.monotonic()
+        try:
+            work()
+        except Error as error:
+            print(f"  {door}: {error}", file=sys.stderr)
+        slowest = max(slowest, time.monotonic() - start)
+    return Seen(slowest, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
+
+
+def in_child(door: str, release: Path, sql: str) -> Seen:
+    """The same in a process of its own."""
+    command = [sys.executable, "-m", "benchmarks.answers.limits", door, str(release), sql]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    return Seen(*json.loads(done.stdout.splitlines()[-1]))
+
+
+def at_command(release: Path, sql: str) -> Seen:
+    """`dpsql query`, over what it takes for a small statement."""
+
+    def ask(text: str) -> Seen:
+        command = [sys.executable, "-m", "dpsql.doors.cli", "query", "--format", "csv", str(release), text]
+        start = time.monotonic()
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+            peak = 0.0
+            while process.poll() is None:
+                peak = max(peak, megabytes(process.pid))
+                time.sleep(0.02)
+        return Seen(time.monotonic() - start, peak)
+
+    small, seen = ask(SMALL), ask(sql)
+    return Seen(seen.seconds - small.seconds, seen.megabytes - small.megabytes)
+
+
+def megabytes(pid: int) -> float:
+    """The most that a process has held so far; 0 once it has ended."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0.0
+    return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM")), 0.0)
+
+
+def worked(pid: int) -> float:
+    """CPU seconds of a process."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def seconds_until_quiet(pid: int) -> float:
+    """Until a process works no more."""
+    start = last = time.monotonic()
+    before = worked(pid)
+    while time.monotonic() - last < QUIET:
+        time.sleep(0.05)
+        if worked(pid) - before > 0.03:
+            before, last = worked(pid), time.monotonic()
+    return last - start
+
+
+READY = b"Z\0\0\0\5I"
+
+
+def asked(client: Wire, sql: str) -> float:
+    """Seconds until a client of the wire, who looks at nothing but its end, has its whole answer."""
+    client.socket.settimeout(LIMIT + 60)
+    start, last = time.monotonic(), b""
+    client.send("Q", sql.encode() + b"\0")
+    while not last.endswith(READY):
+        last = last[-len(READY) :] + client.socket.recv(1 << 20)
+    return time.monotonic() - start
+
+
+def entered(server: Server) -> Wire:
+    """A client of the wire that has logged in."""
+    client = Wire(server.port)
+    client.until_ready()
+    return client
+
+
+def at_wire(release: Path, figures: Figures) -> None:
+    """`dpsql serve`: limits, a client that leaves, the end of the server."""
+    for name, sql in STATEMENTS.items():
+        with running(release) as server:
+            client = entered(server)
+            asked(client, SMALL)
+            before = megabytes(server.process.pid)
+            tell(figures, "wire", name, Seen(asked(client, sql), megabytes(server.process.pid) - before))
+    with running(release) as server:
+        client = entered(server)
+        client.send("Q", LONG.encode() + b"\0")
+        time.sleep(LEAVES)
+        client.send("X", b"")  # as drivers do
+        client.socket.close()
+        figures.at_most(
+            "limits: seconds of work after a wire client left",
+            seconds_until_quiet(server.process.pid),
+            MOST_AFTER,
+        )
+    held = ending(release, LONG) - ending(release, SMALL)
+    figures.at_most("limits: seconds that a statement holds SIGTERM", held, MOST_AFTER)
+
+
+def ending(release: Path, sql: str) -> float:
+    """Seconds until a server has ended that is told to while a client waits, or has its answer."""
+    command = [sys.executable, "-m", "dpsql.doors.cli", "serve", "--json", "--port", "0", str(release)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        client = entered(Server(process, json.loads(process.stdout.readline())["port"]))
+        client.send("Q", sql.encode() + b"\0")
+        time.sleep(LEAVES)
+        start = time.monotonic()
+        process.send_signal(signal.SIGTERM)
+        process.wait(60)
+        return time.monotonic() - start
+
+
+@contextmanager
+def exploring(release: Path) -> Iterator[tuple[int, urllib.parse.SplitResult]]:
+    """A page: its process and its address."""
+    command = [sys.executable, "-m", "dpsql.doors.cli", "explore", "--json", str(release)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield process.pid, urllib.parse.urlsplit(json.loads(process.stdout.readline())["url"])
+        finally:
+            process.send_signal(signal.SIGTERM)
+
+
+def at_page(release: Path, figures: Figures) -> None:
+    """`dpsql explore`: limits, and a reader who leaves."""
+
+    def post(address: urllib.parse.SplitResult, name: str, sql: str) -> http.client.HTTPConnection:
+        connection = http.client.HTTPConnection(address.netloc, timeout=LIMIT + 60)
+        body = json.dumps({"sql": sql, "level": 0.95})
+        connection.request("POST", f"{address.path}{name}", body, {"content-type": "application/json"})
+        return connection
+
+    for name, sql in STATEMENTS.items():
+        for path in ("ask", "csv"):
+            with exploring(release) as (pid, address):
+                post(address, path, SMALL).getresponse().read()
+                before, start = megabytes(pid), time.monotonic()
+                post(address, path, sql).getresponse().read()
+                tell(
+                    figures, f"explore {path}", name, Seen(time.monotonic() - start, megabytes(pid) - before)
+                )
+    with exploring(release) as (pid, address):
+        connection = post(address, "csv", LONG)
+        time.sleep(LEAVES)
+        connection.close()
+        figures.at_most("limits: seconds of work after a reader left", seconds_until_quiet(pid), MOST_AFTER)
+
+
+def tell(figures: Figures, door: str, name: str, seen: Seen) -> None:
+    """Two figures of a door."""
+    figures.at_most(f"limits: {door}, {name}: seconds over the limit", seen.seconds - LIMIT, MOST_SECONDS)
+    figures.at_most(f"limits: {door}, {name}: megabytes", seen.megabytes, MOST_MEGABYTES)
+
+
+def measure(folder: Path) -> int:
+    """Print the figures; the exit code."""
+    figures, release = Figures(), build(folder)
+    for name, sql in STATEMENTS.items():
+        for door in DOORS:
+            tell(figures, door, name, in_child(door, release, sql))
+        tell(figures, "command", name, at_command(release, sql))
+    at_wire(release, figures)
+    at_page(release, figures)
+    return figures.finish()
+
+
+if __name__ == "__main__":
+    if len(sys.argv) == 4:
+        print(json.dumps(inside(sys.argv[1], Path(sys.argv[2]), sys.argv[3])))
+        sys.exit()
+    with tempfile.TemporaryDirectory(prefix="dpsql-limits-") as where:
+        sys.exit(measure(Path(where)))

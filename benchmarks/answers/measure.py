@@ -1,0 +1,133 @@
+"""Random statements against DuckDB over the raw rows, on a release without noise: is anything wrong in silence?
+
+    python -m benchmarks.answers.measure [STATEMENTS [SEED]]
+
+A refusal is an answer too, as long as it is dpsql's own. Each statement that differs, or ends in another exception, is
+printed.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from benchmarks.answers.clinic import made, plain, publish
+from benchmarks.answers.statements import FORMS, Maker, Statement
+from benchmarks.figures import Figures
+from dpsql.answer.answerer import Answerer
+from dpsql.errors import Error, InternalError
+
+STATEMENTS, SEED, SHOWN = 3000, 7, 12
+
+
+def same(exact: Any, value: Any) -> bool:
+    """Equal values; SUM over no row is NULL in SQL and 0 here, AVG NULL in both."""
+    if exact is None or value is None:
+        return exact in (None, 0) and value in (None, 0)
+    if isinstance(exact, bool) or isinstance(value, str | bool):
+        return bool(exact == value)
+    if hasattr(exact, "isoformat"):
+        return str(exact)[:10] == str(value)[:10]
+    return math.isclose(float(exact), float(value), rel_tol=1e-7, abs_tol=1e-6)
+
+
+def _key(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(_text(value) for value in values)
+
+
+def _text(value: Any) -> str:
+    """A group's name: 1 and 1.0 are one, and a day is its midnight."""
+    if isinstance(value, bool) or value is None or isinstance(value, str):
+        return repr(value)
+    return str(value)[:10] if hasattr(value, "isoformat") else f"{float(value):.6f}"
+
+
+def difference(statement: Statement, got: list[tuple[Any, ...]], want: list[tuple[Any, ...]]) -> str:
+    """What differs; empty where nothing does."""
+    if statement.last:
+        mine, theirs = (
+            sorted((row[-1] for row in rows), key=lambda value: float(value or 0)) for rows in (got, want)
+        )
+        equal = len(mine) == len(theirs) and all(map(same, theirs, mine))
+        return "" if equal else f"{mine} for {theirs}"
+    if not statement.keys:
+        equal = len(got) == len(want) and all(
+            same(e, v) for w, g in zip(want, got, strict=True) for e, v in zip(w, g, strict=True)
+        )
+        return "" if equal else f"{got[:2]} for {want[:2]}"
+    keys = statement.keys
+    mine = {_key(row[:keys]): row[keys:] for row in got}
+    theirs = {_key(row[:keys]): row[keys:] for row in want}
+    if len(mine) < len(got) and len(theirs) == len(want):
+        return "a group stands twice"
+    for key, exact in theirs.items():
+        if key not in mine:
+            return f"no group {key}"
+        if not all(map(same, exact, mine[key])):
+            return f"{key}: {mine[key]} for {exact}"
+    extra = [
+        key
+        for key in mine
+        if key not in theirs and not all(_nothing(statement, value) for value in mine[key])
+    ]
+    return f"a group without rows: {extra[0]}: {mine[extra[0]]}" if extra else ""
+
+
+def _nothing(statement: Statement, value: Any) -> bool:
+    """What an empty group of the domain may show; a window shows the same for every row."""
+    return value is None or abs(float(value)) < 1e-6 or statement.form in ("window", "derived")
+
+
+def ask(statement: Statement, clinic: Answerer, raw: duckdb.DuckDBPyConnection) -> tuple[str, str]:
+    """How a statement ends (`right`, `refused`, `wrong`, `crash`), and what is to be said of it."""
+    try:
+        got = list(clinic.query(statement.text, dialect=statement.dialect).rows)
+    except InternalError as error:
+        return "crash", f"{type(error).__name__}: {error}"
+    except Error as error:
+        return "refused", f"{type(error).__name__}: {error}"
+    except Exception as error:  # noqa: BLE001 - what must not happen is what is counted
+        return "crash", f"{type(error).__name__}: {error}"
+    try:
+        want = raw.execute(statement.plain or statement.text).fetchall()
+    except duckdb.Error as error:
+        return "unanswered", str(error)
+    found = difference(statement, got, want)
+    return ("wrong", found) if found else ("right", "")
+
+
+def main(statements: int, seed: int) -> int:
+    """Measure and print; returns the exit code."""
+    figures, ends, forms = Figures(), Counter[str](), Counter[str]()
+    with tempfile.TemporaryDirectory() as folder:
+        rows = made(seed)
+        clinic, raw, maker = publish(Path(folder) / "clinic", rows), plain(rows), Maker(seed)
+        for _ in range(statements):
+            statement = maker.statement()
+            end, words = ask(statement, clinic, raw)
+            ends[end] += 1
+            forms[f"{statement.form} {end}"] += 1
+            if end in ("wrong", "crash", "unanswered") and ends[end] <= SHOWN:
+                print(
+                    f"{end}: [{statement.form}] {statement.dialect} {statement.text}\n    {words}", flush=True
+                )
+            elif end == "refused" and "-v" in sys.argv:
+                print(f"refused: {statement.text}\n    {words}")
+    print(", ".join(f"{count} {name}" for name, count in sorted(forms.items())))
+    figures.at_least("random statements asked", statements, 3000)
+    figures.at_least("forms of random statements", len(FORMS), 20)
+    figures.at_least("random statements answered", ends["right"], 0.8 * statements)
+    figures.at_most("random statements wrong in silence", ends["wrong"] + ends["unanswered"], 0)
+    figures.at_most("random statements that crash", ends["crash"], 0)
+    return figures.finish()
+
+
+if __name__ == "__main__":
+    numbers = [int(word) for word in sys.argv[1:] if word.isdigit()]
+    sys.exit(main(*[*numbers, *(STATEMENTS, SEED)[len(numbers) :]]))

@@ -1,0 +1,90 @@
+"""Intervals of quantiles: how often they hold the quantile of the rows.
+
+    python -m benchmarks.answers.quantiles [WORLDS]
+
+Made-up counts over 60 days, and over the same days in bins of five: even, steep, in two humps, and few. Noise is that
+of a published release of one view, drawn anew in each world.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import duckdb
+import numpy as np
+
+from benchmarks.figures import Figures
+from dpsql.answer.answerer import Answerer
+from dpsql.noise import ExactNoise, insecure_test_entropy
+from dpsql.publishing.central import publish_release
+from dpsql.release import open_release
+from dpsql.star import load_catalog
+
+WORLDS, DAYS = 40, 60
+CATALOG = """
+dpsql: 1
+name: t
+source: {{kind: parquet, tables: {{t: t.parquet}}}}
+privacy: {{lineage: t, cap: 100, unit: row, epsilon: {epsilon}}}
+tables:
+  t: {{role: fact, columns: {{day: {{type: date, lower: 2024-01-01, upper: 2024-02-29, out_of_domain: drop}}}}}}
+views: {{days: {{of: t, axes: [{{axis: t.day{cuts}}}], measures: [count]}}}}
+"""
+SHAPES: dict[str, Callable[[np.random.Generator], np.ndarray]] = {
+    "even": lambda draw: draw.integers(0, DAYS, 2000),
+    "steep": lambda draw: draw.exponential(6.0, 2000),
+    "two humps": lambda draw: np.where(
+        draw.random(2000) < 0.5, draw.normal(12, 3, 2000), draw.normal(48, 3, 2000)
+    ),
+    "few": lambda draw: draw.integers(0, DAYS, 120),
+}
+SHARES = (0.1, 0.25, 0.5, 0.9)
+
+
+def covered(folder: Path, days: np.ndarray, epsilon: float, cuts: str, seed: int) -> list[bool]:
+    """Whether each quantile's interval holds the rows' own quantile."""
+    folder.mkdir()
+    raw = duckdb.connect()
+    raw.execute(
+        "CREATE TABLE t AS SELECT DATE '2024-01-01' + unnest(?::INTEGER[]) AS day",
+        [np.clip(days, 0, DAYS - 1).astype(int).tolist()],
+    )
+    raw.execute(f"COPY t TO '{folder}/t.parquet' (FORMAT parquet)")
+    (folder / "t.yaml").write_text(CATALOG.format(epsilon=epsilon, cuts=cuts))
+    noise = ExactNoise(insecure_test_entropy(seed))
+    published = publish_release(
+        load_catalog(folder / "t.yaml"), folder / "t.dpsql", noise=noise, key=bytes(32)
+    )
+    asked = Answerer(open_release(published.path, insecure=True), on_partial_bin="interpolate")
+    held = []
+    for share in SHARES:
+        answer = asked.query(f"SELECT QUANTILE_CONT(day, {share}) AS q FROM t")
+        ((low,),), ((high,),) = answer.interval_rows()
+        exact = raw.execute(f"SELECT QUANTILE_DISC(day, {share}) FROM t").fetchall()[0][0]
+        held.append(low is not None and low <= exact <= high)
+    asked.release.close()
+    return held
+
+
+def main(worlds: int) -> int:
+    """Measure and print; returns the exit code."""
+    figures = Figures()
+    draw = np.random.default_rng(5)
+    for name, cuts in (("days", ""), ("bins of five days", ", cuts: {width: 5}")):
+        held = []
+        with tempfile.TemporaryDirectory() as folder:
+            for world in range(worlds):
+                for at, (_, shape) in enumerate(SHAPES.items()):
+                    place = Path(folder) / f"{world}-{at}"
+                    held += covered(place, shape(draw), 0.2, cuts, 1000 * world + at + 1)
+        figures.at_least(
+            f"coverage of quantiles of dates by {name}, {len(held)} intervals", float(np.mean(held)), 0.93
+        )
+    return figures.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1]) if len(sys.argv) > 1 else WORLDS))

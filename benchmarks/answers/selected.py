@@ -1,0 +1,113 @@
+"""95% intervals of rows that a statement chose by their noise: the largest of sixty groups, or those above a threshold.
+
+One set of cells a star, noise drawn anew for each release. Tied groups are worst: whichever is shown was chosen by
+noise alone. Flat groups differ by less than the noise, steep ones by more. Coverage is one less the mean share of the
+shown intervals that miss; a release that shows no row misses none.
+
+python -m benchmarks.answers.selected [releases]
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import duckdb
+import numpy as np
+
+from benchmarks.composites.star import redrawn
+from benchmarks.figures import Figures
+from dpsql.answer.result import Result
+from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
+from dpsql.star import load_catalog
+
+GROUPS, RELEASES, SEED = 60, 240, 20261123
+LEVEL, LEAST, NORMAL = 0.95, 0.93, 1.959964
+DELTAS = ("0", "1e-6")
+"""Half of the releases draw Laplace noise, half Gaussian noise."""
+STARS: Mapping[str, np.ndarray] = {
+    "flat": 300 + np.arange(GROUPS) // 2,
+    "steep": (3000 * 0.9 ** np.arange(GROUPS)).astype(np.int64) + 20,
+    "tied": np.full(GROUPS, 300),
+}
+"""Rows of each group; the noise has a standard deviation of 14 (pure) to 37 rows."""
+
+CATALOG = """
+dpsql: 1
+name: shops
+source: {{kind: parquet, root: "{root}", tables: {{sales: {star}.parquet}}}}
+privacy: {{lineage: shops, cap: 10, unit: row, epsilon: 0.1, delta: {delta}}}
+tables:
+  sales: {{role: fact, columns: {{shop: {{type: int, lower: 0, upper: 59}}}}}}
+views: {{shops: {{of: sales, axes: [sales.shop], measures: [count], mechanism: identity}}}}
+"""
+
+TOP = "SELECT shop, COUNT(*) AS n FROM sales WHERE shop IS NOT NULL GROUP BY shop ORDER BY n DESC LIMIT {}"
+STATEMENTS = {f"top-{r}": TOP.format(r) for r in (1, 3, 10)} | {
+    "HAVING COUNT(*) > 350": "SELECT shop, COUNT(*) AS n FROM sales GROUP BY shop HAVING COUNT(*) > 350",
+}
+
+
+class Coverage:
+    """How often intervals cover, and how wide they are compared with those of single numbers."""
+
+    def __init__(self) -> None:
+        self.missed: list[float] = []
+        self.wider: list[float] = []
+
+    def add(self, result: Result, exact: Mapping[int, float]) -> None:
+        """One answer: a key and a count in each row."""
+        lows, highs = result.interval_rows(LEVEL)
+        ends = [
+            (exact[row[0]], low[1], high[1]) for row, low, high in zip(result.rows, lows, highs, strict=True)
+        ]
+        self.missed.append(float(np.mean([not low <= count <= high for count, low, high in ends] or [0.0])))
+        noise = (row[1] for row in result.noise_rows)
+        self.wider += [
+            (high - low) / (2 * NORMAL * error) for (_, low, high), error in zip(ends, noise, strict=True)
+        ]
+
+
+def measured(star: str, counts: np.ndarray, releases: int, folder: Path) -> dict[str, Coverage]:
+    """Coverage of each statement on one star, over releases of both noises."""
+    rows = " UNION ALL ".join(f"SELECT {shop} AS shop FROM range({n})" for shop, n in enumerate(counts))
+    duckdb.sql(f"COPY ({rows}) TO '{folder}/{star}.parquet'")
+    found = {name: Coverage() for name in STATEMENTS}
+    for delta in DELTAS:
+        file = folder / f"{star}-{delta}.yaml"
+        file.write_text(CATALOG.format(root=folder, star=star, delta=delta))
+        seed = SEED + len(DELTAS) * list(STARS).index(star) + DELTAS.index(delta)
+        publish, noise = redrawn(load_catalog(file), folder), ExactNoise(insecure_test_entropy(seed))
+        exact = publish(ZeroNoise(), "exact.dpsql")
+        truth = dict(exact.query("SELECT shop, COUNT(*) FROM sales GROUP BY shop").rows)
+        exact.release.close()
+        exact.release.path.unlink()
+        for number in range(releases // len(DELTAS)):
+            answerer = publish(noise, f"{star}-{delta}-{number}.dpsql")
+            for name, text in STATEMENTS.items():
+                found[name].add(answerer.query(text), truth)
+            answerer.release.close()
+            answerer.release.path.unlink()
+    return found
+
+
+def main(releases: int = RELEASES) -> int:
+    """Measure and print."""
+    figures = Figures()
+    with tempfile.TemporaryDirectory() as folder:
+        for star, counts in STARS.items():
+            for name, coverage in measured(star, counts, releases, Path(folder)).items():
+                wider = np.median(coverage.wider or [1.0])
+                print(
+                    f"{star}, {name}: {len(coverage.wider)} intervals of +- {NORMAL * wider:.2f} standard errors"
+                )
+                figures.at_least(
+                    f"{name} coverage, {star} groups", 1 - float(np.mean(coverage.missed)), LEAST
+                )
+    return figures.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main(*map(int, sys.argv[1:])))

@@ -1,0 +1,49 @@
+"""All pairs of hostile keys: where join, unit, stream counter or canonical text disagree, by stored type and source.
+
+The lists and the comparison are those of the tests; each of their cases compares all pairs of one stored type.
+
+    python -m benchmarks.sources.pairs
+"""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from benchmarks.figures import Figures
+from tests.engines import test_source_values as postgresql
+from tests.privacy import test_source_pairs as files
+
+
+class Counter:
+    """Counts cases by how they end."""
+
+    def __init__(self) -> None:
+        self.ends = {"passed": 0, "failed": 0, "skipped": 0}
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Of the call; of the set-up where that did not pass."""
+        if report.when == "call" or report.outcome != "passed":
+            self.ends[report.outcome] += 1
+
+
+def main() -> int:
+    """Print the figures; 1 if any is short."""
+    counter, figures = Counter(), Figures()
+    modules = [str(module.__file__) for module in (files, postgresql)]
+    pytest.main(["-q", "-p", "no:cacheprovider", "-k", "one_equality or pairs", *modules], plugins=[counter])
+    pairs = sum(len(stored.texts) ** 2 for stored in files.STORED) + sum(
+        len(k) ** 2 for k in postgresql.KEYS.values()
+    )
+    print(counter.ends)
+    figures.at_least("sources: pairs of hostile keys of one stored type", pairs, 40 * 40)
+    wrong = counter.ends["failed"] + counter.ends["skipped"]
+    figures.at_most(
+        "sources: stored types with a pair on which join, unit, counter or text disagree", wrong, 0
+    )
+    return figures.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

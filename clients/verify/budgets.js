@@ -1,0 +1,76 @@
+// Budgets of statistics: from the ledger's line to what noise is drawn for, and from there to the scale of each row.
+
+import { Fraction, integer, refuse, whole } from "./exact.js";
+import { pureWorth } from "./losses.js";
+
+const squared = (value) => whole(value * value);
+const products = (axes, first, times) => axes.reduce((list, { budget, total }) =>
+  list.flatMap((value) => budget.map((b) => times(value, b, total))), [first]);
+
+// A statistic with its axes, its integers in row order and the variance of a row of whole budget.
+export function readStatistic(record, pair, draws, axes, moves) {
+  const name = `statistic ${record.statistic} (${record.view}: ${record.measure})`;
+  const own = record.axes.map((axis) => axes.get(axis));
+  const used = record.draws.map((number) => draws[number]);
+  refuse(own.includes(undefined) || used.some((draw) => draw?.law !== record.law), `${name}: its axes or draws are others`);
+  const charge = Fraction.parse(record.charge);
+  const lines = pair.lines.filter(([purpose]) => purpose === record.purpose);
+  refuse(lines.length !== 1 || !Fraction.parse(lines[0][1]).equals(charge), `${name}: its charge is no line of the ledger`);
+  const share = charge.over(whole(pair.currency === "epsilon" ? moves : moves ** 2));
+  const statistic = { ...record, name, own, used, share, pure: pair.currency === "epsilon" };
+  return { ...statistic, ...(record.law === "laplace" ? readLaplace : readGaussian)(statistic) };
+}
+
+function readLaplace({ name, own, used, share, pure, spend: text, sensitivity: text2 }) {
+  const [spend, sensitivity] = [Fraction.parse(text), integer(text2)];
+  const worth = (epsilon) => pureWorth(epsilon.toNumber()) / share.toNumber();
+  const isWorth = () => worth(spend) <= 1 + 1e-9 && worth(spend.plus(new Fraction(1n, 2n ** 29n))) >= 1 - 1e-9;
+  refuse(!(pure ? spend.equals(share) : isWorth()), `${name}: it spends ${spend} where ${share} is charged`);
+  let unit = 2n ** 30n;
+  while (512n * unit * sensitivity >= 2n ** 63n) unit /= 2n;
+  const cap = spend.times(whole(unit)).floor();
+  const units = products(own, cap, (value, b, total) => (value * BigInt(b)) / BigInt(total));
+  const [draw, denominator] = [used[0], unit * sensitivity];
+  const same = used.length === 1 && draw.denominator === denominator && draw.units.length === units.length;
+  refuse(!same || units.some((value, row) => value !== draw.units[row]), `${name}: its noise has another scale`);
+  const ideal = products(own, Number(cap), (value, b, total) => value * (b / total));
+  return { values: draw.noisy.map(integer), variance: laplaceVariance(ideal, units, cap, denominator) };
+}
+
+// 2 (t M / cap)^2, and what budgets rounded down and noise of whole numbers add to it
+function laplaceVariance(ideal, units, cap, denominator) {
+  const scale = Number(denominator);
+  let [sum, weight, worst] = [0, 0, 1e-9];
+  units.forEach((unit, row) => {
+    const rate = Number(unit) / scale;
+    sum += (ideal[row] / Number(unit)) ** 2 * ideal[row] ** 2;
+    weight += ideal[row] ** 2;
+    worst = Math.max(worst, (Math.exp(-rate) / Math.expm1(-rate) ** 2) * rate ** 2);
+  });
+  return 2 * (scale / Number(cap)) ** 2 * (sum / weight) * worst;
+}
+
+// sigma^2 is rounded up to a multiple of 2^-20, 4 above that of continuous noise
+function gaussianVariance(squares) {
+  const exact = (squares.isAbove(whole(1)) ? squares : whole(1)).plus(whole(4));
+  return new Fraction(exact.times(whole(2 ** 20)).ceil(), 2n ** 20n);
+}
+
+function readGaussian({ name, own, used, share, pure, spend, sensitivity }) {
+  refuse(pure || (spend !== null && !Fraction.parse(spend).equals(share)), `${name}: it spends ${spend}, not ${share}`);
+  const budgets = products(own, 1n, (value, b) => value * BigInt(b));
+  const classes = [...new Set(budgets)].sort((a, b) => (a < b ? -1 : 1));
+  refuse(used.length !== classes.length, `${name}: its rows have ${classes.length} budgets`);
+  const total = own.reduce((product, axis) => product * BigInt(axis.total), 1n);
+  const variance = spend === null ? used[0].sigma2.plus(whole(-4)).times(squared(classes[0]))
+    : squared(total * integer(sensitivity)).over(share);
+  const values = Array(budgets.length);
+  classes.forEach((budget, k) => {
+    const rows = [...budgets.keys()].filter((row) => budgets[row] === budget);
+    const wanted = gaussianVariance(variance.over(squared(budget)));
+    const same = spend !== null ? wanted.equals(used[k].sigma2) : Math.abs(wanted.over(used[k].sigma2).toNumber() - 1) < 1e-12;
+    refuse(!same || rows.length !== used[k].noisy.length, `${name}: its noise has another scale`);
+    rows.forEach((row, i) => { values[row] = integer(used[k].noisy[i]); });
+  });
+  return { values, variance: variance.plus(squared(2n * classes.at(-1))).over(squared(total)).toNumber() };
+}

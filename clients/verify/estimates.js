@@ -1,0 +1,104 @@
+// Leaf estimates of statistics from their noisy integers, against those that were released.
+
+import { integer, refuse } from "./exact.js";
+import { alongAll, size, subsets, total } from "./tensors.js";
+
+const UNIT = 2 ** 20; // stored estimates are integers of 1 / UNIT
+
+// Every family again; gives the largest distance from the released leaves in units of 2^-20.
+export function checkEstimates(statistics) {
+  return Math.max(0, ...[...new Set(statistics.map(({ family }) => family))].flatMap((family) => {
+    const members = statistics.filter((statistic) => statistic.family === family);
+    const estimates = members[0].method === "product" ? agreed(members) : residual(members);
+    return members.map((member, i) => distance(member, estimates[i]));
+  }));
+}
+
+const leafShape = ({ own }) => own.map((axis) => axis.leaves);
+
+function scaled({ factor, added, name }, leaves) {
+  refuse(added !== null && added.length !== leaves.length, `${name}: leaves are missing`);
+  return leaves.map((value, cell) => value * factor + (added?.[cell] ?? 0));
+}
+
+// Least squares axis by axis; repeated on what the rounded estimate leaves of the integers, so that errors of doubles
+// are small beside the noise.
+function estimated({ own, values, name }, rounds) {
+  refuse(values.some((value) => BigInt(Number(value)) !== value), `${name}: integers beyond doubles are not redone here`);
+  const estimate = (rows) => alongAll(rows, own.map((axis) => axis.rows), (at) => [own[at].leaves, own[at].estimate]);
+  const noisy = Float64Array.from(values, Number);
+  let first = estimate(noisy);
+  for (let round = 0; round < rounds; round += 1) {
+    const integers = first.map(Math.round);
+    const again = alongAll(integers, leafShape({ own }), (at) => [own[at].rows, own[at].measure]);
+    const step = estimate(noisy.map((value, row) => value - again[row]));
+    first = integers.map((value, cell) => value + step[cell]);
+  }
+  return first;
+}
+
+// Sums over the axes that are not kept, which stay as axes of one place.
+const margin = (values, shape, kept) =>
+  alongAll(values, shape, (at) => (kept.includes(at) ? [shape[at], (line) => line] : [1, (line) => [total(line)]]));
+
+// Views that share axes tell the same margins: each part is averaged by precision over the views that hold it.
+function agreed(members) {
+  const own = members.map((member) => scaled(member, estimated(member, 2)));
+  const result = own.map((values) => Float64Array.from(values));
+  const parts = new Map(members.flatMap((member) => subsets(member.axes)).map((part) => [`${part}`, part]));
+  for (const part of parts.values()) {
+    const holders = [...members.keys()].filter((k) => part.every((axis) => members[k].axes.includes(axis)));
+    const kept = holders.map((k) => part.map((axis) => members[k].axes.indexOf(axis)));
+    const margins = holders.map((k, i) => margin(own[k], leafShape(members[k]), kept[i]));
+    const precision = holders.map((k, i) => members[k].own.reduce(
+      (value, axis, at) => value / (kept[i].includes(at) ? 1 : axis.spread.total),
+      1 / (members[k].variance * members[k].factor ** 2)));
+    holders.forEach((k, i) => {
+      const step = margins[i].map((value, cell) =>
+        margins.reduce((sum, other, j) => sum + (precision[j] / total(precision)) * (other[cell] - value), 0));
+      spread(step, members[k], kept[i]).forEach((value, cell) => { result[k][cell] += value; });
+    });
+  }
+  return result;
+}
+
+// A part over all leaves of a view: what has no total along the part's axes, spread over all others as totals are.
+function spread(part, { own }, kept) {
+  return alongAll(part, own.map((axis, at) => (kept.includes(at) ? axis.leaves : 1)), (at) => {
+    const { leaves } = own[at].spread;
+    const rest = (line, sum) => line.map((value, leaf) => value - leaves[leaf] * sum);
+    return [leaves.length, (line) => (kept.includes(at) ? rest(line, total(line)) : leaves.map((share) => share * line[0]))];
+  });
+}
+
+// Sets of axes measured free of their subsets: a set's leaves are its own deviations and those of all sets within it.
+function residual(members) {
+  const deviations = new Map(members.map((member) => [`${member.axes}`, estimated(member, 0)]));
+  return members.map((member) => {
+    const leaves = new Float64Array(size(leafShape(member)));
+    for (const part of subsets(member.axes)) {
+      const own = deviations.get(`${part}`);
+      refuse(!own, `${member.name}: the set of axes ${part} is missing`);
+      const isIn = (at) => part.includes(member.axes[at]);
+      const even = (line, n) => (line.length === n ? line : Array(n).fill(line[0] / n));
+      const shape = leafShape(member).map((n, at) => (isIn(at) ? n : 1));
+      alongAll(own, shape, (at) => [member.own[at].leaves, (line) => even(line, member.own[at].leaves)])
+        .forEach((value, cell) => { leaves[cell] += value; });
+    }
+    return scaled(member, leaves);
+  });
+}
+
+// Released leaves are rounded with their totals, so every margin without the last leaves is compared, each rounded once.
+function distance(member, estimate) {
+  const shape = leafShape(member);
+  refuse(member.leaves.length !== size(shape), `${member.name}: leaves are missing`);
+  const released = BigInt64Array.from(member.leaves, integer);
+  const sum = (line) => line.reduce((a, b) => a + b);
+  return subsets([...shape.keys()]).reduce((worst, kept) => {
+    const part = (values, add) => alongAll(values, shape, (at) =>
+      (kept.includes(at) ? [shape[at] - 1, (line) => line.slice(0, -1)] : [1, (line) => [add(line)]]));
+    const wanted = part(estimate, total);
+    return part(released, sum).reduce((most, units, cell) => Math.max(most, Math.abs(Number(units) - wanted[cell] * UNIT)), worst);
+  }, 0);
+}

@@ -1,0 +1,114 @@
+// Losses of a pair of neighbours, draw by draw, as exact fractions.
+
+import { Fraction, circle, integer, magnitude, refuse, whole } from "./exact.js";
+
+const [ZERO, SLACK] = [whole(0), whole(-4)]; // a discrete Gaussian hides as much as a continuous one of 4 less variance
+
+// What one draw tells of the pair; refuses integers that do not fit each other.
+export function readDraw(record, number) {
+  const { left, noise, noisy } = record;
+  const name = `draw ${number}`;
+  refuse(record.draw !== number || left.length !== noise.length || left.length !== noisy.length, `${name} is incomplete`);
+  left.forEach((value, row) => {
+    const sum = circle(integer(value) + integer(noise[row]));
+    refuse(sum !== circle(integer(noisy[row])), `${name}, row ${row}: exact integer and noise do not make the noisy one`);
+  });
+  const law = record.law === "laplace" ? laplace(record, name) : gaussian(record, name);
+  refuse(law.rows !== left.length, `${name}: its law is of ${law.rows} rows`);
+  refuse(!law.ones.equals(Fraction.parse(record.loss_of_ones)), `${name}: its law does not cost what is stated`);
+  return { name, record, noisy, moved: readMoved(record, name), law: record.law, ...law };
+}
+
+// Rows in which the two sides differ: row -> distance, the shorter way round the circle of 2^64.
+function readMoved({ left, right, shift }, name) {
+  const moved = new Map();
+  let [sum, last] = [0n, -1];
+  for (const [row, value] of right) {
+    refuse(!(Number.isInteger(row) && row > last && row < left.length), `${name}: row ${row} is out of order`);
+    const difference = circle(integer(left[row]) - integer(value));
+    refuse(difference === 0n, `${name}, row ${row}: the sides do not differ there`);
+    moved.set(row, magnitude(difference));
+    [sum, last] = [sum + difference, row];
+  }
+  refuse(circle(sum) !== integer(shift), `${name}: the sides do not differ by what is stated`);
+  return moved;
+}
+
+function laplace({ units: runs, denominator: scale }, name) {
+  const denominator = integer(scale);
+  const units = runs.flatMap(([value, times]) => Array(times).fill(integer(value)));
+  refuse(denominator <= 0n || units.some((unit) => unit <= 0n), `${name}: a budget is not positive`);
+  const ones = new Fraction(units.reduce((sum, unit) => sum + unit, 0n), denominator);
+  const loss = (moved) =>
+    new Fraction([...moved].reduce((sum, [row, distance]) => sum + units[row] * distance, 0n), denominator);
+  return { units, denominator, ones, loss, rows: units.length };
+}
+
+function gaussian({ law, sigma2: text, left }, name) {
+  refuse(law !== "gaussian", `${name}: no law is called ${law}`);
+  const [sigma2, kept] = [Fraction.parse(text), Fraction.parse(text).plus(SLACK)];
+  refuse(!kept.isAbove(ZERO), `${name}: a variance of ${text} hides nothing`);
+  const loss = (moved) => whole([...moved.values()].reduce((sum, distance) => sum + distance ** 2n, 0n)).over(kept);
+  return { sigma2, ones: whole(left.length).over(kept), loss, rows: left.length };
+}
+
+// A choice among candidates costs what the chosen one and its worst rival move together.
+function choiceLoss(draws) {
+  const largest = (list, isAbove) => list.reduce((a, b) => (isAbove(a, b) ? a : b));
+  const distances = draws.map(({ moved }) => largest([0n, ...moved.values()], (a, b) => a > b));
+  const rival = largest(distances, (a, b) => a > b);
+  const losses = draws.map(({ units, denominator }, i) => new Fraction(units[0] * (distances[i] + rival), denominator));
+  return largest(losses, (a, b) => a.isAbove(b));
+}
+
+function* lossesOf(draws) {
+  for (let i = 0, stop; i < draws.length; i = stop) {
+    const [draw, hidden] = [draws[i], draws[i].record.choice];
+    for (stop = i + 1; hidden && draws[stop]?.record.choice;) stop += 1;
+    const loss = hidden ? choiceLoss(draws.slice(i, stop)) : draw.loss(draw.moved);
+    refuse(!loss.equals(Fraction.parse(draw.record.loss)), `${draw.name}: it loses ${loss}, not ${draw.record.loss}`);
+    yield { law: draw.law, loss };
+  }
+}
+
+// The whole pair against its ledger lines; gives loss over claim.
+export function checkLosses(pair, draws) {
+  refuse(draws.length !== pair.draws, `${pair.draws} draws are stated, ${draws.length} are there`);
+  const claimed = pair.lines.map(([, amount]) => Fraction.parse(amount)).reduce((a, b) => a.plus(b), ZERO);
+  refuse(!claimed.equals(Fraction.parse(pair.claimed)), `the ledger's lines add up to ${claimed}, not ${pair.claimed}`);
+  const sums = { laplace: ZERO, gaussian: ZERO };
+  let worth = 0;
+  for (const { law, loss } of lossesOf(draws)) {
+    sums[law] = sums[law].plus(loss);
+    worth += law === "laplace" ? pureWorth(loss.toNumber()) : loss.toNumber();
+  }
+  refuse(!sums.laplace.equals(Fraction.parse(pair.epsilon)), `the pair loses epsilon ${sums.laplace}, not ${pair.epsilon}`);
+  refuse(!sums.gaussian.equals(Fraction.parse(pair.mu2)), `the pair loses mu^2 ${sums.gaussian}, not ${pair.mu2}`);
+  const pure = pair.currency === "epsilon";
+  refuse(pure ? sums.gaussian.n : pair.currency !== "mu2", `losses are no amounts of ${pair.currency}`);
+  const share = pure ? sums.laplace.over(claimed).toNumber() : worth / claimed.toNumber();
+  refuse(!(Math.abs(share - pair.loss_over_claim) <= 1e-9), `loss over claim is ${share}, not ${pair.loss_over_claim}`);
+  refuse(pure ? sums.laplace.isAbove(claimed) : share > 1 + 1e-12, `the pair loses ${share} of its claim`);
+  return share;
+}
+
+// The mu^2 that a pure epsilon is worth: (2 x)^2 with Q(x) = 1 / (1 + e^epsilon).
+export function pureWorth(epsilon) {
+  let [low, high] = [0, 40];
+  for (let i = 0; i < 100; i += 1) {
+    const middle = (low + high) / 2;
+    [low, high] = logOdds(middle) < Math.min(epsilon, 700) ? [middle, high] : [low, middle];
+  }
+  return (low + high) ** 2;
+}
+
+// log((1 - Q(x)) / Q(x)) of the normal tail Q, by a series near 0 and a continued fraction beyond 3
+function logOdds(x) {
+  const log = (-x * x - Math.log(2 * Math.PI)) / 2; // of the density
+  let [term, sum, below] = [x, x, x];
+  for (let k = 1; k < 100; k += 1) sum += term *= (x * x) / (2 * k + 1);
+  if (x < 3) return 2 * Math.atanh(2 * Math.exp(log) * sum);
+  for (let k = 200; k > 0; k -= 1) below = x + k / below;
+  const tail = log - Math.log(below);
+  return Math.log1p(-Math.exp(tail)) - tail;
+}

@@ -1,0 +1,59 @@
+#!/usr/bin/env node
+// node verify.js out.jsonl: checks a witness of `dpsql audit --prove --witness`, its losses, budgets and estimates.
+
+import { createReadStream, realpathSync } from "node:fs";
+import { createInterface } from "node:readline";
+import { fileURLToPath } from "node:url";
+import { readStatistic } from "./budgets.js";
+import { checkEstimates } from "./estimates.js";
+import { Refused, refuse } from "./exact.js";
+import { checkLosses, readDraw } from "./losses.js";
+import { Axis } from "./tensors.js";
+
+// One report a pair; throws Refused where a witness does not hold together.
+export async function* verify(lines) {
+  let [header, records] = [null, []];
+  const axes = new Map(); // by their text: all pairs of a catalog have the same
+  for await (const line of lines) {
+    const record = JSON.parse(line);
+    refuse(header === null && record.witness !== 1, "this reads witnesses of format 1");
+    if ("pair" in record && records.length) yield checkPair(header, records, axes);
+    if (header === null) header = record;
+    else records = "pair" in record ? [record] : [...records, record];
+  }
+  refuse(!records.length, "there is no pair");
+  yield checkPair(header, records, axes);
+}
+
+function checkPair({ moves }, [pair, ...records], axes) {
+  const all = (kind) => records.filter((record) => kind in record);
+  refuse(!("pair" in pair) || "apart" in pair, `pair ${pair.pair}: ${pair.apart}, which no noise covers`);
+  const draws = all("draw").map(readDraw);
+  const share = checkLosses(pair, draws);
+  const own = new Map(all("axis").map((record) => {
+    const text = JSON.stringify(record);
+    if (!axes.has(text)) axes.set(text, new Axis(record));
+    return [record.axis, axes.get(text)];
+  }));
+  const statistics = all("statistic");
+  const redone = statistics.filter(({ method }) => method !== null).map((record) => readStatistic(record, pair, draws, own, moves));
+  const distance = checkEstimates(redone);
+  refuse(!(distance <= 1), `pair ${pair.pair}: an estimate is ${distance} units of 2^-20 away`);
+  return { pair: pair.pair, share, draws: draws.length, redone: redone.length, statistics: statistics.length, distance };
+}
+
+async function main(file) {
+  const lines = createInterface({ input: createReadStream(file), crlfDelay: Infinity });
+  for await (const { pair, share, draws, redone, statistics, distance } of verify(lines)) {
+    const losses = `${pair}: ${draws} draws lose ${share.toFixed(6)} of the claim`;
+    console.log(`${losses}; estimates of ${redone} of ${statistics} statistics within ${distance.toFixed(2)} units of 2^-20`);
+  }
+}
+
+if (process.argv[1] && realpathSync(process.argv[1]) === fileURLToPath(import.meta.url)) {
+  await main(process.argv[2]).catch((error) => {
+    if (!(error instanceof Refused || error instanceof SyntaxError)) throw error;
+    console.error(`refused: ${error.message}`);
+    process.exitCode = 1;
+  });
+}

@@ -1,0 +1,220 @@
+"""Rows beyond a declared contribution bound: how far they may move an answer that is made of the bounded rows.
+
+A table with `max_ids: 20` counts at most twenty rows of a unit. A release measures the rows beyond (`clipped_share`)
+as one number for the table, L with its standard error s, beside the B rows that count. A count of C bounded rows then
+lies below the exact answer over all rows by about C L / B, a sum likewise, and an average moves only as far as the
+rows beyond differ from the others. With net the part of an answer that grows with the rows of one group, P and M the
+sums of positive and of negative ones, and F the part of B that such groups hold,
+
+    shift      (L / B) (P - M)
+    variance   e^2 (P - M)^2  +  r^2 (k(F_P)^2 P^2 + k(F_M)^2 M^2 + values)
+    e^2, r^2   (s^2 + (UNSEEN L)^2) / B^2,  L^2 / B^2 + e^2,  no L below 0
+    k(F)^2     (TASTE (1 - F))^2 + (1 - F) / (F H)
+    values     squares of (VALUES |sum|) and of rows (upper - lower) / sqrt(12 H), of every sum that is read
+
+The interval reaches from the noise's end to `shift` and this variance on the sides to which rows can move an answer at
+all: a count only grows, a sum of amounts that are never negative too.
+
+| here | there | unit |
+|---|---|---|
+| `RowsBeyondBound.rows`, `stderr`, `counted` | L, s, B | rows |
+| `Grown.amount` | net, line by line | units of the answer |
+| UNSEEN | how many more rows one unit may own above `at_most` of hers, relative to L | 1 |
+| TASTE | how far the rows beyond of heavy units may favour a group, relative | 1 |
+| VALUES | how far their mean value may differ, relative | 1 |
+| H | units that own rows beyond, at least: L / `at_most` | units |
+
+**Privacy**: published values alone.
+**Source**: docs/method/rows.md, "Rows beyond the bound".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from dpsql.answer.answered import Answered, rows_term
+from dpsql.answer.block import Term
+from dpsql.answer.cuts import value_bounds
+from dpsql.answer.leafsets import FloatArray, IntArray
+from dpsql.release import Release
+from dpsql.release.format import RowsBeyondBound
+from dpsql.star.graph import PEOPLE
+
+UNSEEN = 0.4
+"""Rows of units beyond four bounds, over those measured up to there, with bounds from the middle to the 98% quantile of
+rows per unit: 0 to .25 (foodmart, Black Friday, flights, batting), .43 to .89 (Online Retail), .04 to 1 (log-normal of
+deviation 1 and 1.5, Pareto of 1.5 and 2), 1.3 and more beyond. Two of these deviations are inside of a 95% interval."""
+
+TASTE = 0.8
+"""As of `max_ids: auto` (docs/method/user_level.md): rows of heavy people do not average out over groups."""
+
+VALUES = 0.5
+"""A judgement, not a measurement: mean values of heavy units' rows may differ from the others' by half."""
+
+ROWS = 1 << 40
+"""More than the rows of any block's answers."""
+
+
+class Reach(NamedTuple):
+    """How far the rows beyond may move numbers, each of shape (rows,).
+
+    Args:
+        shift_low, shift_high: estimated move, as far as it bears on the low and on the high end.
+        down, up: variance of the move towards less and more.
+    """
+
+    shift_low: FloatArray
+    shift_high: FloatArray
+    down: FloatArray
+    up: FloatArray
+
+
+class Grown(NamedTuple):
+    """By how much numbers follow terms; arrays of shape (lines,).
+
+    Args:
+        number: which number.
+        place: which rows the term counts or sums: equal where they are the same.
+        amount: derivative times the term's value.
+        rows: how many rows these are.
+        values: derivative times rows times what their values range over; 0 of counts.
+        varying: derivative times the term's value, of terms whose rows have values; 0 of counts.
+        rises, falls: whether more rows may raise, or lower, the number.
+    """
+
+    number: IntArray
+    place: IntArray
+    amount: FloatArray
+    rows: FloatArray
+    values: FloatArray
+    varying: FloatArray
+    rises: FloatArray
+    falls: FloatArray
+
+
+class Moving(NamedTuple):
+    """A term that numbers follow.
+
+    Args:
+        answered, term: the term and its answers.
+        place: number of its rows' condition.
+        number, row: of each line the number and the answers' row.
+        slope: the derivative.
+    """
+
+    answered: Answered
+    term: Term
+    place: int
+    number: IntArray
+    row: IntArray
+    slope: FloatArray
+
+
+def measured_beyond(release: Release, of: str) -> RowsBeyondBound | None:
+    """The measured rows beyond a table's declared bound; None where it has none, or nothing measured them."""
+    beyond = release.meta.beyond(of)
+    return None if beyond is None or beyond.rows is None else beyond
+
+
+def share_beyond(release: Release, of: str) -> float:
+    """About which share of a table's rows bounding left out; 0 where none can be, NaN where it is not known."""
+    scale = release.scales.get(of)
+    if scale is not None:
+        share = scale.measure("").left_out
+    else:
+        share = next((table.clipped_fraction for table in release.meta.bounding if table.of == of), 0.0)
+    return np.nan if share is None else share
+
+
+def conditions_of(terms: Sequence[Term]) -> Mapping[Term, int]:
+    """A number for the condition of every term."""
+    numbers = {condition: i for i, condition in enumerate(dict.fromkeys(term.condition for term in terms))}
+    return {term: numbers[term.condition] for term in terms}
+
+
+def grown(moving: Moving) -> Grown:
+    """The lines of one term."""
+    answered, term, slope, row = moving.answered, moving.term, moving.slope, moving.row
+    statistic = answered.plan.view.statistics[term.measure]
+    low, high = value_bounds(statistic, answered.errors.release)
+    counting = rows_term(answered.plan, term)
+    amount = slope * answered.totals[term][row]
+    rows = np.zeros(len(row)) if counting is None else np.maximum(answered.totals[counting][row], 0.0)
+    valued = low != high or term.factor is not None
+    return Grown(
+        moving.number, moving.place * ROWS + row, amount, rows, np.abs(slope) * rows * (high - low),
+        amount if valued else np.zeros(len(row)),
+        np.where(slope > 0, high > 0, low < 0) & (slope != 0) | (term.factor is not None),
+        np.where(slope > 0, low < 0, high > 0) & (slope != 0) | (term.factor is not None),
+    )  # fmt: skip
+
+
+def reach_of(lines: Sequence[Grown], numbers: int, beyond: RowsBeyondBound) -> Reach:
+    """How far the rows beyond one table's bound may move numbers.
+
+    Args:
+        lines: of every term of the table that they follow.
+        numbers: how many there are.
+        beyond: what the release measured.
+
+    Returns:
+        Moves; NaN where no view counts the rows that the bound keeps.
+    """
+    assert beyond.rows is not None and beyond.stderr is not None and beyond.at_most is not None
+    joined = Grown(*(np.concatenate(column) for column in zip(*lines, strict=True)))
+    if beyond.counted is None:
+        unknown = np.full(numbers, np.nan)
+        return _sided(joined, numbers, unknown, unknown)
+    counted = max(1.0, beyond.counted)
+    units = max(1.0, max(beyond.rows, beyond.stderr) / beyond.at_most)
+    net, spread = _by_place(joined, numbers, counted, units)
+    values = _squares(joined, numbers, VALUES * joined.varying)
+    values = values + _squares(joined, numbers, joined.values / np.sqrt(12.0 * units))
+    seen = max(beyond.rows, 0) / counted
+    error = (beyond.stderr / counted) ** 2 + (UNSEEN * seen) ** 2
+    rate = seen**2 + error
+    return _sided(joined, numbers, beyond.rows / counted * net, error * net**2 + rate * (spread + values))
+
+
+def _by_place(lines: Grown, numbers: int, counted: float, units: float) -> tuple[FloatArray, FloatArray]:
+    """P - M, and k(F_P)^2 P^2 + k(F_M)^2 M^2, of every number."""
+    places, back = np.unique(np.stack([lines.number, lines.place]), axis=1, return_inverse=True)
+    back = back.reshape(-1)
+    net, rows = np.bincount(back, lines.amount, places.shape[1]), np.zeros(places.shape[1])
+    np.maximum.at(rows, back, lines.rows)
+    total, spread = np.zeros(numbers), np.zeros(numbers)
+    for side in (net > 0, net < 0):
+        amount = np.bincount(places[0][side], net[side], numbers)
+        share = np.clip(np.bincount(places[0][side], rows[side], numbers) / counted, 1.0 / counted, 1.0)
+        total += amount
+        spread += amount**2 * ((TASTE * (1 - share)) ** 2 + (1 - share) / (share * units))
+    return total, spread
+
+
+def _squares(lines: Grown, numbers: int, size: FloatArray) -> FloatArray:
+    """Squared sums of sizes by number: values of one unit's rows are alike everywhere."""
+    return np.asarray(np.bincount(lines.number, np.abs(size), numbers) ** 2, np.float64)
+
+
+def _sided(lines: Grown, numbers: int, shift: FloatArray, variance: FloatArray) -> Reach:
+    """Moves on the sides to which rows can move a number."""
+    rises, falls = (np.bincount(lines.number, side, numbers) > 0 for side in (lines.rises, lines.falls))
+    none = np.zeros(numbers)
+    return Reach(
+        np.where(falls, shift, none), np.where(rises, shift, none), np.where(falls, variance, none),
+        np.where(rises, variance, none),
+    )  # fmt: skip
+
+
+def by_table(moving: Sequence[Moving]) -> Iterator[tuple[RowsBeyondBound, list[Grown]]]:
+    """The lines of every table of a release whose rows beyond the bound were measured."""
+    tables: dict[str, tuple[RowsBeyondBound, list[Grown]]] = {}
+    for line in moving:
+        of = line.answered.plan.view.of
+        beyond = measured_beyond(line.answered.errors.release, of)
+        if beyond is not None and line.term.measure != PEOPLE:
+            tables.setdefault(of, (beyond, []))[1].append(grown(line))
+    yield from tables.values()

@@ -1,0 +1,241 @@
+"""Raking: respondents who are no random sample, weighted to the margins that a central release publishes.
+
+| here | meaning | unit |
+|---|---|---|
+| x | the respondents' cells, counts first, then sums | rows, or units of a measure |
+| T | 0/1 matrix: which cells of the counts a margin adds up | |
+| M | the population's margins by a central release | rows |
+| w | w = c exp(T' lambda) with T (w x) = M: the weights nearest to one factor c | rows of the population a respondent |
+| y | w x | as x |
+
+Raking (Deming and Stephan 1940) leaves the distribution inside of a cell of the margins as the respondents have it.
+It removes the bias of a selection that depends on the margins' columns alone, and no other; the test is therefore
+asked again of the weighted table, on everything else that the central release tells.
+
+Errors are those of the linearised estimator (Deville and Sarndal 1992), with J = T diag(w x) T':
+
+    dy_a = w dx_a + w x_a T' J^-1 (dM - T w dx)
+
+Both sides' covariances enter. y is a table of cells, so parts add up to the whole.
+
+**Privacy**: post-processing; published tables alone.
+
+**Source**: docs/method/local.md, "Respondents who differ".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import sqrt
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsql.answer.common_groups import Overlap, overlaps_of
+from dpsql.answer.leafsets import FloatArray
+from dpsql.answer.plan import views_of
+from dpsql.answer.population import RANK, stacked
+from dpsql.answer.sample_test import Sample
+from dpsql.answer.tables import COUNT, Table, read_table, release_of
+from dpsql.release import Release
+from dpsql.release.reports import StandsFor
+
+LARGEST_TABLE = 2048
+"""Numbers of one table, cells times measures, whose covariances are worked out: a second of linear algebra."""
+LARGEST_MARGIN = 256
+"""Cells of one margin; of columns with more, each is a margin of its own."""
+SEEN, MOSTLY = 3.0, 0.75
+"""Standard errors that a group must exceed on both sides, else it is joined; and the share of cells that must."""
+ROUNDS, CLOSE = 50, 0.05
+"""Newton steps, and standard errors of M to which margins must agree in the end."""
+
+
+BoolArray = npt.NDArray[np.bool_]
+
+
+class Margins(NamedTuple):
+    """Margins of one local view.
+
+    Args:
+        design: T, shape (margins, cells of the view's counts).
+        totals: M, shape (margins,).
+        covariance: of M, shape (margins, margins).
+        columns: names of the columns that they are about.
+        head: how many of the first margins add up to the total.
+    """
+
+    design: FloatArray
+    totals: FloatArray
+    covariance: FloatArray
+    columns: tuple[str, ...]
+    head: int
+
+
+def raked(sample: Sample, central: Release) -> Release | None:
+    """A local release with every view weighted to a central release's margins.
+
+    Args:
+        sample: the local release.
+        central: a release of the population.
+
+    Returns:
+        A release in memory of the views that have a column in common with the central release; None without any.
+    """
+    tables, stands_for, columns = [], None, dict[str, None]()
+    overlaps = overlaps_of(central, sample.release)[0]
+    for view in views_of(sample.release):
+        table = read_table(sample.release, view)
+        if table is None or len(table.measures) * np.prod(table.shape) > LARGEST_TABLE:
+            continue
+        margins = _margins(
+            central, table, [overlap for overlap in overlaps if overlap.right.name == view.name]
+        )
+        weighted = None if margins is None else _weighted(table, margins)
+        if margins is not None and weighted is not None:
+            tables.append(weighted)
+            columns |= dict.fromkeys(margins.columns)
+            stands_for = StandsFor(
+                weighted.total, sqrt(weighted.total_variance), central.name, tuple(columns)
+            )
+    if stands_for is None:
+        return None
+    local = replace(sample.local, stands_for=stands_for)
+    return release_of(tables, replace(sample.release.meta, local=local, scales=()))
+
+
+def _margins(central: Release, table: Table, overlaps: Sequence[Overlap]) -> Margins | None:
+    """All margins that a central release has of a local table; further views add their shares of new columns."""
+    margins: Margins | None = None
+    for overlap in overlaps:
+        columns = () if margins is None else margins.columns
+        if any(axis.column not in columns for axis in overlap.axes):
+            small = overlap.cells <= LARGEST_MARGIN
+            for margin_overlap in [overlap] if small else [overlap.only([axis]) for axis in overlap.axes]:
+                margin = _margin(margin_overlap, central, table)
+                if margin is not None:
+                    margins = margin if margins is None else _with_shares(margins, margin)
+    return margins
+
+
+def _with_shares(margins: Margins, extension: Margins) -> Margins:
+    """Margins with the shares of others, times their own total N: both releases' totals would contradict each other.
+
+    Cov(N f) = N^2 Cov(f) + Var(N) f f', Cov(M, N f) = Cov(M, N) f'. Noise of different views is taken as independent.
+    """
+    ones = np.ones(margins.head)
+    total = float(margins.totals[: margins.head].sum())
+    with_total = margins.covariance[:, : margins.head] @ ones
+    share = extension.totals / extension.totals[: extension.head].sum()
+    centred = (
+        np.eye(len(share)) - np.outer(share, np.arange(len(share)) < extension.head)
+    ) / extension.totals[: extension.head].sum()
+    variance = float(with_total[: margins.head].sum())
+    block = total**2 * (centred @ extension.covariance @ centred.T) + variance * np.outer(share, share)
+    crossed = np.outer(with_total, share)
+    return Margins(
+        np.vstack([margins.design, extension.design]),
+        np.concatenate([margins.totals, total * share]),
+        np.block([[margins.covariance, crossed], [crossed.T, block]]),
+        tuple(dict.fromkeys([*margins.columns, *extension.columns])),
+        margins.head,
+    )
+
+
+def _margin(overlap: Overlap, central: Release, table: Table) -> Margins | None:
+    """T, M and Cov(M) over the common groups of two views: cells, or each column's groups where cells are noise."""
+    left, right = overlap.tables(central, table.release)
+    if left is None or right is None:
+        return None
+    order = [
+        int(i) for i in np.argsort([axis.right for axis in overlap.axes])
+    ]  # as the local view has its axes
+    shape = tuple(left.shape[i] for i in order)
+    totals, covariance = _cells(left, order)
+    local_totals, local_covariance = _cells(right, order)
+
+    def seen_by(rows: FloatArray) -> BoolArray:
+        clear = np.ones(len(rows), bool)
+        for values, errors in ((totals, covariance), (local_totals, local_covariance)):
+            spread = np.sqrt(np.maximum(np.einsum("ij,jk,ik->i", rows, errors, rows), 0.0))
+            clear &= rows @ values > SEEN * spread
+        return clear
+
+    cells = np.eye(totals.size)
+    by_column = [_along(shape, i) for i in range(len(shape))]
+    candidates = [cells] if seen_by(cells).mean() >= MOSTLY else by_column
+    joined = [
+        rows
+        for rows in (_joined(candidate, seen_by(candidate), totals) for candidate in candidates)
+        if rows is not None
+    ]
+    if not joined:
+        return None
+    rows = np.vstack(joined)
+    groups = {axis.right: axis.right_groups for axis in overlap.axes}
+    design: FloatArray = np.ones((1, 1))
+    for i, leaves in enumerate(table.shape):
+        design = np.asarray(np.kron(design, groups.get(i, np.ones((1, leaves)))), np.float64)
+    columns = tuple(axis.column for axis in overlap.axes)
+    return Margins(rows @ design, rows @ totals, rows @ covariance @ rows.T, columns, len(joined[0]))
+
+
+def _cells(table: Table, order: Sequence[int]) -> tuple[FloatArray, FloatArray]:
+    """Counts of a table's cells with its axes in another order, and their covariances."""
+    index = np.arange(table.values[COUNT].size).reshape(table.shape).transpose(order).ravel()
+    covariance = stacked(table.only([COUNT]), [COUNT])
+    return table.values[COUNT].ravel()[index], covariance[np.ix_(index, index)]
+
+
+def _along(shape: Sequence[int], axis: int) -> FloatArray:
+    """Which cells each group of one axis adds up, shape (groups, cells)."""
+    rows: FloatArray = np.ones((1, 1))
+    for i, size in enumerate(shape):
+        rows = np.asarray(np.kron(rows, np.eye(size) if i == axis else np.ones((1, size))), np.float64)
+    return rows
+
+
+def _joined(rows: FloatArray, seen: BoolArray, totals: FloatArray) -> FloatArray | None:
+    """Groups that noise does not hide, and all others added to the least of them; None with fewer than two."""
+    if seen.sum() < 2:
+        return None
+    joined = rows[seen]
+    joined[int(np.argmin(joined @ totals))] += rows[~seen].sum(axis=0)
+    return joined
+
+
+def _weighted(table: Table, margins: Margins) -> Table | None:
+    """y and its covariances; None where no weights meet the margins."""
+    x = table.values[COUNT].ravel()
+    weights = _weights(x, margins)
+    if weights is None:
+        return None
+    measures, cells = list(table.measures), len(x)
+    values = np.concatenate([table.values[m].ravel() for m in measures])
+    repeated = np.tile(weights, len(measures))
+    design = margins.design
+    inverse = np.linalg.pinv(design @ ((weights * x)[:, None] * design.T), rcond=RANK, hermitian=True)
+    gain = (repeated * values)[:, None] * np.tile(design.T, (len(measures), 1)) @ inverse
+    linear = np.diag(repeated)
+    linear[:, :cells] -= gain @ (design * weights)
+    covariance = linear @ stacked(table, measures) @ linear.T + gain @ margins.covariance @ gain.T
+    return table.measured(repeated * values, (covariance + covariance.T) / 2)
+
+
+def _weights(x: FloatArray, margins: Margins) -> FloatArray | None:
+    """w by Newton's method on lambda; None where it does not come close to the margins."""
+    design, totals = margins.design, margins.totals
+    factor = totals.sum() / max(float((design @ x).sum()), 1e-300)
+    spread = np.sqrt(np.maximum(np.diag(margins.covariance), 1e-12)) + 1e-9 * np.abs(totals)
+    multiplier = np.zeros(len(totals))
+    for _ in range(ROUNDS):
+        weights = factor * np.exp(np.clip(multiplier @ design, -20, 20))
+        apart = design @ (weights * x) - totals
+        if np.max(np.abs(apart) / spread) < CLOSE * 1e-3:
+            break
+        step = (
+            np.linalg.pinv(design @ ((weights * x)[:, None] * design.T), rcond=RANK, hermitian=True) @ apart
+        )
+        multiplier -= np.clip(step, -2, 2)
+    return weights if np.max(np.abs(apart) / spread) < CLOSE else None

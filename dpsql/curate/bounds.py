@@ -1,0 +1,52 @@
+"""What a release will know of the rows beyond declared contribution bounds, before it is published.
+
+**Privacy**: public facts alone.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from dpsql.publishing.bounding import BEYOND, REACH, law_of
+from dpsql.publishing.planned import ReleasePlan
+
+
+class BoundForecast(NamedTuple):
+    """A table whose declared bound may cut.
+
+    Args:
+        of: the counted table.
+        tau: rows of a unit that count.
+        charge: what measuring the rows beyond is charged, in `currency`; None where they are not measured.
+        currency: epsilon or mu2.
+        stderr: standard error of their number.
+    """
+
+    of: str
+    tau: int
+    charge: str | None
+    currency: str
+    stderr: float | None
+
+    def line(self) -> str:
+        """As `dpsql plan` prints it."""
+        if self.stderr is None:
+            return f"  {self.of}: rows beyond max_ids ({self.tau}) are not measured, and every answer says so"
+        return (
+            f"  {self.of}: rows beyond max_ids ({self.tau}) are measured to +- {self.stderr:,.0f} rows; intervals "
+            "of its counts, sums and averages reach as far as these may move them"
+        )
+
+
+def bound_forecasts(plan: ReleasePlan) -> tuple[BoundForecast, ...]:
+    """Every table of a plan whose declared bound may cut."""
+    tables, currency = plan.catalog.star.tables.values(), plan.currency.name
+    forecasts = []
+    for table in (table for table in tables if table.cuts):
+        step = plan.step(table.name, BEYOND)
+        if step is None:
+            forecasts.append(BoundForecast(table.name, table.most, None, currency, None))
+            continue
+        stderr = REACH * table.most * law_of(plan.catalog).unit_noise(step.spend)
+        forecasts.append(BoundForecast(table.name, table.most, str(step.charge), currency, stderr))
+    return tuple(forecasts)

@@ -1,0 +1,117 @@
+"""COUNT, SUM and AVG of many boxes of one view at once, by the functions that SQL's errors are made of.
+
+**Privacy**: post-processing of a release, or of a dry one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+
+from dpsql.answer.answered import Answered
+from dpsql.answer.block import Linear, Noisy, Ratio, Term, one
+from dpsql.answer.errorbars import Errors
+from dpsql.answer.errorfunctions import DEFAULT_LEVEL, HIGH, LOW, STDERR
+from dpsql.answer.estimated import Groups
+from dpsql.answer.leafsets import FloatArray
+from dpsql.answer.plan import Box, View, presence
+from dpsql.release import Release
+
+SEEN = 3.0
+"""Standard errors of a count from 0 below which its average is not judged."""
+
+
+class Answer(NamedTuple):
+    """One aggregate of many boxes; NaN where AVG is below noise.
+
+    Args:
+        value, low, high, stderr: as SQL has them; ends are infinite where they are open.
+    """
+
+    value: FloatArray
+    low: FloatArray
+    high: FloatArray
+    stderr: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class Boxes:
+    """Boxes of leaves of one view, in the place of a statement's plan.
+
+    Args:
+        view: the view.
+        masks: leaf masks, one array (boxes, leaves) for each axis.
+    """
+
+    view: View
+    masks: Sequence[FloatArray]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """As of `answer.plan.Plan`."""
+        return (len(self.masks[0]),)
+
+    def boxes_for(self, term: Term) -> list[Box]:
+        """As of `answer.plan.Plan`: each group is one box."""
+        return [(None,) * len(self.masks)]
+
+    def box_masks(self, box: Box) -> Sequence[FloatArray]:
+        """As of `answer.plan.Plan`."""
+        return self.masks
+
+    def read(self, cells: FloatArray) -> FloatArray:
+        """The sums of the cells of each box."""
+        letters = "abcdefgh"[: len(self.masks)]
+        names = ",".join([letters, *(f"z{letter}" for letter in letters)])
+        return np.asarray(np.einsum(f"{names}->z", cells, *self.masks, optimize=True), np.float64)
+
+
+def box_answers(
+    release: Release, boxes: Boxes, leaves: Mapping[int, FloatArray], measure: str | None
+) -> dict[str, Answer]:
+    """COUNT of each box, and SUM and AVG of a measure, in stored units.
+
+    Args:
+        release: an open release.
+        boxes: what is asked.
+        leaves: estimates of the leaves of a statistic, by its id, in stored units.
+        measure: of the view; None for COUNT alone.
+    """
+    counted, rows = one(Term("count")), boxes.view.statistics["count"]
+    count = boxes.read(leaves[rows.id])
+    totals, forms, scale = {Term("count"): count}, dict[str, Noisy](COUNT=counted), 1.0
+    if measure is not None:
+        sums, summed, there = (
+            boxes.view.statistics[measure],
+            one(Term(measure)),
+            presence(measure, boxes.view),
+        )
+        assert there is not None
+        scale = 10.0**-sums.scale
+        totals[Term(there.measure)] = boxes.read(leaves[there.id])
+        totals[Term(measure)] = (boxes.read(leaves[sums.id]) + sums.mid * totals[Term(there.measure)]) * scale
+        forms |= {"SUM": summed, "AVG": Ratio(summed, one(Term(there.measure)), mean=True)}
+    plan = cast(Any, boxes)
+    index = tuple(np.arange(len(count)) for _ in boxes.masks)
+    lookup = cast(Any, SimpleNamespace(nodes=(len(count),)))
+    answered = Answered(plan, totals, (lookup,), Errors(plan, release, index), {})
+    return {
+        name: _answer(form, answered, 1.0 if name == "COUNT" else 1 / scale) for name, form in forms.items()
+    }
+
+
+def _answer(form: Noisy, answered: Answered, scale: float) -> Answer:
+    above, below = answered.parts(form)
+    value = above if isinstance(form, Linear) else np.divide(above, below)
+    groups = Groups(form, answered)
+    low, high, stderr = (error.values(groups, DEFAULT_LEVEL) * scale for error in (LOW, HIGH, STDERR))
+    value = value * scale
+    if not isinstance(form, Linear):
+        noise = np.sqrt(np.maximum(answered.errors.variance(form.below), 1e-300))
+        lost = np.abs(below) < SEEN * noise
+        value, low, high, stderr = (np.where(lost, np.nan, each) for each in (value, low, high, stderr))
+    return Answer(value, low, high, stderr)

@@ -1,0 +1,248 @@
+"""A proof's witness: a file from which another program adds up the losses and redoes the estimates.
+
+One JSON value a line, documented field by field in docs/privacy/witness.md. `clients/verify` is such a program, in
+another language and by other formulas: least squares by normal equations in the place of recursions along trees.
+
+**Privacy**: integers of made-up rows, and noise of test entropy.
+**Source**: docs/privacy/witness.md, "2. The file".
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from fractions import Fraction
+from importlib.metadata import version
+from itertools import groupby
+from math import prod
+from typing import Any, TextIO
+
+import numpy as np
+
+from dpsql.budget import NEIGHBOURS, SLACK
+from dpsql.curate.prove.loss import CHOICE, IntArray, Meeting
+from dpsql.curate.prove.sides import MeasuredPair, Side
+from dpsql.mechanisms.axis.strategy import AxisStrategy
+from dpsql.mechanisms.axis.zero_sum import ZeroSumStrategy
+from dpsql.mechanisms.family.measurement import Measurement
+from dpsql.mechanisms.family.product import PRODUCT
+from dpsql.mechanisms.family.residual import RESIDUAL
+from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, NoisyRows
+from dpsql.publishing.bounding import DrawnRelease
+from dpsql.publishing.planned import PlannedStatistic
+from dpsql.release import Release, open_release
+from dpsql.star import Catalog
+from dpsql.star.reported import reported_columns
+
+Record = dict[str, Any]
+
+FORMAT = 1
+EXACT = 1 << 53
+"""Integers up to here are numbers of JSON; larger ones are decimal strings, as many readers have only doubles."""
+
+METHODS: tuple[tuple[Measurement, str], ...] = ((PRODUCT, "product"), (RESIDUAL, "residual"))
+"""Measurements whose estimates a witness allows to redo, and what the file calls them."""
+
+
+def write_header(file: TextIO, catalog: Catalog) -> None:
+    """The first line.
+
+    Args:
+        file: an open witness.
+        catalog: what the pairs are made up for.
+    """
+    privacy = catalog.privacy
+    header = {
+        "witness": FORMAT, "dpsql": version("dpsql"), "catalog": catalog.name, "neighbours": privacy.neighbours,
+        "moves": NEIGHBOURS[privacy.neighbours].moves,
+    }  # fmt: skip
+    _write(file, header)
+
+
+def write_distinguished(file: TextIO, name: str, reason: str) -> None:
+    """A pair whose files differ in something that no noise covers: it has no loss.
+
+    Args:
+        file: an open witness.
+        name: of the pair.
+        reason: what differs.
+    """
+    _write(file, {"pair": name, "apart": reason})
+
+
+def write_pair(file: TextIO, name: str, left: Side, pair: MeasuredPair) -> None:
+    """A pair with all its draws; of a central release also its strategies, its statistics and their estimates.
+
+    Args:
+        file: an open witness.
+        name: of the pair.
+        left: the side with the one unit more, published.
+        pair: as measured.
+    """
+    _write(file, _pair_record(name, pair))
+    for record in _draw_records(pair):
+        _write(file, record)
+    if pair.drawn is not None:
+        with closing(open_release(left.target, insecure=True)) as release:
+            for record in _release_records(left.catalog, pair.drawn, pair.draws.meetings, release):
+                _write(file, record)
+
+
+def _pair_record(name: str, pair: MeasuredPair) -> Record:
+    loss = pair.loss
+    pure = sum((draw.epsilon for draw in loss.draws if draw.epsilon is not None), Fraction(0))
+    gaussian = sum((draw.mu2 for draw in loss.draws if draw.epsilon is None), Fraction(0))
+    return {
+        "pair": name, "currency": loss.currency, "draws": len(pair.draws.meetings),
+        "lines": [[purpose, str(amount)] for purpose, amount in loss.lines], "claimed": str(loss.claimed),
+        "epsilon": str(pure), "mu2": str(gaussian), "loss_over_claim": loss.share,
+    }  # fmt: skip
+
+
+def _draw_records(pair: MeasuredPair) -> Iterator[Record]:
+    """All draws, numbered in order; the draws of one choice share a loss, which the first of them states."""
+    draws, losses = pair.draws, iter(pair.loss.draws)
+    numbered = list(enumerate(zip(draws.meetings, draws.right, strict=True)))
+    for is_choice, members in groupby(numbered, lambda draw: draw[1][0].law.where == CHOICE):
+        for place, (number, (meeting, right)) in enumerate(members):
+            record = _draw_record(number, meeting, right)
+            if not is_choice or place == 0:
+                record["loss"] = _exact(next(losses))
+            if is_choice:
+                record["choice"] = True
+            yield record
+
+
+def _exact(loss: Any) -> str:
+    """In the draw's law's own currency: epsilon of Laplace noise, mu^2 of Gaussian noise."""
+    return str(loss.mu2 if loss.epsilon is None else loss.epsilon)
+
+
+def _draw_record(number: int, meeting: Meeting, right: IntArray) -> Record:
+    law, difference = meeting.law, meeting.exact - right
+    moved = np.flatnonzero(difference)
+    if law.sigma2 is None:
+        noise: Record = {"law": "laplace", "denominator": _number(law.denominator), "units": _runs(law.units)}
+        ones = Fraction(sum(law.units.tolist()), law.denominator)
+    else:
+        noise = {"law": "gaussian", "sigma2": str(law.sigma2)}
+        ones = Fraction(len(right)) / (law.sigma2 - SLACK)
+    return {
+        "draw": number, "where": law.where, **noise, "loss_of_ones": str(ones),
+        "left": _numbers(meeting.exact), "noise": _numbers(meeting.noisy - meeting.exact),
+        "noisy": _numbers(meeting.noisy),
+        "right": [[int(row), _number(int(right[row]))] for row in moved], "shift": _number(int(difference.sum())),
+    }  # fmt: skip
+
+
+def _release_records(
+    catalog: Catalog, drawn: DrawnRelease, meetings: Sequence[Meeting], release: Release
+) -> Iterator[Record]:
+    plan = drawn.plan
+    methods = {} if reported_columns(catalog) else _methods(drawn)
+    axes = {axis for i in methods for axis in plan.statistics[i].axes}
+    yield from (_axis_record(axis, plan.axes[axis].strategy) for axis in sorted(axes))
+    families = {i: number for number, members in enumerate(plan.families) for i in members}
+    places = _Places(meetings)
+    for i, (statistic, view) in enumerate(zip(plan.statistics, drawn.views, strict=True)):
+        record = {
+            "statistic": i, "family": families[i], "view": statistic.view, "of": statistic.of,
+            "measure": statistic.measure.name, "axes": list(statistic.axes), "method": methods.get(i),
+        }  # fmt: skip
+        if i in methods:
+            record |= _terms_record(drawn, i, places.draws_of(drawn, i, view))
+            record["leaves"] = _numbers(_stored_leaves(release, i))
+        yield record
+
+
+def _methods(drawn: DrawnRelease) -> dict[int, str]:
+    """How each statistic is estimated whose family a witness allows to redo."""
+    plan = drawn.plan
+    methods: dict[int, str] = {}
+    for members in plan.families:
+        names = {name for i in members for kind, name in METHODS if plan.statistics[i].measurement is kind}
+        if len(names) == 1 and all(_is_linear(drawn, plan.statistics[i]) for i in members):
+            methods |= dict.fromkeys(members, names.pop())
+    return methods
+
+
+def _is_linear(drawn: DrawnRelease, statistic: PlannedStatistic) -> bool:
+    """Whether a measurement is listed, and its rows can be written down."""
+    listed = any(statistic.measurement is kind for kind, _ in METHODS)
+    written = all(strategy.entries() is not None for strategy in drawn.plan.strategies(statistic))
+    return listed and written
+
+
+def _axis_record(axis: int, strategy: AxisStrategy) -> Record:
+    rows = strategy.entries()
+    assert rows is not None
+    return {
+        "axis": axis, "leaves": strategy.leaves, "start": rows.start.tolist(), "stop": rows.stop.tolist(),
+        "offset": rows.offset.tolist(), "entry": rows.entry.tolist(), "budget": strategy.budget.tolist(),
+        "total": strategy.total, "zero_sum": strategy.kind == ZeroSumStrategy.kind,
+    }  # fmt: skip
+
+
+def _terms_record(drawn: DrawnRelease, i: int, draws: list[int]) -> Record:
+    """Budgets of a statistic, and what its estimates are multiplied by and moved by."""
+    statistic, view = drawn.plan.statistics[i], drawn.views[i]
+    (line,) = statistic.lines
+    corrected = drawn.corrected.get(i)
+    weighed_together = corrected is not None and statistic.law is GAUSSIAN
+    return {
+        "law": statistic.law.name.lower(), "purpose": line[0], "charge": str(line[1]),
+        "spend": None if weighed_together else str(statistic.spend), "sensitivity": _number(view.sensitivity),  # type: ignore[attr-defined]
+        "draws": draws, "factor": statistic.factor,
+        "added": None if corrected is None else corrected.leaves.ravel().tolist(),
+    }  # fmt: skip
+
+
+class _Places:
+    """Where the noisy integers of statistics were drawn.
+
+    Args:
+        meetings: all draws.
+    """
+
+    def __init__(self, meetings: Sequence[Meeting]) -> None:
+        self._free: dict[bytes, list[int]] = {}
+        for number, meeting in enumerate(meetings):
+            self._free.setdefault(meeting.noisy.tobytes(), []).append(number)
+
+    def draws_of(self, drawn: DrawnRelease, i: int, view: NoisyRows) -> list[int]:
+        """Numbers of a statistic's draws: one of Laplace noise, one for each budget of Gaussian noise."""
+        if drawn.plan.statistics[i].law is LAPLACE:
+            return [self._take(view.value)]
+        return [self._take(view.value[view.budget == share]) for share in np.unique(view.budget)]
+
+    def _take(self, noisy: IntArray) -> int:
+        return self._free[np.ascontiguousarray(noisy, np.int64).tobytes()].pop(0)
+
+
+def _stored_leaves(release: Release, i: int) -> IntArray:
+    """Leaf estimates of a released statistic, in units of 2^-20."""
+    trees = [release.tree(axis) for axis in release.statistics[i].axes]
+    nodes = np.asarray(release.whole(f"node_combination_{i}")["estimate"], np.int64)
+    shape = tuple(tree.size for tree in trees)
+    assert nodes.size == prod(shape)
+    return nodes.reshape(shape)[np.ix_(*(tree.leaves for tree in trees))]
+
+
+def _runs(values: IntArray) -> list[list[Any]]:
+    """Equal neighbours together: (value, how often)."""
+    starts = np.flatnonzero(np.r_[True, values[1:] != values[:-1]]) if values.size else np.zeros(0, np.int64)
+    lengths = np.diff(np.r_[starts, values.size])
+    return [[_number(int(values[at])), int(times)] for at, times in zip(starts, lengths, strict=True)]
+
+
+def _numbers(values: IntArray) -> list[int | str]:
+    return [_number(value) for value in values.ravel().tolist()]
+
+
+def _number(value: int) -> int | str:
+    return value if abs(value) <= EXACT else str(value)
+
+
+def _write(file: TextIO, record: Mapping[str, Any]) -> None:
+    file.write(json.dumps(record, separators=(",", ":"), allow_nan=False) + "\n")

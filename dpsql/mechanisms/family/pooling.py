@@ -1,0 +1,280 @@
+"""Factors of rows and of each measure: how much low bounds left out, and how far two such numbers may differ.
+
+Counts and each measure have a total and a factor of their own, since people who own many rows buy other things than
+the rest. Factors of one table are usually alike, and two independent tails would spoil averages: the gap between them
+is shrunk, by more where heavy owners are seen to own the same things as others. Both tails are read off the same
+people, so their errors go together.
+
+| here | there | unit |
+|---|---|---|
+| `Scaled.noise`, `tail` | n, t: relative errors of log R by noise, and by what is beyond the bound | 1 |
+| `Pooled.variance`, `together` | g^2 of the gap, c | 1 |
+| `Pooled.prior` | p^2: how far factors may differ, squared | 1 |
+| `unevenness` | uneven: whether heavy owners own other things | 1 |
+| `Factor` | R, and relative errors of its answers: rel_N, rel_S, rel_A | 1 |
+
+**Privacy**: functions of released values alone.
+**Source**: docs/method/user_level.md, "A factor for each measure".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import exp, hypot, inf, log, sqrt
+
+import numpy as np
+
+from dpsql.mechanisms.family.people import Estimate, NoisyHistogram, cleaned, middles, quantile
+from dpsql.mechanisms.family.tails import HighTotal, TailError, last_clear
+
+SEEN = 3.0
+"""Standard errors that totals of views must be above 0 before factors are read off them."""
+
+CLEAR = 2.0
+"""Standard errors from which the gap between two factors counts as real."""
+
+ALIKE, UNEVEN = 0.03, 0.15
+"""How far factors differ where no gap is clear: at least, and for each unit of unevenness."""
+
+WIDEST = 0.25
+"""The most that p^2 is taken to be."""
+
+TOGETHER = 0.5
+"""Correlation of two tails."""
+
+MEAN_LEAST, MEAN_SLOPE = 0.06, 0.12
+"""Standard error of averages where sums are too faint for a factor: at least, and for each unit of log R."""
+
+
+@dataclass(frozen=True)
+class Relative:
+    """Relative standard errors of a scale, common to all answers that have it.
+
+    Args:
+        noise: the part that is noise.
+        down, up: with what the tail may hold, towards less and more of the size of an answer; infinite without end.
+    """
+
+    noise: float
+    down: float
+    up: float
+
+
+@dataclass(frozen=True)
+class Factor:
+    """What the views' totals of a measure are multiplied by.
+
+    Args:
+        value: R, at least 1.
+        measured: R before it was cut; None where a total is lost in noise, and R is not known.
+        total: the total that answers add up to.
+        error: of answers.
+        mean_error: of averages, sums over counts; that of the rows themselves is unused.
+        put_back: the part of the total above what one person may count for.
+    """
+
+    value: float
+    measured: float | None
+    total: float
+    error: Relative
+    mean_error: Relative
+    put_back: float
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """A measure as its factor is made of it.
+
+    Args:
+        high: its total with a high bound.
+        low: the views' total of it, not centred.
+        rows: what the views' totals of its rows and of its centred values err by together in an average, relative.
+        uneven: whether heavy owners own other things than the rest.
+    """
+
+    high: HighTotal
+    low: Estimate
+    rows: float = 0.0
+    uneven: float = 0.0
+
+    @property
+    def clear(self) -> bool:
+        """Whether both totals stand out of the noise, on the same side of 0."""
+        visible = not self.high.blind and abs(self.low.value) > SEEN * self.low.sd
+        return visible and self.high.value * self.low.value > 0
+
+    @property
+    def logarithm(self) -> float:
+        """log R before pooling."""
+        return log(self.high.value / self.low.value)
+
+    @property
+    def low_noise(self) -> float:
+        """Relative noise of the views' total."""
+        return abs(self.low.sd / self.low.value) if self.low.value else 1.0
+
+    @property
+    def noise(self) -> float:
+        """n."""
+        return hypot(self.high.clipped.sd / self.high.value, self.low_noise)
+
+    @property
+    def tail(self) -> TailError:
+        """t, and its sides."""
+        return TailError(*(side / abs(self.high.value) for side in self.high.tail))
+
+    @property
+    def variance(self) -> float:
+        """a^2 or b^2."""
+        return self.noise**2 + self.tail.sd**2
+
+
+@dataclass(frozen=True)
+class Pooled:
+    """Rows and one measure put together.
+
+    Args:
+        gap: log R of the measure less that of rows.
+        variance: of the gap's error.
+        together: covariance of both factors' errors.
+        prior: p^2.
+    """
+
+    gap: float
+    variance: float
+    together: float
+    prior: float
+
+    @property
+    def shift(self) -> float:
+        """How far the gap is shrunk, as a part of it and of a unit of variance."""
+        return 1 / (self.variance + self.prior)
+
+    def step(self, variance: float) -> float:
+        """How far a factor moves towards the other.
+
+        Args:
+            variance: its a^2 or b^2.
+        """
+        return self.gap * (variance - self.together) * self.shift
+
+    def rest(self, variance: float) -> float:
+        """The part of a factor's variance that stays when it has moved."""
+        return max(0.0, 1 - (variance - self.together) ** 2 * self.shift / variance) if variance else 0.0
+
+
+def pool(rows: Scaled, measure: Scaled) -> Pooled:
+    """How rows and a measure agree about how much the views left out."""
+    together = TOGETHER * rows.tail.sd * measure.tail.sd
+    variance = rows.variance + measure.variance - 2 * together
+    gap = measure.logarithm - rows.logarithm
+    least = (ALIKE + UNEVEN * measure.uneven) ** 2
+    prior = max(least, min(gap**2 - variance, WIDEST)) if gap**2 > CLEAR**2 * variance else least
+    return Pooled(gap, variance, together, prior)
+
+
+def unevenness(rows: NoisyHistogram, sums: NoisyHistogram) -> float:
+    """By how much means over medians of sums differ from those of rows, in logarithms.
+
+    Args:
+        rows: people by their rows.
+        sums: people by the size of their sums.
+
+    >>> even = NoisyHistogram((1, 2, 4, 8), np.array([10, 40, 20, 10, 0]), 0.1)
+    >>> unevenness(even, even)
+    0.0
+    """
+    return abs(log(_mean_over_median(sums, sums=True)) - log(_mean_over_median(rows)))
+
+
+def _mean_over_median(histogram: NoisyHistogram, *, sums: bool = False) -> float:
+    """Of cleaned people up to the bin past the last clear one.
+
+    Args:
+        histogram: of amounts.
+        sums: whether amounts in the first bin lie anywhere below its end, while rows are whole numbers.
+    """
+    people = cleaned(histogram)
+    people[last_clear(histogram) + 2 :] = 0.0
+    whole = float(people.sum())
+    if whole <= 0:
+        return 1.0
+    mean = float(people @ middles(histogram.edges)) / whole
+    if sums and 2 * people[0] > whole:
+        return mean / (histogram.edges[0] * 0.5 * whole / float(people[0]))
+    clean = NoisyHistogram(histogram.edges, np.rint(people).astype(np.int64), 0.0)
+    return mean / quantile(clean, 0.5)
+
+
+def factors(rows: Scaled, measures: Mapping[str, Scaled], *, told: bool = False) -> dict[str, Factor]:
+    """The factor of rows, under the empty name, and of each measure.
+
+    Args:
+        rows: what is counted.
+        measures: what is summed, by name.
+        told: whether the number of rows is exact and stays as it is.
+
+    Returns:
+        Factors. Rows are pooled with the measure of least error, then the other measures move towards them.
+    """
+    if not rows.clear:
+        lost = _lost(rows)
+        return {"": lost, **{name: _lost(each) for name, each in measures.items()}}
+    pairs = {name: pool(rows, each) for name, each in measures.items() if each.clear}
+    best = min(pairs, key=lambda name: measures[name].variance, default=None)
+    step, rest = 0.0, 0.0 if told else 1.0
+    if best is not None and not told:
+        step, rest = pairs[best].step(rows.variance), pairs[best].rest(rows.variance)
+    result = {"": _factor(rows, step, rest, Relative(0.0, 0.0, 0.0))}
+    for name, each in measures.items():
+        if name not in pairs:
+            result[name] = _follower(result[""], each)
+            continue
+        pair = pairs[name]
+        back = -pair.step(each.variance)
+        if told or name != best:  # rows have moved already, or stay: the measure alone moves
+            gap = each.logarithm - (rows.logarithm + step)
+            back = -gap * each.variance / (each.variance + rest * rows.variance + pair.prior)
+        result[name] = _factor(each, back, pair.rest(each.variance), _mean_error(rows, each, pair))
+    return result
+
+
+def _lost(measure: Scaled) -> Factor:
+    """Where noise hides the total of rows: views as they are, without an upper end."""
+    noise = measure.low_noise
+    mean = Relative(measure.rows, hypot(MEAN_LEAST, measure.rows), inf)
+    return Factor(1.0, None, measure.low.value, Relative(noise, noise, inf), mean, 0.0)
+
+
+def _follower(rows: Factor, measure: Scaled) -> Factor:
+    """The factor of rows for a measure whose own total noise hides: averages are as views have them, without an end."""
+    mean = hypot(MEAN_LEAST, MEAN_SLOPE * log(rows.value))
+    error = Relative(rows.error.noise, hypot(rows.error.down, mean), inf)
+    mean_error = Relative(min(measure.rows, mean), mean, inf)
+    whole = rows.value * measure.low.value
+    return Factor(rows.value, rows.measured, whole, error, mean_error, 0.0)
+
+
+def _factor(measure: Scaled, step: float, rest: float, mean_error: Relative) -> Factor:
+    """A factor that has moved by `step` in logarithms, and keeps the part `rest` of its variance."""
+    measured = exp(measure.logarithm + step)
+    value = max(1.0, measured)
+    noise, tail = measure.noise, measure.tail
+    error = Relative(*(sqrt(rest) * hypot(noise, side) for side in (0.0, tail.down, tail.up)))
+    back = measure.high.put_back / measure.high.value
+    return Factor(value, measured, value * measure.low.value, error, mean_error, back)
+
+
+def _mean_error(rows: Scaled, measure: Scaled, pooled: Pooled) -> Relative:
+    """What averages err by, whatever they are about: the gap that stays, and the views' own totals."""
+    stays = pooled.prior * pooled.shift
+    noise = rows.noise**2 + measure.noise**2
+    base = (pooled.variance * pooled.shift * measure.rows) ** 2
+
+    def side(of_rows: float, of_sums: float) -> float:
+        return sqrt(stays * (noise + of_rows**2 + of_sums**2 - of_rows * of_sums) + base)
+
+    return Relative(
+        side(0.0, 0.0), side(rows.tail.up, measure.tail.down), side(rows.tail.down, measure.tail.up)
+    )

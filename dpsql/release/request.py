@@ -1,0 +1,354 @@
+"""A request: somebody who waits for an answer, and how long and in how much memory it is worked out.
+
+| a request has | |
+|---|---|
+| `seconds` | that may be worked on it, from reading the statement to sending the last row |
+| `most_bytes` | that its rows, and the arrays of their errors, may take |
+| `stop()` | from any thread: it was cancelled, or whoever waited has left |
+| `role` | who waits |
+
+A door makes it and works on it in `working`; everything below asks `current`. DuckDB's statements are interrupted by a
+watchdog; loops of Python and numpy go by blocks and ask between them (`blocks`, `paced`). A block takes well under a
+second. Time passes only while somebody works: a client who fetches the rest of a portal a minute later has not used it.
+
+Interrupting a connection does not stop its cursors, so the watchdog holds the very cursor that runs. It looks again
+and again, since an interrupt that comes before DuckDB has begun is lost.
+"""
+
+from __future__ import annotations
+
+import atexit
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from itertools import chain, islice
+from typing import Any, TypeVar
+
+import duckdb
+
+from dpsql.errors import Interrupted, NotSupportedError, QueryTimeout
+
+LIMIT = 30.0
+MOST_BYTES = 250_000_000
+"""As they are counted here; the process then holds about 300 MB more."""
+TICK = 0.1
+STOPPED = "the statement was stopped"
+ENTRIES = 1 << 20
+"""Entries of a block of arrays: about 20 ms of a matrix product."""
+ROWS = 1024
+"""Rows of Python values between two looks at the clock."""
+NUMBER, LIST, POINTER = 32, 64, 8
+"""Bytes of a Python number (24 for a float, 28 or 32 for an integer), of a list, and of each of its entries."""
+FIXED = {int, float, bool}
+
+T = TypeVar("T")
+
+
+class Request:
+    """One answer that somebody waits for.
+
+    Args:
+        seconds: of work until it is stopped.
+        most_bytes: that its rows and arrays may take.
+        role: who waits; empty where nobody logged in.
+    """
+
+    def __init__(self, seconds: float = LIMIT, most_bytes: int = MOST_BYTES, role: str = "") -> None:
+        self.seconds, self.most_bytes, self.role = seconds, most_bytes, role
+        self.stopped = False
+        self.bytes = 0
+        self._seconds_left = seconds
+        self._deadline: float | None = None
+
+    @property
+    def deadline(self) -> float:
+        """When its time is up, by `time.monotonic`."""
+        return time.monotonic() + self._seconds_left if self._deadline is None else self._deadline
+
+    @property
+    def seconds_left(self) -> float:
+        """Until its deadline."""
+        return self.deadline - time.monotonic()
+
+    def stop(self) -> None:
+        """Let whatever works on it end soon."""
+        self.stopped = True
+
+    def check(self) -> None:
+        """Go on only while the answer is wanted and its time is not up.
+
+        Raises:
+            QueryTimeout: it is not, or it is.
+        """
+        if self.stopped:
+            raise QueryTimeout(STOPPED)
+        if time.monotonic() >= self.deadline:
+            raise self.too_late()
+
+    def take(self, size: int) -> None:
+        """Count bytes that stay until the answer is complete.
+
+        Raises:
+            NotSupportedError: they are more than it may take.
+        """
+        if self.bytes + size > self.most_bytes:
+            raise NotSupportedError(
+                f"the statement takes more than {self.most_bytes / 1e6:.0f}MB of memory",
+                hint="join fewer rows, or ask in parts",
+            )
+        self.bytes += size
+
+    def too_late(self) -> QueryTimeout:
+        """The error once its time is up."""
+        return QueryTimeout(f"{STOPPED} after {self.seconds:g} s", hint="ask for less")
+
+    @contextmanager
+    def working(self) -> Iterator[Request]:
+        """What runs in this block is for this request, and its time passes.
+
+        Raises:
+            QueryTimeout: it was stopped before, or no time is left.
+        """
+        token = _current.set(self)
+        self._deadline = time.monotonic() + self._seconds_left
+        try:
+            self.check()
+            yield self
+        finally:
+            self._seconds_left = self.seconds_left
+            self._deadline = None
+            _current.reset(token)
+
+    @contextmanager
+    def within(self, seconds: float) -> Iterator[None]:
+        """A part of the work that may take less time than is left."""
+        deadline, self._deadline = self._deadline, min(self.deadline, time.monotonic() + seconds)
+        try:
+            yield
+        finally:
+            self._deadline = deadline
+
+    @contextmanager
+    def giving_back(self) -> Iterator[None]:
+        """Bytes counted in this block were not kept if it ends by an error."""
+        counted = self.bytes
+        try:
+            yield
+        except BaseException:
+            self.bytes = counted
+            raise
+
+    def run(self, work: Callable[[], T]) -> T:
+        """Do some work for it; for another thread to call."""
+        with self.working():
+            return work()
+
+
+_current: ContextVar[Request | None] = ContextVar("dpsql_request", default=None)
+
+
+def current() -> Request | None:
+    """The request that this thread works on."""
+    return _current.get()
+
+
+@contextmanager
+def requested(seconds: float = LIMIT) -> Iterator[Request]:
+    """Work on the current request, or on a new one where a library's caller is the one who waits.
+
+    Args:
+        seconds: of a new one.
+    """
+    request = _current.get()
+    if request is not None:
+        yield request
+        return
+    with Request(seconds).working() as started:
+        yield started
+
+
+def check() -> None:
+    """Ask the current request, if there is one, whether to go on."""
+    request = _current.get()
+    if request is not None:
+        request.check()
+
+
+def take(size: int) -> None:
+    """Count bytes for the current request, if there is one."""
+    request = _current.get()
+    if request is not None:
+        request.take(size)
+
+
+def blocks(rows: int, width: int) -> Iterator[slice]:
+    """Blocks of rows of about `ENTRIES` entries; the current request is asked before each.
+
+    >>> [(block.start, block.stop) for block in blocks(5, ENTRIES // 2)]
+    [(0, 2), (2, 4), (4, 5)]
+    """
+    step = max(1, ENTRIES // max(1, width))
+    for start in range(0, rows, step):
+        check()
+        yield slice(start, min(rows, start + step))
+
+
+def paced(rows: Iterable[T], size: Callable[[Sequence[T]], int] | None = None) -> Iterator[T]:
+    """Rows one after another; the current request is asked before every block of them.
+
+    Args:
+        rows: of any kind.
+        size: bytes of a block of rows that stay; None where they are counted already.
+    """
+    source = iter(rows)
+    while block := list(islice(source, ROWS)):
+        check()
+        if size is not None:
+            take(size(block))
+        yield from block
+
+
+def size_of(rows: Sequence[Sequence[Any]]) -> int:
+    """Bytes that rows of one shape take as Python values, each value counted wherever it stands.
+
+    >>> size_of([]), size_of([(1.5, [1, 2])]) > 100
+    (0, True)
+    """
+    if not rows:
+        return 0
+    return len(rows) * sys.getsizeof(rows[0]) + sum(map(_size_of_column, zip(*rows, strict=True)))
+
+
+def _size_of_column(values: Sequence[Any]) -> int:
+    """Bytes of values of one type, or NULL."""
+    kinds = set(map(type, values)) - {type(None)}
+    if kinds <= FIXED:
+        return NUMBER * len(values)
+    if kinds == {list}:
+        lists = [value for value in values if value is not None]
+        entries = list(chain.from_iterable(lists))
+        return LIST * len(lists) + POINTER * len(entries) + _size_of_column(entries)
+    if kinds == {dict}:
+        structs = [value for value in values if value is not None]
+        fields = zip(*(value.values() for value in structs), strict=True)
+        return sum(map(sys.getsizeof, structs)) + sum(map(_size_of_column, fields))
+    return sum(map(sys.getsizeof, values))
+
+
+def heeding_keys(work: Callable[[], T], seconds: float = LIMIT) -> T:
+    """Work on a request in a thread of its own, so that Ctrl-C stops it.
+
+    Python heeds a signal in its main thread only. There DuckDB itself looks for one, but between tasks, and a join
+    may be a single task that takes hours.
+
+    Args:
+        work: what the request is about.
+        seconds: that it may take.
+
+    Raises:
+        Interrupted: Ctrl-C was pressed before the end.
+        QueryTimeout: it took too long.
+    """
+    request, pressed = Request(seconds), False
+    with ThreadPoolExecutor(1) as worker:
+        done = worker.submit(request.run, work)
+        while not done.done():
+            try:
+                wait([done], timeout=1.0)  # Windows heeds no key while a thread waits
+            except KeyboardInterrupt:
+                pressed = True
+                request.stop()
+        try:
+            return done.result()
+        except QueryTimeout as error:
+            if pressed:
+                raise Interrupted(STOPPED) from error
+            raise
+
+
+@dataclass(frozen=True, eq=False)
+class Running:
+    """A statement that runs: its cursor, and whose it is."""
+
+    request: Request
+    deadline: float
+    cursor: duckdb.DuckDBPyConnection
+
+
+_running: set[Running] = set()
+_guard = threading.Condition()
+_stop = threading.Event()
+_threads: list[threading.Thread] = []
+
+
+def executed(
+    cursor: duckdb.DuckDBPyConnection,
+    sql: str | duckdb.Statement,
+    values: Sequence[Any],
+    fetch: Callable[[duckdb.DuckDBPyConnection], T],
+) -> T:
+    """Run a statement on a cursor of its own, which is closed afterwards, and fetch from it.
+
+    Args:
+        cursor: where.
+        sql: DuckDB text.
+        values: for its placeholders.
+        fetch: what is wanted of its result.
+
+    Raises:
+        QueryTimeout: it was stopped.
+        duckdb.Error: anything else.
+    """
+    request = _current.get() or Request()
+    request.check()
+    running = Running(request, request.deadline, cursor)
+    with _guard:
+        _running.add(running)
+        if not _threads:
+            _threads.append(threading.Thread(target=_watch, name="dpsql-watchdog", daemon=True))
+            _threads[0].start()
+        elif len(_running) == 1:
+            _guard.notify()
+    try:
+        return fetch(cursor.execute(sql, list(values)))
+    except duckdb.InterruptException as error:
+        if request.stopped or time.monotonic() < running.deadline:  # by request, or by Ctrl-C
+            raise QueryTimeout(STOPPED) from error
+        raise request.too_late() from error
+    finally:
+        with _guard:
+            _running.discard(running)
+        cursor.close()  # what was stopped goes on in its database until its cursor is closed
+
+
+def _watch() -> None:
+    """Interrupt what has run past its time or is not wanted any more; sleep while nothing runs."""
+    while not _stop.is_set():
+        with _guard:
+            while not _running and not _stop.is_set():
+                _guard.wait()
+            _interrupt_late(time.monotonic())
+        _stop.wait(TICK)
+
+
+def _interrupt_late(clock: float) -> None:
+    for running in _running:
+        if clock > running.deadline or running.request.stopped:
+            running.cursor.interrupt()
+
+
+def _end() -> None:
+    """Let the watchdog go before the interpreter takes DuckDB's module apart."""
+    _stop.set()
+    with _guard:
+        _guard.notify_all()
+    for thread in _threads:
+        thread.join(1.0)
+
+
+atexit.register(_end)

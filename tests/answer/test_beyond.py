@@ -1,0 +1,235 @@
+"""Rows beyond a declared contribution bound: intervals reach them, and every door says where nobody measured them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pytest
+
+from dpsql.answer.answerer import Answerer
+from dpsql.answer.beyond import UNSEEN, Grown, reach_of
+from dpsql.answer.export import export
+from dpsql.answer.session import open_session
+from dpsql.doors.explore.answers import Explorer
+from dpsql.doors.report import report_page
+from dpsql.noise import ExactNoise, insecure_test_entropy
+from dpsql.progress import silent
+from dpsql.publishing.central import publish_release
+from dpsql.release import open_release
+from dpsql.release.format import RowsBeyondBound
+from dpsql.star import load_catalog
+from tests.doors_release import CATALOG, build
+
+UNMEASURED = "of the bounded rows; rows beyond max_ids were not measured"
+STAR = """
+dpsql: 1
+name: shop
+source: {kind: parquet, root: ".", tables: {sales: sales.parquet, customer: customer.parquet}}
+privacy: {lineage: shop, cap: 9000, unit: customer.customer_id, epsilon: 400}
+tables:
+  customer: {role: dimension, key: customer_id, private: true, columns: {
+    region: {type: string, categories: [east, west]}}}
+  sales:
+    role: fact
+    max_ids: 10
+    SHARE
+    foreign_keys: {customer_id: customer}
+    columns:
+      kind: {type: int, lower: 0, upper: 3}
+      amount: {type: int, lower: 0, upper: 100, measure: true}
+      balance: {type: int, lower: -50, upper: 50, measure: true}
+views:
+  kinds: {of: sales, axes: [sales.kind, customer.region], measures: [count, people, sales.amount, sales.balance]}
+"""
+
+
+def published(folder: Path, share: str = "", star: str = STAR) -> Answerer:
+    """A star of 2,000 people with 1 to 40 rows, of which ten count."""
+    folder.mkdir(parents=True, exist_ok=True)
+    dice = np.random.default_rng(5)
+    many = np.minimum(40, np.ceil(dice.lognormal(1.5, 1.0, 2000))).astype(int)
+    owner = np.repeat(np.arange(2000), many)
+    kind, amount = dice.integers(0, 4, len(owner)), dice.integers(0, 60, len(owner))
+    with duckdb.connect() as connection:
+        connection.execute(
+            "CREATE TABLE sales AS SELECT unnest(?)::INT AS customer_id, unnest(?)::INT AS kind, "
+            "unnest(?)::INT AS amount, unnest(?)::INT AS balance",
+            [each.tolist() for each in (owner, kind, amount, dice.integers(-40, 41, len(owner)))],
+        )
+        connection.execute(
+            "CREATE TABLE customer AS SELECT range::INT AS customer_id, "
+            "CASE WHEN range % 3 = 0 THEN 'east' ELSE 'west' END AS region FROM range(2000)"
+        )
+        for table in ("sales", "customer"):
+            connection.execute(f"COPY {table} TO '{folder / table}.parquet'")
+    (folder / "shop.yaml").write_text(star.replace("SHARE", share))
+    noise = ExactNoise(insecure_test_entropy(3))
+    made = publish_release(load_catalog(folder / "shop.yaml"), folder / "r.dpsql", noise=noise, key=bytes(32))
+    return Answerer(open_release(made.path, insecure=True))
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Answerer:
+    return published(tmp_path_factory.mktemp("measured"))
+
+
+def exact(answerer: Answerer, sql: str) -> list[tuple[float, ...]]:
+    """The same statement over all raw rows."""
+    folder = answerer.release.path.parent
+    with duckdb.connect() as connection:
+        for table in ("sales", "customer"):
+            connection.execute(f"CREATE VIEW {table} AS SELECT * FROM '{folder / table}.parquet'")
+        return connection.execute(sql).fetchall()
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT COUNT(*), SUM(amount), AVG(amount), SUM(balance), AVG(balance) FROM sales",
+        "SELECT COUNT(*), SUM(amount), AVG(amount) FROM sales WHERE kind < 2",
+        "SELECT kind, COUNT(*), SUM(amount), AVG(amount) FROM sales GROUP BY kind ORDER BY kind",
+        "SELECT region, COUNT(*), SUM(amount) FROM sales JOIN customer USING (customer_id) GROUP BY 1 ORDER BY 1",
+        "SELECT SUM(n), MAX(n) - MIN(n) FROM (SELECT kind, COUNT(*) AS n FROM sales GROUP BY kind) AS t",
+        "SELECT SUM(s) / SUM(n) FROM (SELECT kind, COUNT(*) AS n, SUM(amount) AS s FROM sales GROUP BY kind) AS t",
+    ],
+)
+def test_intervals_hold_the_exact_answer_over_all_rows(measured: Answerer, sql: str):
+    answer = measured.query(sql)
+    truths = exact(measured, sql)
+    low, high = answer.interval_rows(0.99)
+    shown = [i for i, row in enumerate(answer.rows) if row[0] not in (None, "(other)")]
+    for truth, at in zip(truths, shown, strict=True):
+        for column in answer.noisy:
+            assert low[at][column] <= truth[column] <= high[at][column], (sql, column)
+    for at in set(range(len(answer.rows))) - set(shown):  # no row is in the group NULL, nor in (other)
+        count = answer.noisy[0]
+        assert low[at][count] <= 0 <= high[at][count], sql
+
+
+def test_a_count_is_below_and_its_interval_reaches_up_alone(measured: Answerer):
+    sql = """SELECT COUNT(*), DP_INTERVAL_LOW(COUNT(*)), DP_INTERVAL_HIGH(COUNT(*)), DP_STDERR(COUNT(*), 'noise')
+        FROM sales"""
+    ((count, low, high, noise),) = measured.query(sql).rows
+    ((truth,),) = exact(measured, "SELECT COUNT(*) FROM sales")
+    assert truth > count + 10 * noise, "the bound cuts"
+    assert low == pytest.approx(count, abs=3 * noise)
+    assert high - count > 0.9 * (truth - count)
+
+
+def test_equal_values_have_equal_intervals_however_they_are_spelt(measured: Answerer):
+    spelt = (
+        "SELECT SUM(amount) / COUNT(*) FROM sales",
+        "SELECT s / n FROM (SELECT SUM(amount) AS s, COUNT(*) AS n FROM sales) AS t",
+    )
+    one, two = (measured.query(sql).interval_rows(0.95) for sql in spelt)
+    assert np.array(one, float) == pytest.approx(np.array(two, float), rel=1e-6)
+    whole = measured.query("SELECT COUNT(*) FROM sales").interval_rows(0.95)
+    summed = measured.query("SELECT SUM(n) FROM (SELECT kind, COUNT(*) AS n FROM sales GROUP BY 1) AS t")
+    assert np.array(summed.interval_rows(0.95), float) == pytest.approx(np.array(whole, float), rel=1e-2)
+
+
+def test_the_hint_is_the_measured_share_and_people_have_none(measured: Answerer):
+    ((hint,),) = measured.query("SELECT DP_BIAS_HINT(COUNT(*)) FROM sales").rows
+    ((truth,),) = exact(measured, "SELECT COUNT(*) FROM sales")
+    count = measured.query("SELECT COUNT(*) FROM sales").scalar()
+    assert hint == pytest.approx(1 - count / truth, rel=0.2)
+    outer = "SELECT DP_BIAS_HINT(SUM(n)) FROM (SELECT kind, COUNT(*) AS n FROM sales GROUP BY 1) AS t"
+    assert measured.query(outer).scalar() == hint
+    (flag,) = measured.query("SELECT COUNT(*) FROM sales").flags
+    assert "lie beyond max_ids (10)" in flag
+    people = measured.query(
+        "SELECT COUNT(DISTINCT customer_id), DP_BIAS_HINT(COUNT(DISTINCT customer_id)) FROM sales"
+    )
+    assert people.rows[0][1] == 0.0
+    assert not [note for note in people.notes if "max_ids" in note]
+
+
+def test_what_noise_hides_is_null_and_still_widens(tmp_path: Path):
+    answerer = published(tmp_path, "", STAR.replace("epsilon: 400", "epsilon: 0.5"))
+    result = answerer.query("SELECT COUNT(*), DP_BIAS_HINT(COUNT(*)) FROM sales")
+    assert result.rows[0][1] is None
+    assert any("hidden by noise" in note for note in result.notes)
+    low, high = (end[0][0] for end in result.interval_rows(0.95))
+    noise = answerer.query("SELECT DP_STDERR(COUNT(*), 'noise') FROM sales").scalar()
+    assert high - low > 8 * noise
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT COUNT(*) FROM sales",
+        "SELECT AVG(amount) FROM sales WHERE kind = 1",
+        "SELECT MEDIAN(kind) FROM sales",
+        "SELECT kind, SUM(amount) FROM sales GROUP BY kind",
+    ],
+)
+def test_unmeasured_rows_are_named_in_every_answer(tmp_path: Path, sql: str):
+    assert [flag for flag in published(tmp_path, "clipped_share: 0").query(sql).flags if UNMEASURED in flag]
+
+
+def test_unmeasured_rows_have_no_hint(tmp_path: Path):
+    answerer = published(tmp_path, "clipped_share: 0")
+    inner = "SELECT DP_BIAS_HINT(COUNT(*)), DP_BIAS_HINT(SUM(amount)), DP_BIAS_HINT(AVG(amount)) FROM sales"
+    assert answerer.query(inner).rows == ((None, None, None),)
+    outer = "SELECT DP_BIAS_HINT(SUM(n)) FROM (SELECT kind, COUNT(*) AS n FROM sales GROUP BY 1) AS t"
+    assert answerer.query(outer).rows == ((None,),)
+    people = answerer.query("SELECT COUNT(DISTINCT customer_id) FROM sales")
+    assert not [note for note in people.notes if UNMEASURED in note]
+
+
+def exported(folder: Path, release: Path) -> str:
+    with closing(open_session([release])) as opened:
+        export(opened, folder / "out", (), 0.95, silent)
+    return (folder / "out" / "schema.json").read_text()
+
+
+def reported(folder: Path, release: Path) -> str:
+    with closing(open_release(release)) as opened:
+        return report_page(opened)
+
+
+def explored(folder: Path, release: Path) -> str:
+    with closing(open_session([release])) as opened:
+        return json.dumps(Explorer(opened).ask("SELECT COUNT(*) FROM sales", 0.95))
+
+
+@pytest.mark.parametrize("door", [exported, reported, explored])
+def test_doors_name_unmeasured_rows(tmp_path: Path, door: Callable[[Path, Path], str]):
+    release = build(tmp_path, text=CATALOG.replace("max_ids: 20", "max_ids: 2\n    clipped_share: 0"))
+    assert UNMEASURED in door(tmp_path, release)
+
+
+def lines(amount: float, rows: float) -> list[Grown]:
+    zero, one = np.zeros(1), np.ones(1, bool)
+    return [
+        Grown(
+            np.zeros(1, np.int64),
+            np.zeros(1, np.int64),
+            np.array([amount]),
+            np.array([rows]),
+            zero,
+            zero,
+            one,
+            ~one,
+        )
+    ]
+
+
+def test_reach_of_the_whole_is_the_measure_and_groups_reach_further():
+    beyond = RowsBeyondBound("sales", "truncate", 10, 1000.0, 200, 10.0, 30)
+    whole, tenth = reach_of(lines(1000, 1000), 1, beyond), reach_of(lines(100, 100), 1, beyond)
+    assert whole.shift_high == pytest.approx(200)
+    assert whole.up == pytest.approx(10**2 + (UNSEEN * 200) ** 2)
+    assert (whole.shift_low, whole.down) == (0, 0)
+    assert tenth.shift_high == pytest.approx(20)
+    assert np.sqrt(tenth.up) > 0.7 * 20, "heavy units may favour a group"
+
+
+def test_without_a_count_of_rows_nothing_is_known():
+    beyond = RowsBeyondBound("sales", "truncate", 10, None, 200, 10.0, 30)
+    assert np.isnan(reach_of(lines(100, 0), 1, beyond).shift_high)

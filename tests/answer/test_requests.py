@@ -1,0 +1,245 @@
+"""A request ends at its seconds, at its bytes and when nobody waits: in DuckDB, in errors and in texts."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dpsql.answer import Answerer
+from dpsql.answer import run as running
+from dpsql.answer.errorbars import Errors
+from dpsql.answer.output import FORMATS, render, shown
+from dpsql.answer.run import MOST_OF_A_ROLE, run_apart
+from dpsql.answer.session import OpenReleases, open_session
+from dpsql.doors import questions
+from dpsql.errors import NotSupportedError, QueryTimeout
+from dpsql.noise import ExactNoise, insecure_test_entropy
+from dpsql.publishing.central import publish_release
+from dpsql.release import open_release
+from dpsql.release.request import NUMBER, Request, blocks, current, paced, requested, size_of
+from dpsql.star import load_catalog
+from tests.doors.test_shell import ENDLESS
+from tests.doors_release import build
+from tests.userlevel_star import uneven_rows, write_star
+
+BY_AGE = "(SELECT age, COUNT(*) AS n FROM sales JOIN customer USING (customer_id) GROUP BY age)"
+CROSSED = f"SELECT a.n - b.n + c.n AS d FROM {BY_AGE} AS a, {BY_AGE} AS b, {BY_AGE} AS c"
+"""64,000 rows, each of three cells: seconds of errors."""
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenReleases]:
+    opened = open_session([build(tmp_path_factory.mktemp("requests"))])
+    yield opened
+    opened.close()
+
+
+def test_time_passes_while_somebody_works() -> None:
+    request = Request(0.2)
+    with request.working():
+        assert current() is request
+        time.sleep(0.1)
+    time.sleep(0.3)  # a portal is kept meanwhile
+    with request.working():
+        request.check()
+        time.sleep(0.15)
+        with pytest.raises(QueryTimeout, match=r"after 0\.2 s"):
+            request.check()
+    with pytest.raises(QueryTimeout), request.working():
+        pass
+    assert current() is None
+
+
+def test_bytes_are_counted_and_given_back() -> None:
+    request = Request(most_bytes=1000)
+    request.take(600)
+    with pytest.raises(NotSupportedError, match="memory"), request.giving_back():
+        request.take(300)
+        request.take(101)
+    assert request.bytes == 600
+    rows = [(1.5, "text", None, [1, 2, 3], [{"c": 1}])] * 10
+    assert size_of(rows) > 10 * (4 * NUMBER + 5 * 8)
+
+
+def test_loops_ask_between_blocks() -> None:
+    with Request().working() as request:
+        rows, arrays = paced(range(10_000)), blocks(10_000_000, 1000)
+        assert next(rows) == 0 and next(arrays).start == 0
+        request.stop()
+        with pytest.raises(QueryTimeout):
+            list(rows)
+        with pytest.raises(QueryTimeout):
+            list(arrays)
+
+
+def test_errors_end_at_the_limit(shop: OpenReleases) -> None:
+    result = shop.query(CROSSED)
+    start = time.monotonic()
+    with pytest.raises(QueryTimeout), Request(0.5).working():
+        render(result, "csv", 0.95)
+    assert time.monotonic() - start < 2.0
+    with Request().working() as request:
+        threading.Timer(0.5, request.stop).start()
+        start = time.monotonic()
+        with pytest.raises(QueryTimeout):
+            result.interval_rows()
+        assert time.monotonic() - start < 1.5
+
+
+def test_errors_end_at_the_bytes_and_say_so(shop: OpenReleases) -> None:
+    with Request(most_bytes=20_000_000).working():
+        result = shop.query(CROSSED.replace("a.n", "2 * a.n"))
+        assert set(result.head(10).stderr_rows) == {(None,)}
+        assert "memory" in result.undefined["d"]
+    with pytest.raises(NotSupportedError, match="memory"), Request(most_bytes=1_000_000).working():
+        shop.query(CROSSED.replace("a.n", "3 * a.n"))
+
+
+def test_errors_are_those_of_the_rows_that_are_shown(
+    shop: OpenReleases, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    plain = Errors._product
+
+    def counted(self: Errors, *key: object) -> object:
+        asked.append(len(self.index[0]))
+        return plain(self, *key)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Errors, "_product", counted)
+    text = (
+        "SELECT age, COUNT(*) AS n, AVG(amount) AS m FROM sales JOIN customer USING (customer_id) GROUP BY 1"
+    )
+    result = shop.query(f"{text} ORDER BY 1 DESC")
+    asked.clear()  # whether an average is NULL hangs on its count's error
+    first = shown(result, most=5)
+    assert len(first.cells) == 5 and max(asked) == 5
+    whole = result.stderr_rows
+    assert max(asked) == len(result.rows) == 41  # with customers of unknown age
+    assert result.head(5).stderr_rows == whole[:5]
+    crossed = shop.query(CROSSED)
+    start = time.process_time()
+    shown(crossed)
+    assert time.process_time() - start < 6
+    few = shop.query(f"{CROSSED} LIMIT 3000")  # three blocks
+    assert few.head(1100).interval_rows()[0] == few.interval_rows()[0][:1100]
+
+
+def test_one_role_leaves_databases_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    databases = running.Databases()
+    monkeypatch.setattr(running, "_databases", databases)
+    requests = [Request(role="ana") for _ in range(MOST_OF_A_ROLE + 2)]
+    endless = "SELECT COUNT(*) FROM range(100000000) a, range(1000000) b"
+
+    def ask(request: Request) -> None:
+        with pytest.raises(QueryTimeout):
+            request.run(lambda: run_apart(endless, ()))
+
+    threads = [threading.Thread(target=ask, args=(request,)) for request in requests]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.3)
+    assert len(databases._free) == running.MOST_APART - MOST_OF_A_ROLE
+    assert Request(5, role="eva").run(lambda: run_apart("SELECT 1", ())).rows == [(1,)]
+    start = time.monotonic()
+    for request in requests:
+        request.stop()
+    for thread in threads:
+        thread.join()
+    assert time.monotonic() - start < 2 and len(databases._free) == running.MOST_APART
+
+
+def test_a_request_of_a_library_is_one_call(shop: OpenReleases) -> None:
+    with requested() as outer, requested() as inner:
+        assert outer is inner is current()
+    answerer = Answerer(shop.releases[0], timeout=0.3)
+    with pytest.raises(QueryTimeout, match=r"0\.3 s"):
+        answerer.query(ENDLESS.rstrip(";"))
+
+
+TOTAL = "(SELECT COUNT(*) FROM sales)"
+
+
+@pytest.mark.parametrize("terms", [20, 40])
+def test_a_sum_of_many_scalars_has_its_error(shop: OpenReleases, terms: int) -> None:
+    one = shop.query("SELECT COUNT(*) FROM sales")
+    result = shop.query("SELECT " + " + ".join([TOTAL] * terms))
+    assert result.components["noise"][0][0] == pytest.approx(terms * one.components["noise"][0][0])
+    assert result.stderr_rows[0][0] is not None and not result.undefined
+
+
+def test_what_nests_too_deep_says_that_it_has_no_error(shop: OpenReleases) -> None:
+    deep = TOTAL
+    for _ in range(14):
+        deep = f"ABS(1 + {deep} / 2)"
+    result = shop.query(f"SELECT {deep} AS n")
+    assert result.stderr_rows == ((None,),)
+    assert result.undefined == {"n": "the statement nests too deep to follow its errors"}
+    for style in FORMATS:
+        assert render(result, style, 0.95)
+
+
+@pytest.fixture(scope="module")
+def nullable(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenReleases]:
+    folder = tmp_path_factory.mktemp("nullable")
+    rows, customers = uneven_rows(800, 1)
+    rows = [(person, None if i % 5 == 0 else amount, day) for i, (person, amount, day) in enumerate(rows)]
+    catalog = write_star(folder, rows, customers, nullable=True)
+    noise = ExactNoise(insecure_test_entropy(1))
+    publish_release(load_catalog(catalog), folder / "a.dpsql", noise=noise, key=bytes(32))
+    opened = open_session([folder / "a.dpsql"], insecure=True)
+    yield opened
+    opened.close()
+
+
+@pytest.mark.parametrize("value", ["SUM(amount)", "AVG(amount)", "COUNT(amount)", "SUM(amount) / COUNT(*)"])
+@pytest.mark.parametrize(
+    "rest",
+    [
+        "",
+        " JOIN customer USING (id) WHERE region IN ('n', 's', 'w') GROUP BY region",
+        " JOIN customer USING (id) WHERE day <= 4",
+    ],
+)
+def test_sums_of_a_nullable_measure_under_auto(nullable: OpenReleases, value: str, rest: str) -> None:
+    result = nullable.query(f"SELECT {value} AS v FROM sales{rest}")
+    low, high = result.interval_rows()
+    for row, error, a, b in zip(result.rows, result.stderr_rows, low, high, strict=True):
+        assert error[0] > 0 and a[0] < row[0] < b[0]
+
+
+def test_a_bad_example_is_skipped_and_logged(
+    nullable: OpenReleases, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    plain = OpenReleases.query
+
+    def broken(self: OpenReleases, sql: str, **more: str) -> object:
+        if "SUM" in sql:
+            raise KeyError(0)
+        return plain(self, sql, **more)
+
+    monkeypatch.setattr(OpenReleases, "query", broken)
+    with caplog.at_level(logging.WARNING):
+        rated = questions.totals(nullable)
+    assert {each.question.words for each in rated} == {"count of sales", "average amount"}
+    assert "an example was left out (KeyError)" in caplog.text
+
+
+def test_a_page_that_is_left_keeps_no_empty_examples(nullable: OpenReleases) -> None:
+    with Request().working() as request:
+        request.stop()
+        with pytest.raises(QueryTimeout):
+            questions.well_answered(nullable, 3)
+
+
+def test_a_release_opened_elsewhere_is_read_for_the_request(tmp_path: Path) -> None:
+    release = open_release(build(tmp_path / "shop"))
+    with Request().working() as request:
+        request.stop()
+        with pytest.raises(QueryTimeout):
+            release.whole("node_combination_0")
+    assert release.whole("node_combination_0")

@@ -1,0 +1,220 @@
+"""What `max_ids: auto` asks of the rows is one number everywhere: histograms, totals, cells under weights, differences.
+
+On the shop (`tests.engines.star`), with an axis long enough for two levels, and given choices instead of drawn ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpsql.engines import RawSide
+from dpsql.engines.dialect import DUCK, Dialect
+from dpsql.engines.engine import Engine
+from dpsql.engines.registry import open_engine
+from dpsql.engines.relations import CommonRelations
+from dpsql.mechanisms.axis.strategy import gathers
+from dpsql.mechanisms.family.people import doubling_edges
+from dpsql.mechanisms.family.whitened import UNIT, whiten
+from dpsql.mechanisms.law import GAUSSIAN
+from dpsql.noise import ZeroNoise
+from dpsql.publishing.axes import axis_maker
+from dpsql.publishing.cells import row_value
+from dpsql.publishing.plan import plan_release
+from dpsql.publishing.rows import counted_rows, prepare_tables
+from dpsql.publishing.userlevel.choose import Table, placed_table, row_edges, sum_edges
+from dpsql.publishing.userlevel.shapes import norm_views, pure_reach, whitened_parts
+from dpsql.publishing.userlevel.sql import (
+    DIFFERENCE,
+    WEIGHT,
+    clipped_total,
+    make_differences,
+    make_norms,
+    make_people,
+    make_pure_differences,
+    make_pure_weights,
+    make_weights,
+    people_per_bin,
+    weighted_cells,
+)
+from dpsql.star import Catalog
+from tests.engines.catalogs import catalog, files, server, spark_files
+from tests.engines.servers import Server
+from tests.engines.star import build, load_postgres
+
+SCHEMA = "userlevel"
+LAWS = ("auto", "auto_pure")
+TAU, FACTOR, DAYS = 3, 3 * UNIT // 2, 2
+"""Given choices; the days of `sold_on` go two by two, so that the axis has more than a hundred leaves."""
+
+AGAIN = replace(DUCK, materialised=None)
+"""DuckDB's words, of an engine that may compute a common table again."""
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The shop's files."""
+    return build(tmp_path_factory.mktemp("shop"), 4_000)
+
+
+@contextmanager
+def opened(catalog: Catalog) -> Iterator[tuple[Engine, Any]]:
+    """The engine of a catalog, and its placed table."""
+    raw = open_engine(catalog)
+    try:
+        plan = plan_release(catalog, axis_maker(catalog, raw))
+        prepare_tables(catalog, raw, plan)
+        yield raw, plan
+    finally:
+        raw.close()
+
+
+def table_of(catalog: Catalog, raw: Engine, plan: Any, relations: Any) -> Table:
+    """The sales, their sums around given centres."""
+    table = placed_table(relations, plan, "sales", counted_rows(catalog, raw, plan, "sales"), ZeroNoise())
+    return table.centred({"sales.amount": 12_345, "sales.cost": -678})
+
+
+def asked(catalog: Catalog) -> dict[str, Any]:
+    """The answers of a catalog's engine."""
+    with opened(catalog) as (raw, plan):
+        return answers(table_of(catalog, raw, plan, raw.relations("testing")))
+
+
+def answers(table: Table) -> dict[str, Any]:
+    """What the recipe asks, by step."""
+    relations, sums = table.relations, table.sums
+    people = make_people(relations, table.rows, "sales", [table.columns[name] for name in sums])
+    found: dict[str, Any] = {"rows": people_per_bin(relations, people, "n", row_edges()).tolist()}
+    for i, (name, statistic) in enumerate(sums.items()):
+        edges = sum_edges(statistic)
+        found[f"sums of {name}"] = people_per_bin(relations, people, f"abs(s{i})", edges).tolist()
+    for bound in (1, 50_000, (1 << 62) - 1):
+        found[f"totals at {bound}"] = [
+            clipped_total(relations, people, each, bound) for each in ("n", "s0", "s1")
+        ]
+    if table.law == GAUSSIAN:
+        whitening = whiten(whitened_parts(table, TAU))
+        norms = make_norms(relations, table.rows, "sales", norm_views(table), whitening)
+        edges = doubling_edges(1 << max(0, whitening.point - 8), 20)
+        found["norms"] = people_per_bin(relations, norms, "norm", edges).tolist()
+        weights = make_weights(relations, norms, "sales", (1 << whitening.point) + 1)
+        found["cells"] = cells(table, weights, WEIGHT)
+        left = make_differences(relations, weights, "sales", FACTOR, (1 << whitening.point) // 3)
+    else:
+        values = [(row_value(s, table.columns), pure_reach(s, TAU)) for s in sums.values()]
+        weights = make_pure_weights(relations, table.rows, "sales", TAU, values)
+        found["cells"] = cells(table, weights, WEIGHT)
+        left = make_pure_differences(relations, weights, "sales", FACTOR, TAU + 2, [70_001, 12_347])
+    found["differences"] = cells(table, left, DIFFERENCE)
+    return found
+
+
+def cells(table: Table, weights: str, weight: str) -> list[Any]:
+    """Those of all statistics."""
+    found = weighted_cells(table.relations, table.plan, "sales", table.rows, weights, table.columns, weight)
+    return [exact.tolist() for s in table.statistics.values() for exact in found.of(s)]
+
+
+@pytest.fixture(scope="module")
+def by_duckdb(shop: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    """DuckDB's answers by law."""
+    folder = tmp_path_factory.mktemp("duckdb")
+    return {law: asked(catalog(folder / law, files(shop), law, days=DAYS)) for law in LAWS}
+
+
+def test_steps_hold_something(shop: Path, by_duckdb: dict[str, dict[str, Any]], tmp_path: Path) -> None:
+    """People in several bins, weights below 1, differences of both signs, and rows that gather leaves."""
+    for law in LAWS:
+        found = by_duckdb[law]
+        assert sum(count > 0 for count in found["rows"]) > 4
+        weighted = sum(np.sum(each) for each in found["cells"][:1])
+        assert 0 < weighted < 4_000 * UNIT and weighted % UNIT
+        values = np.concatenate([np.ravel(each) for each in found["differences"]])
+        assert values.min() < 0 < values.max()
+    with opened(catalog(tmp_path, files(shop), "auto", days=DAYS)) as (_, plan):
+        assert any(gathers(axis.strategy) for axis in plan.axes)
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_postgresql_answers_alike(
+    law: str, shop: Path, postgres: Server, by_duckdb: dict[str, Any], tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Every integer of every step is that of DuckDB; the session may only read, and leaves nothing."""
+    schema = f"{SCHEMA}_{LAWS.index(law)}"
+    load_postgres(postgres.dsn, shop, schema)
+    monkeypatch.setenv("DPSQL_TEST_DSN", postgres.dsn)
+    found = asked(catalog(tmp_path, server(schema), law, days=DAYS))
+    for step, expected in by_duckdb[law].items():
+        assert found[step] == expected, step
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_spark_answers_alike(
+    law: str, shop: Path, spark: Any, by_duckdb: dict[str, Any], tmp_path: Path
+) -> None:
+    """Every integer of every step is that of DuckDB."""
+    found = asked(catalog(tmp_path, spark_files(shop), law, days=DAYS))
+    for step, expected in by_duckdb[law].items():
+        assert found[step] == expected, step
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_windows_answer_alike(law: str, shop: Path, by_duckdb: dict[str, Any], tmp_path: Path) -> None:
+    """The text for engines that may compute a common table again, run by DuckDB."""
+    here = catalog(tmp_path, files(shop), law, days=DAYS)
+    with opened(here) as (raw, plan):
+        assert isinstance(raw, RawSide)
+        relations = CommonRelations(AGAIN, raw.relations("testing").fetch)
+        assert answers(table_of(here, raw, plan, relations)) == by_duckdb[law]
+
+
+@dataclass
+class Watched:
+    """DuckDB's answers to questions in an engine's form; `scans` is how often each reads the placed rows."""
+
+    inner: CommonRelations
+    queries: dict[str, str] = field(default_factory=dict)
+    scans: list[int] = field(default_factory=list)
+
+    @property
+    def dialect(self) -> Dialect:
+        return self.inner.dialect
+
+    def make(self, name: str, query: str) -> str:
+        table = self.inner.make(name, query)
+        self.queries[table] = query
+        return table
+
+    def fetch(self, statement: str) -> Any:
+        self.scans.append(self.scans_of(statement) * max(1, statement.count("FROM x ")))
+        return self.inner.fetch(statement)
+
+    def scans_of(self, text: str) -> int:
+        """Of the placed rows, where every common table is computed as often as it is read."""
+        below = {name: query for name, query in self.queries.items() if name in text}
+        return sum(
+            text.count(name) * (1 if name == '"bounded sales"' else self.scans_of(query))
+            for name, query in below.items()
+        )
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_a_unit_is_weighed_in_the_scan_that_counts_it(law: str, shop: Path, tmp_path: Path) -> None:
+    """Where a common table may be computed again every question reads the rows once; elsewhere some read them twice."""
+    here, most = catalog(tmp_path, files(shop), law, days=DAYS), {}
+    for dialect in (AGAIN, DUCK):
+        with opened(here) as (raw, plan):
+            relations = Watched(CommonRelations(dialect, raw.relations("testing").fetch))
+            answers(table_of(here, raw, plan, relations))
+        most[dialect.materialised] = max(relations.scans)
+        assert min(relations.scans) == 1
+    assert most[None] == 1
+    assert most[DUCK.materialised] > 1

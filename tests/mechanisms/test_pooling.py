@@ -1,0 +1,151 @@
+"""Factors of rows and measures: how the gap between two is shrunk, what errors stay, what has no upper end."""
+
+from __future__ import annotations
+
+from math import exp, hypot, inf, log, sqrt
+
+import numpy as np
+import pytest
+
+from dpsql.mechanisms.family.people import Estimate, NoisyHistogram, NoisyTotal
+from dpsql.mechanisms.family.pooling import ALIKE, Factor, Scaled, factors, pool, unevenness
+from dpsql.mechanisms.family.tails import HighTotal, TailError, told_total
+
+
+def scaled(value: float, noise: float, tail: TailError, low: float, **options: float) -> Scaled:
+    """A total whose noise and tail are given relative to it."""
+    drawn = NoisyTotal(round(value), noise * value, 10)
+    return Scaled(HighTotal(drawn, 0.0, TailError(*(x * value for x in tail))), Estimate(low, 0.0), **options)
+
+
+def even(side: float) -> TailError:
+    return TailError(side, side, side)
+
+
+def test_pooling_is_as_written():
+    """Section 4 of the method, number by number."""
+    rows = scaled(2000, 0.01, TailError(0.02, 0.015, 0.04), 1000)
+    sums = scaled(2300, 0.03, TailError(0.02, 0.01, 0.05), 1000, uneven=0.4, rows=0.007)
+    a2, b2, c = 0.01**2 + 0.02**2, 0.03**2 + 0.02**2, 0.5 * 0.02 * 0.02
+    gap, g2 = log(1.15), a2 + b2 - 2 * c
+    p2 = max((0.03 + 0.15 * 0.4) ** 2, min(gap**2 - g2, 0.25))
+    assert gap**2 > 4 * g2
+    found = factors(rows, {"m": sums})
+    assert found[""].value == pytest.approx(2 * exp(gap * (a2 - c) / (g2 + p2)))
+    assert found["m"].value == pytest.approx(2.3 * exp(-gap * (b2 - c) / (g2 + p2)))
+    rest = sqrt(1 - (a2 - c) ** 2 / (g2 + p2) / a2)
+    assert found[""].error.noise == pytest.approx(rest * 0.01)
+    assert found[""].error.down == pytest.approx(rest * hypot(0.01, 0.015))
+    assert found[""].error.up == pytest.approx(rest * hypot(0.01, 0.04))
+    stays, noise = p2 / (g2 + p2), 0.01**2 + 0.03**2
+    own = (g2 / (g2 + p2) * 0.007) ** 2
+    assert found["m"].mean_error.down == pytest.approx(
+        sqrt(stays * (noise + 0.04**2 + 0.01**2 - 0.04 * 0.01) + own)
+    )
+    assert found["m"].mean_error.up == pytest.approx(
+        sqrt(stays * (noise + 0.015**2 + 0.05**2 - 0.015 * 0.05) + own)
+    )
+
+
+def test_factors_that_are_alike_are_pooled_and_others_are_not():
+    rows = scaled(2000, 0.02, even(0.0), 1000)
+    found = factors(rows, {"m": scaled(2040, 0.02, even(0.0), 1000)})
+    assert 2.0 < found[""].value < found["m"].value < 2.04
+    gap = log(1.02) * ALIKE**2 / (8e-4 + ALIKE**2)
+    assert log(found["m"].value / found[""].value) == pytest.approx(gap)
+    apart = factors(rows, {"m": scaled(2400, 0.02, even(0.0), 1000)})
+    assert apart["m"].value / apart[""].value > 1.17
+    assert apart["m"].mean_error.noise > found["m"].mean_error.noise
+
+
+def test_tails_of_the_same_people_err_together():
+    """Two tails that err alike leave the gap alone: nothing moves, and no error shrinks by what is common."""
+    rows, sums = (scaled(value, 1e-6, even(0.1), 1000) for value in (2000, 2100))
+    pooled = pool(rows, sums)
+    assert pooled.variance == pytest.approx(2 * 0.01 - 0.01)
+    found = factors(rows, {"m": sums})
+    assert found[""].error.up > 0.085
+
+
+def test_uneven_measures_are_not_taken_for_alike():
+    rows = scaled(2000, 0.01, even(0.05), 1000)
+    priors = [
+        pool(rows, scaled(2000, 0.01, even(0.05), 1000, uneven=uneven)).prior for uneven in (0.0, 0.6, 1.2)
+    ]
+    assert [sqrt(prior) for prior in priors] == pytest.approx([0.03, 0.12, 0.21])
+
+
+@pytest.mark.parametrize(("gap", "uneven"), [(log(1.1), 0.4), (1.1, 1.0)])
+def test_averages_hold_where_rows_and_sums_leave_out_different_parts(gap, uneven):
+    """Heavy owners own dearer things: factors that are 10% apart, which noise hides, and three times."""
+    rng, held = np.random.default_rng(4), 0
+    for _ in range(200):
+        common, a, b = rng.normal(0, 0.05, 3)
+        tails = [0.5**0.5 * (common + x) for x in (a, b)]
+        rows = scaled(2000 * exp(tails[0] + rng.normal(0, 0.02)), 0.02, even(0.05), 1000)
+        sums = scaled(2000 * exp(gap + tails[1] + rng.normal(0, 0.02)), 0.02, even(0.05), 1000, uneven=uneven)
+        found = factors(rows, {"m": sums})
+        ratio, error = found["m"].value / found[""].value, found["m"].mean_error
+        held += -1.96 * error.up <= log(ratio) - gap <= 1.96 * error.down
+    assert held >= 180
+
+
+def test_unevenness_compares_means_over_medians():
+    edges = tuple(1 << i for i in range(12))
+    light = NoisyHistogram(edges, np.array([0, 100, 400, 400, 100, 0, 0, 0, 0, 0, 0, 0, 0]), 1.0)
+    heavy = NoisyHistogram(edges, np.array([0, 300, 300, 100, 100, 100, 50, 50, 0, 0, 0, 0, 0]), 1.0)
+    assert unevenness(light, light) == 0.0
+    assert unevenness(light, heavy) > 0.5
+    far = NoisyHistogram(edges, np.array([0, 100, 400, 400, 100, 0, 0, 0, 0, 0, 3, 0, 0]), 1.0)
+    assert unevenness(light, far) == 0.0  # a far bin is noise
+    small = NoisyHistogram(edges, np.array([800, 200, *[0] * 11]), 1.0)
+    assert unevenness(light, small) == pytest.approx(
+        abs(log((800 + 200 * sqrt(2)) / 1000 / (0.5 * 1000 / 800)) - log_ratio(light))
+    )
+    nobody = NoisyHistogram(edges, np.zeros(13, np.int64), 5.0)
+    assert unevenness(nobody, nobody) == 0.0
+
+
+def log_ratio(histogram: NoisyHistogram) -> float:
+    middles = np.array([1.0, *(sqrt(2) * 2**i for i in range(11)), 2**11])
+    mean = float(histogram.value @ middles) / float(histogram.value.sum())
+    return log(mean / 4.0)  # half of the people have at most 4
+
+
+def test_rows_that_are_told_stay_as_they_are():
+    rows = Scaled(told_total(2000), Estimate(1000.0, 5.0))
+    found = factors(rows, {"m": scaled(2100, 0.03, even(0.0), 1000)}, told=True)
+    assert (found[""].value, found[""].error.up) == (2.0, 0.0)
+    assert 2.0 < found["m"].value < 2.1
+
+
+def lost(measure: Scaled) -> Scaled:
+    return Scaled(
+        HighTotal(measure.high.clipped, 0.0, measure.high.tail, blind=True), measure.low, measure.rows
+    )
+
+
+def open_above(factor: Factor) -> bool:
+    return factor.error.up == inf
+
+
+def test_blind_rows_have_no_upper_end():
+    rows, sums = scaled(2000, 0.01, even(0.0), 1000), scaled(5000, 0.01, even(0.0), 1000)
+    found = factors(lost(rows), {"m": sums})
+    assert all(each.measured is None and each.value == 1.0 and open_above(each) for each in found.values())
+    assert found["m"].mean_error.up == inf
+
+
+def test_blind_sums_follow_the_rows():
+    rows, sums = scaled(2000, 0.01, even(0.02), 1000), scaled(5000, 0.01, even(0.0), 1000)
+    found = factors(rows, {"m": lost(sums), "n": scaled(2000, 0.01, even(0.02), 1000)})
+    assert not open_above(found[""]) and not open_above(found["n"]) and open_above(found["m"])
+    mean = hypot(0.06, 0.12 * log(found[""].value))
+    assert found["m"].value == found[""].value
+    assert (found["m"].mean_error.down, found["m"].mean_error.up) == (pytest.approx(mean), inf)
+    assert found["m"].error.down == pytest.approx(hypot(found[""].error.down, mean))
+
+
+def test_factors_below_one_are_cut():
+    found = factors(scaled(900, 0.01, even(0.0), 1000), {})
+    assert found[""].value == 1.0 and found[""].measured == pytest.approx(0.9)

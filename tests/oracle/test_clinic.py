@@ -1,0 +1,166 @@
+"""A release without noise of three facts over snowflakes with keys that are NULL or dangle equals plain DuckDB."""
+
+from __future__ import annotations
+
+import duckdb
+import pytest
+
+from benchmarks.answers.clinic import made, plain, publish
+from benchmarks.answers.measure import ask
+from benchmarks.answers.statements import FORMS, Maker, Statement
+from dpsql.answer.answerer import Answerer
+from dpsql.errors import Error, NotSupportedError, NoViewError
+
+
+@pytest.fixture(scope="module")
+def clinic(tmp_path_factory: pytest.TempPathFactory) -> tuple[Answerer, duckdb.DuckDBPyConnection]:
+    rows = made(3)
+    return publish(tmp_path_factory.mktemp("clinic") / "clinic", rows), plain(rows)
+
+
+def right(clinic: tuple[Answerer, duckdb.DuckDBPyConnection], text: str, keys: int = 0, dialect: str = "",
+          plainly: str = "") -> None:  # fmt: skip
+    assert ask(Statement("", text, keys, dialect, plainly), *clinic) == ("right", "")
+
+
+CHAIN = "doctor d ON v.doctor_id = d.doctor_id JOIN ward w ON d.ward_id = w.ward_id"
+HOPS = f"{CHAIN} JOIN hospital h ON w.hospital_id = h.hospital_id"
+INNER = CHAIN.replace(" ON v.doctor_id = d.doctor_id", "")
+LEFT = HOPS.replace("JOIN", "LEFT JOIN")
+
+
+@pytest.mark.parametrize("text", [
+    f"SELECT COUNT(*), SUM(v.minutes) FROM visit v JOIN {CHAIN}",
+    f"SELECT COUNT(*), SUM(v.minutes) FROM visit v JOIN {HOPS}",
+    "SELECT COUNT(*) FROM visit v, doctor d, ward w WHERE v.doctor_id = d.doctor_id AND d.ward_id = w.ward_id",
+    f"SELECT COUNT(*) FROM visit v LEFT JOIN {LEFT} WHERE w.ward_id IS NULL",
+    f"SELECT COUNT(*) FROM visit v LEFT JOIN {LEFT} WHERE h.hospital_id IS NOT NULL OR v.reason = 'cold'",
+    "SELECT COUNT(*) FROM visit WHERE doctor_id IN (SELECT doctor_id FROM doctor JOIN ward USING (ward_id))",
+    "SELECT COUNT(*) FROM visit WHERE doctor_id IN (SELECT doctor_id FROM doctor"
+    " WHERE ward_id IN (SELECT ward_id FROM ward))",
+    f"SELECT COUNT(*) FROM visit v WHERE EXISTS (SELECT 1 FROM {INNER} WHERE d.doctor_id = v.doctor_id)",
+    f"SELECT COUNT(*) FROM visit v WHERE NOT EXISTS (SELECT 1 FROM {INNER} WHERE d.doctor_id = v.doctor_id)",
+    "SELECT COUNT(*) FROM visit JOIN patient USING (patient_id) JOIN home USING (home_id)",
+    "SELECT COUNT(*) FROM stay JOIN ward USING (ward_id) JOIN hospital USING (hospital_id)",
+])  # fmt: skip
+def test_an_inner_join_of_any_hop_leaves_out_rows_without_the_partner(
+    clinic: tuple[Answerer, duckdb.DuckDBPyConnection], text: str
+) -> None:
+    right(clinic, text)
+
+
+def test_a_join_is_refused_where_no_axis_tells_who_has_the_partner(
+    clinic: tuple[Answerer, duckdb.DuckDBPyConnection],
+) -> None:
+    with pytest.raises(NoViewError, match="the join along doctor_id"):
+        clinic[0].query(
+            "SELECT age, COUNT(*) FROM visit JOIN patient USING (patient_id) JOIN doctor USING (doctor_id) GROUP BY 1"
+        )
+    text = "SELECT rooms, COUNT(*) FROM visit JOIN patient USING (patient_id) LEFT JOIN home USING (home_id) GROUP BY 1"
+    right(clinic, text, 1)  # a view that has the ages too says who has a patient
+
+
+SETS = "FROM visit v JOIN patient p ON v.patient_id = p.patient_id GROUP BY"
+
+
+@pytest.mark.parametrize("text", [
+    f"SELECT region, GROUPING(region), COUNT(*) FILTER (WHERE region = 'north') {SETS} ROLLUP (region)",
+    f"SELECT region, GROUPING(region), SUM(minutes) FILTER (WHERE region <> 'east') * 2 {SETS} CUBE (region)",
+    f"SELECT p.region, GROUPING(region), AVG(minutes) FILTER (WHERE region = 'west')"
+    f" {SETS} GROUPING SETS ((p.region), ())",
+    f"SELECT age > 30 AS a, GROUPING(age > 30), COUNT(*) {SETS} ROLLUP (age > 30)",
+    f"SELECT region AS r, GROUPING(region) AS g, COUNT(*) {SETS} ROLLUP (region) HAVING GROUPING(region) = 1",
+    f"SELECT region AS r, GROUPING(region) AS g, COUNT(*) {SETS} ROLLUP (region)"
+    " ORDER BY GROUPING(region) DESC, COUNT(*)",
+    f"SELECT region AS r, GROUPING(region) AS g, COUNT(*) {SETS} region",
+])  # fmt: skip
+def test_conditions_of_an_aggregate_stay_in_its_subtotals(
+    clinic: tuple[Answerer, duckdb.DuckDBPyConnection], text: str
+) -> None:
+    right(clinic, text, 2)
+
+
+def test_grouping_takes_an_alias_and_a_window_over_sets_is_refused(
+    clinic: tuple[Answerer, duckdb.DuckDBPyConnection],
+) -> None:
+    by_name = clinic[0].query(f"SELECT region AS r, GROUPING(r) AS g, COUNT(*) AS n {SETS} ROLLUP (r)").rows
+    assert (
+        by_name == clinic[0].query(f"SELECT region, GROUPING(region), COUNT(*) {SETS} ROLLUP (region)").rows
+    )
+    with pytest.raises(NotSupportedError, match="groups of all lists"):
+        clinic[0].query(f"SELECT region, SUM(COUNT(*)) OVER () {SETS} ROLLUP (region)")
+
+
+def test_catalog_answers_know_the_null_leaf(clinic: tuple[Answerer, duckdb.DuckDBPyConnection]) -> None:
+    null = "MAX(CASE WHEN rooms IS NULL THEN 1 ELSE 0 END)"
+    count = "COUNT(DISTINCT rooms)"
+    text = f"SELECT {count}, {count} + {null}, MAX(COALESCE(rooms, 99)), MIN(rooms) FROM home"
+    right(clinic, text)
+    assert clinic[0].query(text).rows == ((6, 7, 99, 1),)
+
+
+@pytest.mark.parametrize(("text", "keys"), [
+    ("SELECT reason, COUNT(*) FROM visit GROUP BY 1", 1),
+    ("SELECT COUNT(*), SUM(minutes) FROM visit WHERE reason <> 'cold'", 0),
+    ("SELECT COUNT(*) FROM visit WHERE reason NOT IN ('cold', 'check')", 0),
+    ("SELECT COUNT(*) FROM visit WHERE reason IS NULL", 0),
+    ("SELECT COUNT(*) FROM visit WHERE reason = '(other)'", 0),
+    ("SELECT paid, COUNT(*) FROM bill GROUP BY 1", 1),
+])  # fmt: skip
+def test_texts_outside_of_the_domain_are_a_group_apart_from_null(
+    clinic: tuple[Answerer, duckdb.DuckDBPyConnection], text: str, keys: int
+) -> None:
+    right(clinic, text, keys)
+
+
+def test_groups_that_the_catalog_rules_out_are_not_shown(
+    clinic: tuple[Answerer, duckdb.DuckDBPyConnection],
+) -> None:
+    specialties = clinic[0].query(
+        "SELECT specialty, COUNT(*) FROM bill JOIN doctor USING (doctor_id) GROUP BY 1"
+    )
+    assert None not in [key for key, _ in specialties.rows] and len(specialties.rows) == 4
+    ages = clinic[0].query("SELECT age, COUNT(*) FROM visit JOIN patient USING (patient_id) GROUP BY 1")
+    assert any("patient.age hold values outside of the catalog's domain" in note for note in ages.notes)
+
+
+@pytest.mark.parametrize("text", [
+    "SELECT * FROM doctor", "SELECT specialty, grade FROM doctor WHERE grade > 2",
+    "SELECT COUNT(*), AVG(grade) FROM doctor",
+    "SELECT d.*, w.ward FROM doctor d JOIN ward w USING (ward_id)", "SELECT COUNT(*) FROM (SELECT * FROM doctor) AS t",
+    "SELECT specialty, COUNT(*) FROM doctor GROUP BY 1 HAVING COUNT(*) > 3",
+])  # fmt: skip
+def test_rows_of_a_public_table_are_listed(
+    clinic: tuple[Answerer, duckdb.DuckDBPyConnection], text: str
+) -> None:
+    got, want = clinic[0].query(text).rows, clinic[1].execute(text).fetchall()
+    assert sorted(map(repr, got)) == sorted(map(repr, want))
+
+
+REFUSED = (
+    "SELECT * FROM visit", "SELECT * FROM patient", "SELECT age FROM patient WHERE age > 3",
+    "SELECT * FROM home LIMIT 5",
+    "SELECT COUNT(*) FROM patient", "SELECT region, COUNT(*) FROM patient GROUP BY 1",
+    "SELECT MAX(minutes) FROM visit", "SELECT MEDIAN(cost) FROM visit", "SELECT COUNT(DISTINCT cost) FROM visit",
+    "SELECT patient_id, COUNT(*) FROM visit GROUP BY 1", "SELECT cost, COUNT(*) FROM visit GROUP BY 1",
+    "SELECT seen_on, rooms, COUNT(*) FROM visit JOIN patient USING (patient_id) JOIN home USING (home_id)"
+    " GROUP BY 1, 2",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_what_a_refusal_shows_is_answered(
+    clinic: tuple[Answerer, duckdb.DuckDBPyConnection], text: str
+) -> None:
+    with pytest.raises(Error) as refused:
+        clinic[0].query(text)
+    assert clinic[0].query(refused.value.nearest).rows
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_random_statements_of_every_form(
+    clinic: tuple[Answerer, duckdb.DuckDBPyConnection], form: str
+) -> None:
+    maker = Maker(11)
+    for statement in [getattr(maker, f"_{form}")() for _ in range(4)]:
+        assert ask(statement, *clinic)[0] in ("right", "refused"), statement.text

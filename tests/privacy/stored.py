@@ -1,0 +1,233 @@
+"""One made-up star through every kind of source: rows that come may be of another type or spelling there.
+
+    several files   whole numbers in one file, decimals and floats in the next, text in the last; halves among them
+    DuckDB file     COLLATE NOCASE or NFC, a generated column, views, macros named like functions
+    CSV, folders    text; a column in the names of folders
+    PostgreSQL      numeric, citext, ICU and non-deterministic collations, domains, enums, timestamptz, char(n)
+
+A person's key may be text that an engine would take for somebody else's: another case, or another normal form.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+import duckdb
+
+from benchmarks.promises.stars import VICTIM, Pair, random_star
+from dpsql.curate.prove.layouts import (
+    CsvFiles,
+    DatabaseFile,
+    Folders,
+    Layout,
+    OneFile,
+    Rows,
+    SeveralFiles,
+    Tables,
+    load_tables,
+    stored_columns,
+)
+from dpsql.curate.prove.sides import LATER, Side, measure_sides
+from dpsql.star import Catalog, load_catalog
+from dpsql.star.source import Source
+from dpsql.star.sql import identifier
+from dpsql.streams.publish import Arrival
+from tests.privacy.loss import Loss
+
+DSN = "DPSQL_STORED_DSN"
+"""Environment variable of the server's address: a catalog holds no password."""
+
+DIFFERING = (
+    {"age": "", "amount": "BIGINT"},
+    {"INTEGER": "DECIMAL(20,2)", "DATE": "TIMESTAMP"},
+    {"INTEGER": "DOUBLE", "amount": "VARCHAR", "medium": "VARCHAR", "kind": "VARCHAR", "day": "VARCHAR"},
+)
+"""Types of three files: the first has no ages, halves of amounts lie in the second and, as text, in the third."""
+
+KEYS_OF_NUMBERS = ("bigint", "numeric", "numeric(39,0)", "numeric(12,2)", "whole", "integer")
+TYPES: Mapping[str, Sequence[str]] = {
+    "INTEGER": ("bigint", "numeric(12,0)", "numeric(12,2)", "whole", "smallint", "double precision"),
+    "key INTEGER": KEYS_OF_NUMBERS,
+    "DECIMAL(9,2)": ("numeric(9,2)", "numeric(12,1)", "double precision"),
+    "DATE": ("date", "timestamp", "timestamptz"),
+    "VARCHAR": ("citext", "folded", "kinds", "text"),
+    "key VARCHAR": ("text", "varchar(20)", "char(12)", "word", 'text COLLATE "en-x-icu"'),
+}
+"""Type of a made-up column -> those that it may have in PostgreSQL."""
+
+PREPARED = """
+CREATE EXTENSION IF NOT EXISTS citext SCHEMA public;
+CREATE COLLATION IF NOT EXISTS public.blind (provider = icu, locale = 'und-u-ks-level1', deterministic = false);
+"""
+SCHEMAS = count()
+
+
+@dataclass(frozen=True)
+class Postgresql:
+    """Tables of a schema of their own on a server.
+
+    Args:
+        seed: of the types.
+    """
+
+    seed: int
+    name: ClassVar[str] = "PostgreSQL"
+
+    def fits(self, catalog: Catalog) -> bool:
+        """Rows are weighed by engines that store them; batches are files."""
+        chooses = any(catalog.tables[of].chooses_rows for of in catalog.star.tables)
+        return not chooses and catalog.stream is None
+
+    def write(self, place: Path, tables: Tables, catalog: Catalog) -> dict[str, Any]:
+        """See `Layout`."""
+        import os
+
+        import psycopg
+
+        place.mkdir(parents=True, exist_ok=True)
+        schema, rng = f"side{next(SCHEMAS)}", random.Random(self.seed)
+        with psycopg.connect(os.environ[DSN]) as server, duckdb.connect() as raw:
+            load_tables(raw, tables)
+            server.execute(PREPARED)
+            server.execute(f"CREATE SCHEMA {schema}; SET search_path = {schema}, public")
+            server.execute(
+                "CREATE DOMAIN whole AS bigint; CREATE DOMAIN word AS text; CREATE TYPE kinds AS ENUM ('a', 'b')"
+            )
+            for name in tables:
+                columns = stored_columns(raw, name)
+                stored = [
+                    f"{identifier(column)} {self._type(rng, catalog, name, column, kind)}"
+                    for column, kind in columns
+                ]
+                server.execute(
+                    f"CREATE TABLE {identifier(name)} ({', '.join(stored)})".replace(
+                        " folded", ' text COLLATE "blind"'
+                    )
+                )
+                rows = raw.execute(
+                    f"SELECT {', '.join(f'CAST({identifier(c)} AS VARCHAR)' for c, _ in columns)} "
+                    f"FROM {identifier(name)}"
+                ).fetchall()
+                with server.cursor().copy(f"COPY {identifier(name)} FROM STDIN") as copy:
+                    for row in rows:
+                        copy.write_row(row)
+        root = f"${{{DSN}}} options='-c search_path={schema},public'"
+        return {"kind": "postgresql", "root": root, "tables": {name: name for name in tables}}
+
+    def _type(self, rng: random.Random, catalog: Catalog, table: str, column: str, kind: str) -> str:
+        spec = catalog.tables[table]
+        is_key = column in spec.foreign_keys or column == spec.key
+        return rng.choice(TYPES[f"key {kind}" if is_key else kind])
+
+
+SOURCES: dict[str, Callable[[int], Layout]] = {
+    "one file": lambda seed: OneFile(),
+    "several files": lambda seed: SeveralFiles(DIFFERING),
+    "DuckDB file": lambda seed: DatabaseFile(("NOCASE", "NFC", "NOACCENT")[seed % 3]),
+    "CSV": lambda seed: CsvFiles(),
+    "folders": lambda seed: Folders(),
+    "PostgreSQL": Postgresql,
+}
+"""By name: seed -> layout."""
+
+
+class StarPair(NamedTuple):
+    """A random star as rows, before it is stored.
+
+    Args:
+        pair: its catalog and both sides.
+        tight: whether the person who comes uses up all that the proof allows.
+    """
+
+    pair: Pair
+    tight: bool
+
+
+def random_stored(seed: int) -> StarPair:
+    """A star with halves among its amounts, and in every other star keys of text; every third is tight."""
+    pair, tight = random_star(seed), False
+    rng = random.Random(f"stored {seed}")
+    text = pair.catalog.replace("upper: 3}}}", "upper: 3, nullable: true}}}", 1)
+    left, right = dict(pair.left), dict(pair.right)
+    if seed % 3 == 0:
+        text, left, right, tight = *_tight(rng, text, left, right), True
+    left, right = _with_halves(left), _with_halves(right)
+    if rng.random() < 0.5:
+        spell = _speller(rng)
+        left, right = _with_words(left, spell), _with_words(right, spell)
+        text = text.replace("key: id,", "key: id,")
+    return StarPair(pair._replace(catalog=text, left=left, right=right), tight)
+
+
+CELL = ("2025-01-02", 1, 1, 9)
+
+
+def _tight(
+    rng: random.Random, text: str, left: dict[str, Any], right: dict[str, Any]
+) -> tuple[str, dict[str, Any], dict[str, Any]]:
+    """Declared bounds, and a person with hundreds of rows, each as dear as any, who claims nobody else's keys."""
+    words = text.split("neighbours: ")
+    text = words[0] + "neighbours: add_remove" + words[1][words[1].index("}") :]
+    text = text.replace(" max_ids: auto,", f" max_ids: {rng.randrange(1, 5)},")
+    text = "\n".join(line for line in text.split("\n") if not line.startswith("stream:"))
+    way = [name for name in ("orders", "account") if name in right]
+    base = {name: _without(table, (VICTIM, 901)) for name, table in right.items()}
+    if "unit: row" in text:
+        return text, base | {"sales": base["sales"].plus((0, *CELL))}, base
+    mine = {"sales": [(VICTIM, *CELL)] * 40, "person": [(VICTIM, 1)]}
+    mine |= {name: [(VICTIM, VICTIM, 1)] for name in way}
+    mine |= {"returns": [(VICTIM, 3)] * 9} if "returns" in base else {}
+    return text, base | {name: base[name].plus(*rows) for name, rows in mine.items()}, base
+
+
+def _without(table: Rows, units: tuple[int, ...]) -> Rows:
+    return Rows(table.columns, [row for row in table.rows if not set(row[:2]) & set(units)])
+
+
+def _with_halves(tables: Mapping[str, Rows]) -> dict[str, Rows]:
+    """Amounts as decimals; every seventh has a half more."""
+    sales = tables["sales"]
+    rows = [(*row[:-1], row[-1] if i % 7 else f"{row[-1]}.5") for i, row in enumerate(sales.rows)]  # type: ignore[misc]
+    return {**tables, "sales": Rows(sales.columns.replace("amount INT", "amount DECIMAL(9,2)"), rows)}
+
+
+KEYS = {"id", "link", "key"}
+
+
+def _speller(rng: random.Random) -> Callable[[object], object]:
+    """Keys as words; the person who comes is called like somebody else, but for a case or a normal form."""
+    other = rng.randrange(4)
+    names = {VICTIM: rng.choice([f"P{other}é", f"p{other}E\u0301", f"p{other}e\u0301", f"p{other}e"])}
+    return lambda key: None if key is None else names.get(key, f"p{key}é")  # type: ignore[call-overload]
+
+
+def _with_words(tables: Mapping[str, Rows], spell: Callable[[object], object]) -> dict[str, Rows]:
+    made = {}
+    for name, table in tables.items():
+        columns = [column.split() for column in table.columns.split(", ")]
+        keys = [place for place, (column, _) in enumerate(columns) if column in KEYS]
+        kinds = ", ".join(f"{column} {'VARCHAR' if column in KEYS else kind}" for column, kind in columns)
+        made[name] = Rows(
+            kinds, [tuple(spell(v) if i in keys else v for i, v in enumerate(row)) for row in table.rows]
+        )
+    return made
+
+
+def measure_stored(pair: Pair, layout: Layout, folder: Path, seed: int) -> Loss:
+    """The loss of a pair whose rows are stored in some way."""
+    sides = []
+    for name, tables in (("left", pair.left), ("right", pair.right)):
+        place = folder / name
+        place.mkdir(parents=True)
+        text = pair.catalog.replace("ROOT", str(place)).replace("LEDGER", str(place / "ledger.duckdb"))
+        (place / "catalog.yaml").write_text(text)
+        catalog = load_catalog(place / "catalog.yaml")
+        source = Source.model_validate(layout.write(place / "rows", tables, catalog))  # type: ignore[arg-type]
+        arrivals = tuple(Arrival(label, None, LATER) for label in pair.batches if catalog.stream is not None)
+        sides.append(Side(catalog.model_copy(update={"source": source}), place / "release.dpsql", arrivals))
+    return measure_sides(*sides, seed)

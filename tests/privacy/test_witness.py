@@ -1,0 +1,275 @@
+"""The witness of a proof: a program in another language adds up its losses and redoes its estimates, and refuses any
+witness in which one integer, law or budget was altered.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+import dpsql
+from dpsql.curate.prove import prove, run
+from dpsql.curate.prove.madeup import DEAR, MANY
+from dpsql.doors.cli import all_commands, cli
+from dpsql.errors import InterfaceError
+from dpsql.examples.retail import make_star, write_star
+from dpsql.star import load_catalog
+from tests.curate.test_prove import shop
+
+VERIFIER = Path(__file__).parents[2] / "clients" / "verify" / "verify.js"
+NODE = shutil.which("node")
+pytestmark = pytest.mark.skipif(NODE is None, reason="needs node")
+
+Record = dict[str, Any]
+
+CATALOGS = ("adult", "blackfriday", "chinook", "foodmart_customers", "foodmart_user", "northwind", "nyc_taxi",
+            "online_retail", "online_retail_user", "retail", "retail_user", "ssb_user")  # fmt: skip
+"""Shipped catalogs whose estimates are all redone."""
+
+
+def verified(witness: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(NODE), str(VERIFIER), str(witness)], capture_output=True, text=True, check=False
+    )
+
+
+def altered(folder: Path, records: list[Record]) -> subprocess.CompletedProcess[str]:
+    path = folder / "altered.jsonl"
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return verified(path)
+
+
+def records_of(witness: Path) -> list[Record]:
+    return [json.loads(line) for line in witness.read_text().splitlines()]
+
+
+PROMISES = {
+    "pure": "epsilon: 1",
+    "delta": "epsilon: 1, delta: 1e-6",
+    "replaced": "epsilon: 1, neighbours: replace_one, delta: 1e-6",
+}
+
+
+def residual(text: str) -> str:
+    """Views that share axes, measured set by set."""
+    return text.replace("measures: [count]}\n  people", "measures: [count], mechanism: residual}\n  people")
+
+
+def chosen(text: str) -> str:
+    """Bounds, weights and partitions chosen at publish."""
+    text = text.replace("max_ids: 4, columns", "max_ids: auto, columns")
+    return text.replace(
+        "[customer.age], measures: [count]}", "[customer.age], measures: [count], mechanism: dawa}"
+    )
+
+
+def written(folder: Path, promise: str, change: Callable[[str], str] = str) -> Path:
+    file = shop(folder, promise)
+    file.write_text(change(file.read_text()))
+    prove(load_catalog(file), witness=folder / "out.jsonl")
+    return folder / "out.jsonl"
+
+
+@pytest.fixture(scope="module")
+def witnesses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Path]]:
+    """One pair of a small shop under both laws."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run, "MANNERS", (DEAR,))
+        yield {
+            "pure": written(tmp_path_factory.mktemp("pure"), PROMISES["pure"]),
+            "delta": written(tmp_path_factory.mktemp("delta"), PROMISES["delta"]),
+        }
+
+
+@pytest.mark.parametrize("law", ["pure", "delta"])
+def test_another_program_agrees(witnesses: dict[str, Path], law: str) -> None:
+    done = verified(witnesses[law])
+    assert (done.returncode, done.stderr) == (0, "")
+    statistics = [record for record in records_of(witnesses[law]) if "statistic" in record]
+    assert f"estimates of {len(statistics)} of {len(statistics)} statistics" in done.stdout
+    assert statistics and all(record["method"] for record in statistics)
+
+
+def first(records: list[Record], kind: str) -> Record:
+    """The first record of a kind; of draws the first one that the pair moves: zeros times anything are zeros."""
+    return next(record for record in records if kind in record and record.get("right", True))
+
+
+def more(fraction: str) -> str:
+    return str(Fraction(fraction) * Fraction(1001, 1000))
+
+
+def bump(record: Record, field: str, place: int, by: int = 1) -> None:
+    record[field][place] = int(record[field][place]) + by
+
+
+def swap_sides(draw: Record) -> None:
+    """The right side as far away on the other side of the left one: no loss tells."""
+    row, value = draw["right"][0]
+    draw["right"][0] = [row, 2 * draw["left"][row] - value]
+
+
+INTEGERS: dict[str, Callable[[list[Record]], object]] = {
+    "an exact integer": lambda r: bump(first(r, "draw"), "left", 0),
+    "a noise": lambda r: bump(first(r, "draw"), "noise", 0),
+    "a noisy integer": lambda r: bump(first(r, "draw"), "noisy", 0),
+    "a noisy integer with its noise": lambda r: [bump(first(r, "draw"), f, 0, 40) for f in ("noise", "noisy")],
+    "the other side": lambda r: first(r, "draw")["right"][0].__setitem__(1, first(r, "draw")["right"][0][1] + 1),
+    "the other side, as far away": lambda r: swap_sides(first(r, "draw")),
+    "the shift": lambda r: first(r, "draw").update(shift=first(r, "draw")["shift"] + 1),
+    "a released estimate": lambda r: bump(first(r, "statistic"), "leaves", 0, 3),
+    "an entry's interval": lambda r: bump(first(r, "axis"), "stop", 1),
+    "a sensitivity": lambda r: first(r, "statistic").update(sensitivity=first(r, "statistic")["sensitivity"] + 1),
+    "a number of draws": lambda r: first(r, "pair").update(draws=first(r, "pair")["draws"] + 1),
+    "a draw less": lambda r: r.remove(first(r, "draw")),
+    "the moves between neighbours": lambda r: first(r, "witness").update(moves=2),
+}  # fmt: skip
+BUDGETS: dict[str, Callable[[list[Record]], object]] = {
+    "a line of the ledger": lambda r: first(r, "pair")["lines"][0].__setitem__(
+        1, more(first(r, "pair")["lines"][0][1])
+    ),
+    "the claim": lambda r: first(r, "pair").update(claimed=more(first(r, "pair")["claimed"])),
+    "the loss of a draw": lambda r: first(r, "draw").update(loss=more(first(r, "draw")["loss"])),
+    "loss over claim": lambda r: first(r, "pair").update(
+        loss_over_claim=first(r, "pair")["loss_over_claim"] - 1e-6
+    ),
+    "a charge": lambda r: first(r, "statistic").update(charge=more(first(r, "statistic")["charge"])),
+    "what noise is drawn for": lambda r: first(r, "statistic").update(
+        spend=more(first(r, "statistic")["spend"])
+    ),
+    "a row's budget": lambda r: bump(first(r, "axis"), "budget", 0),
+    "an axis's budget": lambda r: first(r, "axis").update(total=first(r, "axis")["total"] + 1),
+}
+LAWS: dict[str, dict[str, Callable[[list[Record]], object]]] = {
+    "pure": {
+        "units": lambda r: first(r, "draw")["units"][0].__setitem__(0, first(r, "draw")["units"][0][0] + 1),
+        "rows": lambda r: first(r, "draw")["units"][0].__setitem__(1, first(r, "draw")["units"][0][1] + 1),
+        "denominator": lambda r: first(r, "draw").update(denominator=first(r, "draw")["denominator"] * 2),
+        "loss of all Laplace draws": lambda r: first(r, "pair").update(
+            epsilon=more(first(r, "pair")["epsilon"])
+        ),
+        "a pure loss as Gaussian": lambda r: first(r, "pair").update(currency="mu2"),
+        "Laplace noise as Gaussian": lambda r: first(r, "draw").update(law="gaussian", sigma2="100"),
+    },
+    "delta": {
+        "sigma2": lambda r: first(r, "draw").update(sigma2=more(first(r, "draw")["sigma2"])),
+        "loss of all Gaussian draws": lambda r: first(r, "pair").update(mu2=more(first(r, "pair")["mu2"])),
+        "a loss of mu2 as epsilon": lambda r: first(r, "pair").update(currency="epsilon"),
+        "another law": lambda r: first(r, "draw").update(law="cauchy"),
+    },
+}
+ALTERED = [(law, name) for law in LAWS for name in (*INTEGERS, *BUDGETS, *LAWS[law])]
+
+
+@pytest.mark.parametrize(("law", "name"), ALTERED, ids=lambda each: str(each))
+def test_one_alteration_is_refused(witnesses: dict[str, Path], tmp_path: Path, law: str, name: str) -> None:
+    records = records_of(witnesses[law])
+    (INTEGERS | BUDGETS | LAWS[law])[name](records)
+    done = altered(tmp_path, records)
+    assert done.returncode == 1 and done.stderr.startswith("refused: ")
+
+
+def test_a_claim_that_a_pair_passes_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, witnesses: dict[str, Path]
+) -> None:
+    """Noise for twice the charge: the program that publishes and the one that verifies do not share the mistake."""
+    from dpsql.publishing import plan
+
+    bought = plan._spend
+    monkeypatch.setattr(run, "MANNERS", (DEAR,))
+    monkeypatch.setattr(plan, "_spend", lambda catalog, charge, law: bought(catalog, 2 * charge, law))
+    done = verified(written(tmp_path, PROMISES["pure"]))
+    assert done.returncode == 1 and "of its claim" in done.stderr
+
+
+def test_sides_that_no_noise_covers_are_refused(tmp_path: Path, witnesses: dict[str, Path]) -> None:
+    header = records_of(witnesses["pure"])[0]
+    done = altered(tmp_path, [header, {"pair": "dear", "apart": "the released files differ"}])
+    assert done.returncode == 1 and "which no noise covers" in done.stderr
+
+
+def test_a_large_integer_is_a_decimal_string(witnesses: dict[str, Path], tmp_path: Path) -> None:
+    """Beyond 2^53 a reader of doubles would lose digits."""
+    records = records_of(witnesses["pure"])
+    draw, row = first(records, "draw"), 0
+    draw["left"][row] = str(int(draw["left"][row]) + 2**64)  # the same place on the circle
+    assert altered(tmp_path, records).returncode == 0
+    draw["left"][row] = int(draw["left"][row])
+    assert altered(tmp_path, records).returncode == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("change", [residual, chosen], ids=lambda change: change.__name__)
+@pytest.mark.parametrize("promise", PROMISES)
+def test_every_pair_of_other_designs_agrees(
+    tmp_path: Path, promise: str, change: Callable[[str], str]
+) -> None:
+    text = PROMISES[promise]
+    if change is residual and "delta" not in text:
+        text += ", delta: 1e-6"
+    done = verified(written(tmp_path, text, change))
+    assert (done.returncode, done.stdout.count("\n")) == (0, 4), done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("law", ["pure", "delta"])
+def test_any_integer_of_a_draw_that_is_altered_is_refused(
+    witnesses: dict[str, Path], tmp_path: Path, law: str
+) -> None:
+    rng = Random(30)
+    for _ in range(60):
+        records = records_of(witnesses[law])
+        draw = rng.choice([record for record in records if "draw" in record])
+        bump(
+            draw,
+            rng.choice(["left", "noise", "noisy"]),
+            rng.randrange(len(draw["left"])),
+            rng.choice([-7, -1, 1, 9]),
+        )
+        assert altered(tmp_path, records).returncode == 1
+
+
+def test_the_command_writes_it_with_a_proof_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "MANNERS", (MANY,))
+    catalog, witness = shop(tmp_path), tmp_path / "out.jsonl"
+    published = dpsql.publish(catalog, tmp_path / "r.dpsql").path
+    all_commands()
+    command = [
+        "audit",
+        str(published),
+        "--catalog",
+        str(catalog),
+        "--samples",
+        "0",
+        "--witness",
+        str(witness),
+    ]
+    with pytest.raises(InterfaceError, match="--prove"):
+        dpsql.api.audit(published, catalog=catalog, samples=0, witness=witness)
+    assert CliRunner().invoke(cli, command).exit_code != 0 and not witness.exists()
+    done = CliRunner().invoke(cli, [*command, "--prove"])
+    assert done.exit_code == 0, done.output
+    assert verified(witness).returncode == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CATALOGS)
+def test_another_program_agrees_on_shipped_catalogs(tmp_path: Path, name: str) -> None:
+    """Losses as fractions, estimates within one unit of 2^-20; those of every statistic are redone."""
+    from benchmarks.withstand.prove import PEOPLE, PRODUCTS, shipped
+
+    write_star(tmp_path / "data", make_star(1, PEOPLE, PRODUCTS))
+    for catalog in shipped([name], tmp_path / "data"):
+        prove(catalog, witness=tmp_path / "out.jsonl")
+        done = verified(tmp_path / "out.jsonl")
+        assert (done.returncode, done.stdout.count("\n")) == (0, 4), done.stderr
+        assert all(record["method"] for record in records_of(tmp_path / "out.jsonl") if "statistic" in record)
