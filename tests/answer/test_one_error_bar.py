@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,7 +25,7 @@ from dpsql.doors.wire.statements import Backend
 from dpsql.progress import silent
 from dpsql.publishing import content
 from dpsql.release import open_release
-from dpsql.release.format import MeasureScale, RelativeError
+from dpsql.release.format import MeasureScale
 from tests.userlevel_star import uneven_rows, write_star
 
 GROUPS = "FROM sales JOIN customer USING (id) GROUP BY 1, 2"
@@ -47,24 +47,37 @@ def published(folder: Path, name: str) -> Path:
     return out
 
 
+def published_with(folder: Path, name: str, ends: Callable[[MeasureScale], MeasureScale]) -> Path:
+    """A release whose scales have these ends, whatever the noise of one publish says of them."""
+    stored = content._measure_scale
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(content, "_measure_scale", lambda *args: ends(stored(*args)))
+        return published(folder, name)
+
+
 @pytest.fixture(scope="module")
 def closed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return published(tmp_path_factory.mktemp("bars"), "closed")
+    """A release that bounds every total from both sides: one publish in some hundreds would not."""
+
+    def bounded(scale: MeasureScale) -> MeasureScale:
+        error, mean = scale.error, scale.mean_error
+        error = error if error.up is not None else error._replace(up=error.down)
+        return replace(
+            scale, error=error, mean_error=mean if mean.up is not None else mean._replace(up=mean.down)
+        )
+
+    return published_with(tmp_path_factory.mktemp("bars"), "closed", bounded)
 
 
 @pytest.fixture(scope="module")
 def blind(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A release that says of every total that nothing bounds it from above."""
-    stored = content._measure_scale
 
-    def unbounded(name: str, factor: object) -> MeasureScale:
-        scale = stored(name, factor)  # type: ignore[arg-type]
-        open_mean = RelativeError(*scale.mean_error[:2], None) if name else scale.mean_error
-        return replace(scale, error=RelativeError(*scale.error[:2], None), mean_error=open_mean)
+    def unbounded(scale: MeasureScale) -> MeasureScale:
+        mean = scale.mean_error._replace(up=None) if scale.measure else scale.mean_error
+        return replace(scale, error=scale.error._replace(up=None), mean_error=mean)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(content, "_measure_scale", unbounded)
-        return published(tmp_path_factory.mktemp("bars"), "blind")
+    return published_with(tmp_path_factory.mktemp("bars"), "blind", unbounded)
 
 
 @pytest.fixture(params=["closed", "blind"])
