@@ -6,16 +6,14 @@ block       what an aggregate block asks, free of parser types, and arithmetic o
 schema      tables, keys and axes of a release, and information_schema
 leafsets    predicates and groups, evaluated on an axis table -> coverage of leaves
 plan        how a view would answer: leaves on each axis, disjoint boxes
-cuts        bins that are cut: how much is interpolated, when it is refused, what it may add to an error
 answered    leaf coverage -> tree nodes -> one DuckDB statement -> terms
 relation    a block -> the view that answers -> the relation of its groups
 known       what the catalog alone answers, and quantiles
-errorbars   variances, delta method, Fieller, the weight of local releases
+uncertainty standard errors and intervals: variances, quotients, cut bins, rows beyond a contribution bound
 notes       what no error bar tells: whom an answer is about, what may have biased it
 explain     a plan in words; standard errors beforehand
 run         one DuckDB statement, and stopping it
 result      what the caller gets; output writes and draws it
-both        how two statistics err together
 session     open releases, several together; combine blends their answers
 """
 

@@ -18,11 +18,11 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.answer.block import Linear, Noisy, Term
-from dpsql.answer.cuts import most_moved
-from dpsql.answer.errorbars import Errors, laplace_kurtosis, quantile
 from dpsql.answer.leafsets import FloatArray, IntArray, Reach, Weighed, masks, reach
 from dpsql.answer.plan import Box, Plan, presence
 from dpsql.answer.run import prepared, rows_of
+from dpsql.answer.uncertainty.linear import Errors, laplace_kurtosis, quantile
+from dpsql.answer.uncertainty.partial_bins import most_moved
 from dpsql.errors import DataError
 from dpsql.release import Release
 from dpsql.release.format import UNIT

@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from dpsql.answer.answered import nullable
-from dpsql.answer.errorbars import quantile
-from dpsql.answer.estimated import Estimated
 from dpsql.answer.leafsets import FloatArray
-from dpsql.answer.scaled import Parts
+from dpsql.answer.uncertainty.estimated import Estimated
+from dpsql.answer.uncertainty.linear import quantile
+from dpsql.answer.uncertainty.scale import Parts
 from dpsql.variance.model import Covariance
 
 if TYPE_CHECKING:

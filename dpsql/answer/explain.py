@@ -28,13 +28,13 @@ from dpsql.answer.block import (
     Some,
     terms_of,
 )
-from dpsql.answer.cuts import Interpolated, interpolated, overall
 from dpsql.answer.errorfunctions import DEFAULT_LEVEL, STDERR
-from dpsql.answer.estimated import Groups
 from dpsql.answer.leafsets import AxisCells, masks
 from dpsql.answer.relation import Relation, relate
 from dpsql.answer.sql.parse import parse, pointed
 from dpsql.answer.sql.rewrite import take_apart
+from dpsql.answer.uncertainty.estimated import Groups
+from dpsql.answer.uncertainty.partial_bins import Interpolated, interpolated, overall
 from dpsql.errors import Error
 from dpsql.release import Release
 

@@ -35,13 +35,13 @@ from dpsql.answer.answered import answer_terms
 from dpsql.answer.answerer import Answerer
 from dpsql.answer.block import TRUE, Block, Term, one
 from dpsql.answer.errorfunctions import DEFAULT_LEVEL, HIGH, LOW, STDERR, ErrorFunction
-from dpsql.answer.estimated import Groups
 from dpsql.answer.leafnames import LeafColumn, leaf_columns
 from dpsql.answer.leafsets import AxisCells, AxisQuestion
 from dpsql.answer.notes import bias_notes, reported_notes
 from dpsql.answer.people import not_taken
 from dpsql.answer.plan import Plan, View, needed_measures, views_of
 from dpsql.answer.session import OpenReleases
+from dpsql.answer.uncertainty.estimated import Groups
 from dpsql.errors import InterfaceError, NotSupportedError
 from dpsql.faults import ANEW, machine
 from dpsql.progress import Progress, Stage

@@ -23,9 +23,9 @@ from enum import Enum
 from typing import NamedTuple
 
 from dpsql.answer.block import Block, ErrorOf, Known, Ratio, Term, Value, terms_of
-from dpsql.answer.errorbars import weight_error
 from dpsql.answer.people import asks_only_people, people_caveat
 from dpsql.answer.plan import Plan
+from dpsql.answer.uncertainty.linear import weight_error
 from dpsql.release import Release
 from dpsql.release.format import MeasureScale, Meta, ScaleMeta
 from dpsql.star.tables import NONRESPONSES

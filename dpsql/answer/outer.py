@@ -21,8 +21,6 @@ import duckdb
 import numpy as np
 
 from dpsql.answer.block import ErrorOf, Form, Linear, Ratio
-from dpsql.answer.chosen import NOTHING, UNCOUNTED, Candidates, Choice, choice, together
-from dpsql.answer.composite import Composite, Denominators, Sides, listed
 from dpsql.answer.errorfunctions import ErrorFunction, Interval, interval
 from dpsql.answer.leafsets import UNBOUND, FloatArray, IntArray
 from dpsql.answer.notes import Note
@@ -34,6 +32,8 @@ from dpsql.answer.sql.carry import Carried, Emitted, carry
 from dpsql.answer.sql.follow import Unknown
 from dpsql.answer.sql.picks import PickQuery, pick_queries
 from dpsql.answer.sql.statement import Statement
+from dpsql.answer.uncertainty.chosen import NOTHING, UNCOUNTED, Candidates, Choice, choice, together
+from dpsql.answer.uncertainty.composite import Composite, Denominators, Sides, listed
 from dpsql.errors import DataError, Error, InternalError, NotSupportedError, ProgrammingError, SqlSyntaxError
 from dpsql.release.request import Request, check, paced, requested, size_of, take
 

@@ -29,11 +29,11 @@ import numpy.typing as npt
 
 from dpsql.answer.answered import Answered
 from dpsql.answer.block import TRUE, Block, Expression, Known, Predicate, Term, every, one
-from dpsql.answer.errorbars import LAPLACE_KURTOSIS, quantile
 from dpsql.answer.leafsets import AxisQuestion, FloatArray, axis_source, quoted, truth_sql
 from dpsql.answer.plan import Box
 from dpsql.answer.run import run
 from dpsql.answer.schema import Schema
+from dpsql.answer.uncertainty.linear import LAPLACE_KURTOSIS, quantile
 from dpsql.errors import NotSupportedError
 from dpsql.release import ColumnMeta, Release
 

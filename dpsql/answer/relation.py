@@ -21,9 +21,7 @@ import numpy as np
 
 from dpsql.answer.answered import Answered, answer_terms, central, nullable
 from dpsql.answer.block import TRUE, Block, ErrorOf, Expression, Form, Known, Noisy, Term, Value, terms_of
-from dpsql.answer.cuts import cut_notes, excess, mixed_axes, refuse_partial
 from dpsql.answer.errorfunctions import ErrorFunction
-from dpsql.answer.estimated import Groups
 from dpsql.answer.known import catalog_plan, known_values, not_an_axis
 from dpsql.answer.notes import QUANTILES, Note, bias_notes, bounding_notes, domain_notes, reported_notes
 from dpsql.answer.people import asks_people, no_people_view, not_taken
@@ -38,6 +36,8 @@ from dpsql.answer.plan import (
 )
 from dpsql.answer.quantiles import Prefix, quantiles
 from dpsql.answer.schema import Schema
+from dpsql.answer.uncertainty.estimated import Groups
+from dpsql.answer.uncertainty.partial_bins import cut_notes, excess, mixed_axes, refuse_partial
 from dpsql.answer.wanted import wanted_view
 from dpsql.errors import InterfaceError, NotSupportedError, NoViewError, PartialBinError
 from dpsql.release import Release

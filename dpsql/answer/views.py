@@ -25,13 +25,13 @@ import numpy as np
 from dpsql.answer.answered import answer_terms, nullable
 from dpsql.answer.block import TRUE, Term, one
 from dpsql.answer.errorfunctions import DEFAULT_LEVEL, STDERR
-from dpsql.answer.estimated import Groups
 from dpsql.answer.leafsets import AxisCells, AxisQuestion, quoted
 from dpsql.answer.people import not_taken
 from dpsql.answer.plan import Plan, View, views_of
 from dpsql.answer.run import run
 from dpsql.answer.schema import Listing, Schema, information_tables
 from dpsql.answer.sql.statement import Statement
+from dpsql.answer.uncertainty.estimated import Groups
 from dpsql.errors import NoViewError
 from dpsql.release import Release, StatisticMeta
 from dpsql.star.graph import PEOPLE

@@ -14,11 +14,11 @@ import numpy as np
 
 from dpsql.answer.answered import Answered
 from dpsql.answer.block import Linear, Noisy, Ratio, Term, one
-from dpsql.answer.errorbars import Errors
 from dpsql.answer.errorfunctions import DEFAULT_LEVEL, HIGH, LOW, STDERR
-from dpsql.answer.estimated import Groups
 from dpsql.answer.leafsets import FloatArray
 from dpsql.answer.plan import Box, View, presence
+from dpsql.answer.uncertainty.estimated import Groups
+from dpsql.answer.uncertainty.linear import Errors
 from dpsql.release import Release
 
 SEEN = 3.0

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from dpsql.answer.answerer import Answerer
-from dpsql.answer.beyond import UNSEEN, Grown, reach_of
 from dpsql.answer.export import export
 from dpsql.answer.session import open_session
+from dpsql.answer.uncertainty.beyond import UNSEEN, Grown, reach_of
 from dpsql.doors.explore.answers import Explorer
 from dpsql.doors.report import report_page
 from dpsql.noise import ExactNoise, insecure_test_entropy

@@ -14,9 +14,9 @@ import dpsql
 from dpsql import api
 from dpsql.answer import Answerer
 from dpsql.answer.block import Expression, Linear, Predicate, Ratio, Term
-from dpsql.answer.cuts import average_of, ratio_moved
 from dpsql.answer.output import render
 from dpsql.answer.relation import PartialBin
+from dpsql.answer.uncertainty.partial_bins import average_of, ratio_moved
 from dpsql.doors.cli.plan import plan_text
 from dpsql.errors import InterfaceError, NoViewError, PartialBinError
 from dpsql.noise import ExactNoise, Noise, ZeroNoise, insecure_test_entropy

@@ -12,10 +12,10 @@ import pytest
 
 from dpsql.answer import Answerer
 from dpsql.answer import run as running
-from dpsql.answer.errorbars import Errors
 from dpsql.answer.output import FORMATS, render, shown
 from dpsql.answer.run import MOST_OF_A_ROLE, run_apart
 from dpsql.answer.session import OpenReleases, open_session
+from dpsql.answer.uncertainty.linear import Errors
 from dpsql.doors import questions
 from dpsql.errors import NotSupportedError, QueryTimeout
 from dpsql.noise import ExactNoise, insecure_test_entropy

@@ -16,8 +16,8 @@ from prompt_toolkit.document import Document
 from docs.make_reference import error_functions
 from dpsql.answer import Answerer
 from dpsql.answer.errorfunctions import ERRORS, ErrorFunction
-from dpsql.answer.estimated import Estimated
 from dpsql.answer.leafsets import FloatArray
+from dpsql.answer.uncertainty.estimated import Estimated
 from dpsql.doors.complete import Words
 from dpsql.doors.shell.complete import ShellCompleter
 from dpsql.errors import NotSupportedError, ProgrammingError

@@ -15,11 +15,11 @@ import dpsql
 from benchmarks.local.simulated import simulate_tallies
 from dpsql.answer import Answerer
 from dpsql.answer.block import TRUE, Block, Term, one
-from dpsql.answer.errorbars import Weight, weight_error, weight_of
 from dpsql.answer.explain import predict
 from dpsql.answer.plan import views_of
 from dpsql.answer.route import rank
 from dpsql.answer.tables import read_table
+from dpsql.answer.uncertainty.linear import Weight, weight_error, weight_of
 from dpsql.client.plan import Plan, read_plan
 from dpsql.collecting import content
 from dpsql.collecting.collector import Manifest

@@ -21,12 +21,12 @@ import numpy.typing as npt
 
 from dpsql.answer.answered import answer_terms, nullable
 from dpsql.answer.block import TRUE, Term, one
-from dpsql.answer.errorbars import cell_variance, weight_error
 from dpsql.answer.errorfunctions import DEFAULT_LEVEL, interval
-from dpsql.answer.estimated import Groups
 from dpsql.answer.leafsets import AxisCells, AxisQuestion
 from dpsql.answer.plan import Plan, views_of
 from dpsql.answer.run import run
+from dpsql.answer.uncertainty.estimated import Groups
+from dpsql.answer.uncertainty.linear import cell_variance, weight_error
 from dpsql.doors.describe import TableInfo, asked_name, describe, widest
 from dpsql.release import ColumnMeta, Release, StatisticMeta
 from dpsql.release.format import UNIT, RowsBeyondBound

@@ -37,8 +37,8 @@ import numpy as np
 
 from dpsql.answer.answered import Answered, rows_term
 from dpsql.answer.block import Term
-from dpsql.answer.cuts import value_bounds
 from dpsql.answer.leafsets import FloatArray, IntArray
+from dpsql.answer.uncertainty.partial_bins import value_bounds
 from dpsql.release import Release
 from dpsql.release.format import RowsBeyondBound
 from dpsql.star.graph import PEOPLE

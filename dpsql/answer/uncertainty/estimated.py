@@ -13,11 +13,11 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from dpsql.answer.answered import Answered, central
-from dpsql.answer.beyond import share_beyond
 from dpsql.answer.block import Linear, Noisy, Ratio, terms_of
-from dpsql.answer.cuts import average_of, ratio_moved, value_bounds
 from dpsql.answer.leafsets import FloatArray
-from dpsql.answer.scaled import Parts, follows_scale, parts_of
+from dpsql.answer.uncertainty.beyond import share_beyond
+from dpsql.answer.uncertainty.partial_bins import average_of, ratio_moved, value_bounds
+from dpsql.answer.uncertainty.scale import Parts, follows_scale, parts_of
 from dpsql.variance.model import Covariance
 
 

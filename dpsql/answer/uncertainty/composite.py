@@ -34,18 +34,18 @@ from typing import NamedTuple
 import numpy as np
 
 from dpsql.answer.answered import Answered
-from dpsql.answer.beyond import Moving, Reach, by_table, reach_of, share_beyond
 from dpsql.answer.block import Condition, Linear, Ratio, Term
-from dpsql.answer.both import both_err, err_apart
-from dpsql.answer.cuts import ratio_moved
-from dpsql.answer.errorbars import FAR, cell_variance, fieller, laplace_kurtosis, quantile, reads
-from dpsql.answer.estimated import Limits
 from dpsql.answer.leafsets import FloatArray, IntArray
-from dpsql.answer.pairs import distinct, pairs_of
 from dpsql.answer.plan import Box, presence
 from dpsql.answer.relation import Relation
-from dpsql.answer.scaled import Parts, average, common_parts, follows_scale, settled
 from dpsql.answer.sql.carry import ABOVE, BELOW, STEP, Place, place_of
+from dpsql.answer.uncertainty.beyond import Moving, Reach, by_table, reach_of, share_beyond
+from dpsql.answer.uncertainty.both import both_err, err_apart
+from dpsql.answer.uncertainty.estimated import Limits
+from dpsql.answer.uncertainty.linear import FAR, cell_variance, fieller, laplace_kurtosis, quantile, reads
+from dpsql.answer.uncertainty.pairs import distinct, pairs_of
+from dpsql.answer.uncertainty.partial_bins import ratio_moved
+from dpsql.answer.uncertainty.scale import Parts, average, common_parts, follows_scale, settled
 from dpsql.release import Release
 from dpsql.release.format import MeasureScale
 from dpsql.release.request import blocks
@@ -475,7 +475,7 @@ class Composite:
 
     @cached_property
     def _weighted(self) -> FloatArray:
-        """What the estimated weight of rows adds to the variance, release by release (`errorbars.Weight`)."""
+        """What the estimated weight of rows adds to the variance, release by release (`linear.Weight`)."""
         variance = np.zeros(len(self.middle))
         sizes: dict[int, tuple[float, FloatArray]] = {}
         wholes: dict[Source, list[Weights]] = {}

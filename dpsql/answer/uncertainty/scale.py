@@ -5,7 +5,7 @@
 | scale | noise of the total that shapes are scaled to | all counts and sums of a measure |
 | spread | groups whose people own more or less than others | questions about the same groups |
 | tail | rows of the few who own most, above every bound; longer on the side of more | all of them |
-| shift | estimated bias from a declared bound (`dpsql.answer.beyond`) | all of a table |
+| shift | estimated bias from a declared bound (`dpsql.answer.uncertainty.beyond`) | all of a table |
 
 An answer is a form of counts and sums, so it changes by its derivatives: with C and S the part of an answer's
 derivative that follows a count's or a sum's own size,
@@ -32,11 +32,11 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.answer.answered import Answered
-from dpsql.answer.beyond import Moving, Reach, by_table, conditions_of, reach_of
 from dpsql.answer.block import Linear, Noisy, Term, terms_of
-from dpsql.answer.cuts import value_bounds
 from dpsql.answer.leafsets import NEAR, FloatArray
 from dpsql.answer.plan import Box, presence
+from dpsql.answer.uncertainty.beyond import Moving, Reach, by_table, conditions_of, reach_of
+from dpsql.answer.uncertainty.partial_bins import value_bounds
 from dpsql.release.format import MeasureScale, RelativeError, ScaleMeta
 from dpsql.star.graph import PEOPLE
 from dpsql.variance.model import Covariance
@@ -90,7 +90,7 @@ Sizes = Mapping[MeasureScale, FloatArray]
 def parts_of(form: Noisy, answered: Answered) -> Parts | None:
     """What a form may be off by beside its noise; None where its table has no scale and no measured rows beyond.
 
-    What people report has its weight of rows in its noise (`errorbars.Weight`).
+    What people report has its weight of rows in its noise (`linear.Weight`).
     """
     release = answered.errors.release
     if release.meta.local is not None or not any(map(follows_scale, terms_of(form))):
