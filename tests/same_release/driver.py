@@ -12,12 +12,16 @@ brings its own driver, and only its command line and what it leaves in OUT are f
 | `plan.json` | of a local collection: its public plan |
 | `scales.json` | of a central release: how many draws of each noise scale were asked for |
 | `answers.json` | for each question: rows with standard errors and intervals, or the error |
+
+Statements in a file of SQL with the catalog's name are bought. A stream's batch comes from `late/<day>.parquet` where
+the raw rows have that file. Reports about a reported column are made here, by three people out of four.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import shutil
 import sys
 from collections import Counter
 from dataclasses import dataclass, field
@@ -70,7 +74,10 @@ def make_release(catalog: Path, out: Path) -> None:
         _collect(catalog, out)
         return
     noise = CountedZeroNoise()
-    if loaded.stream is not None:
+    _report(loaded, out)
+    if catalog.with_suffix(".sql").exists():
+        _buy(loaded, catalog.with_suffix(".sql"), out, noise)
+    elif loaded.stream is not None:
         _append(loaded, out, noise)
     else:
         from dpsql.publishing.central import publish_release
@@ -85,7 +92,32 @@ def _append(loaded: Any, out: Path, noise: CountedZeroNoise) -> None:
 
     for day in range(BATCHES):
         label = (date(2025, 1, 1) + timedelta(days=day)).isoformat()
-        append_batch(loaded, out / RELEASE, Arrival(label, now=NOW), Chance(noise, bytes))
+        late = out / "data" / "late" / f"{label}.parquet"
+        source = late if loaded.stream.late.counted and late.exists() else None
+        append_batch(loaded, out / RELEASE, Arrival(label, source, now=NOW), Chance(noise, bytes))
+
+
+def _buy(loaded: Any, statements: Path, out: Path, noise: CountedZeroNoise) -> None:
+    """A release of what the statements need."""
+    from dpsql.curate.buy import purchase
+    from dpsql.publishing.central import publish_release
+
+    texts = [" ".join(text.split()) for text in statements.read_text().split(";") if text.strip()]
+    publish_release(purchase(loaded, texts, Fraction(1)), out / RELEASE, noise=noise, key=KEY)
+
+
+def _report(loaded: Any, out: Path) -> None:
+    """Stored reports about the catalog's reported column: the person's key modulo the number of items."""
+    from dpsql.client.plan import read_plan
+    from dpsql.collecting.reported import Answered, plan_of, write_items
+    from dpsql.mechanisms.local.channel import channel_of
+    from dpsql.star.reported import reported_columns
+
+    for column in reported_columns(loaded):
+        channel = channel_of(*column.asked)
+        answered = Answered(str(column), read_plan(plan_of(loaded, column)).hash.hex(), channel.fingerprint)
+        items = [(str(key), 0, key % column.spec.leaves) for key in range(6000) if key % 4]
+        write_items(out / "reports.parquet", answered, items)
 
 
 def _collect(catalog: Path, out: Path) -> None:
@@ -135,6 +167,8 @@ def main() -> None:
         )
     copy = out / catalog.name
     copy.write_text(text)
+    if catalog.with_suffix(".sql").exists():
+        shutil.copy(catalog.with_suffix(".sql"), out)
     make_release(copy, out)
     if len(sys.argv) > 3:
         answers = ask(questions_of(Path(sys.argv[3]), catalog.stem), out)

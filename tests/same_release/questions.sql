@@ -112,3 +112,32 @@ SELECT SUM(amount), DP_STDERR(SUM(amount)) FROM shop WHERE price BETWEEN 20 AND 
 -- residual
 SELECT region, COUNT(*), DP_STDERR(COUNT(*)) FROM shop GROUP BY region;
 SELECT category, SUM(amount), DP_STDERR(SUM(amount)) FROM shop GROUP BY category;
+-- cube
+SELECT region, category, COUNT(*), DP_STDERR(COUNT(*)) FROM shop GROUP BY region, category;
+SELECT sex, SUM(amount), DP_STDERR(SUM(amount)) FROM shop WHERE age < 40 GROUP BY sex;
+-- blocks_named
+SELECT COUNT(*), DP_STDERR(COUNT(*)), SUM(amount), DP_STDERR(SUM(amount)) FROM shop WHERE age BETWEEN 30 AND 50 AND sold_on < DATE '2025-05-05';
+-- blocks_allowed
+SELECT COUNT(*), DP_STDERR(COUNT(*)), SUM(amount), DP_STDERR(SUM(amount)) FROM shop WHERE age BETWEEN 30 AND 50 AND sold_on < DATE '2025-05-05';
+SELECT COUNT(*), DP_STDERR(COUNT(*)) FROM shop WHERE sold_on BETWEEN DATE '2025-02-03' AND DATE '2025-05-06';
+SELECT region, COUNT(*), DP_STDERR(COUNT(*)) FROM shop GROUP BY region;
+-- blocks_allowed_zcdp
+SELECT COUNT(*), DP_STDERR(COUNT(*)), SUM(amount), DP_STDERR(SUM(amount)) FROM shop WHERE age BETWEEN 30 AND 50 AND sold_on < DATE '2025-05-05';
+SELECT COUNT(*), DP_STDERR(COUNT(*)) FROM shop WHERE sold_on BETWEEN DATE '2025-02-03' AND DATE '2025-05-06';
+SELECT region, COUNT(*), DP_STDERR(COUNT(*)) FROM shop GROUP BY region;
+-- local_ahead
+SELECT COUNT(*), DP_STDERR(COUNT(*)) FROM customer WHERE age < 40 AND income > 20000;
+SELECT COUNT(*), DP_STDERR(COUNT(*)) FROM customer WHERE age BETWEEN 30 AND 54;
+-- user_gaps
+SELECT region, COUNT(*), SUM(amount), DP_STDERR(SUM(amount)), SUM(quantity), DP_STDERR(SUM(quantity)) FROM shop GROUP BY region;
+SELECT AVG(amount), DP_STDERR(AVG(amount)), COUNT(quantity), DP_STDERR(COUNT(quantity)) FROM shop WHERE sold_on < DATE '2025-05-01';
+-- bought
+SELECT region, COUNT(*), DP_STDERR(COUNT(*)), SUM(amount), DP_STDERR(SUM(amount)) FROM shop WHERE age BETWEEN 30 AND 44 GROUP BY region;
+SELECT COUNT(*), DP_STDERR(COUNT(*)) FROM shop WHERE sold_on BETWEEN DATE '2025-02-03' AND DATE '2025-05-06';
+-- stream_late
+SELECT sold_on, COUNT(*), DP_STDERR(COUNT(*)) FROM shop GROUP BY sold_on;
+SELECT region, SUM(amount), DP_STDERR(SUM(amount)) FROM shop GROUP BY region;
+-- reported
+SELECT COUNT(*), DP_STDERR(COUNT(*)), DP_STDERR(COUNT(*), 'channel') FROM shop WHERE age < 42 AND region = 'north';
+SELECT region, SUM(amount), DP_STDERR(SUM(amount)) FROM shop WHERE age >= 30 GROUP BY region;
+SELECT COUNT(*), DP_STDERR(COUNT(*)) FROM customer WHERE age < 42 AND sex = 'F';
