@@ -1,7 +1,7 @@
-"""Import cycles: groups of modules each of which imports the others, directly or not, when it is loaded.
+"""Import cycles: groups of modules each of which imports the others, directly or not.
 
-Counted are imports at module level. Those inside a function or below `if TYPE_CHECKING:` load nothing then. Loading a
-module loads the packages it lies in too; that alone closes no cycle here.
+Counted is every import, in a function and below `if TYPE_CHECKING:` too: a reader follows those as well. Loading a
+module loads the packages it lies in; that alone closes no cycle here.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from tests.house.source import Package, for_types_alone, imported
+from tests.house.source import Package, imported
 
 
 def cycles(package: Package) -> list[str]:
@@ -22,25 +22,11 @@ def cycles(package: Package) -> list[str]:
 
 def _imports(package: Package, name: str) -> Iterator[str]:
     module = package.by_name[name]
-    for statement in _loaded(module.tree.body):
-        for _, source, _ in imported(package, module, statement):
-            if source in package.by_name:
-                yield source
-
-
-def _loaded(body: list[ast.stmt]) -> Iterator[ast.Import | ast.ImportFrom]:
-    for statement in body:
+    for statement in ast.walk(module.tree):
         if isinstance(statement, ast.Import | ast.ImportFrom):
-            yield statement
-        elif isinstance(statement, ast.If | ast.Try | ast.With) and not for_types_alone(statement):
-            for part in (
-                statement.body,
-                getattr(statement, "orelse", []),
-                getattr(statement, "finalbody", []),
-            ):
-                yield from _loaded(part)
-            for handler in getattr(statement, "handlers", []):
-                yield from _loaded(handler.body)
+            for _, source, _ in imported(package, module, statement):
+                if source in package.by_name:
+                    yield source
 
 
 def _reached(edges: dict[str, set[str]], start: str) -> set[str]:

@@ -1,17 +1,56 @@
-"""Sizes: modules, statements, and functions with many parameters."""
+"""Sizes: modules, lines of code, and functions with many parameters."""
 
 from __future__ import annotations
 
 import ast
+import tokenize
+from collections import defaultdict
 
-from tests.house.source import Package
+from tests.house.source import Module, Package
 
-MANY = 7
+MANY_PARAMETERS = 7
+LONG_MODULE = 600
+LAYOUT = {
+    tokenize.COMMENT,
+    tokenize.NL,
+    tokenize.NEWLINE,
+    tokenize.INDENT,
+    tokenize.DEDENT,
+    tokenize.ENDMARKER,
+}
 
 
-def statements(package: Package) -> int:
-    """Statements of the package; docstrings are not counted, so that nobody saves on them."""
-    return sum(isinstance(n, ast.stmt) and not _is_text(n) for m in package.modules for n in ast.walk(m.tree))
+def code_lines(package: Package) -> int:
+    """Lines that hold code; blank lines, comments and docstrings are not counted, so that nobody saves on them."""
+    return sum(len(_code_lines(module)) for module in package.modules)
+
+
+def _code_lines(module: Module) -> set[int]:
+    lines: set[int] = set()
+    with module.path.open("rb") as file:
+        for token in tokenize.tokenize(file.readline):
+            if token.type not in LAYOUT and token.type != tokenize.ENCODING:
+                lines |= set(range(token.start[0], token.end[0] + 1))
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.stmt) and _is_text(node):
+            lines -= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    return lines
+
+
+def long_modules(package: Package) -> list[str]:
+    """Modules of more than 600 lines."""
+    lengths = ((m.name, len(m.path.read_text(encoding="utf-8").splitlines())) for m in package.modules)
+    return [f"{name}: {length} lines" for name, length in lengths if length > LONG_MODULE]
+
+
+def repeated_modules(package: Package) -> list[str]:
+    """Module names that occur twice below one package of the top level, each with its places."""
+    places: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+    for module in package.modules:
+        parts = module.name.split(".")
+        if len(parts) > 2 and not parts[-1].startswith("__"):
+            places[parts[1], parts[-1]].append(module.name)
+    return [", ".join(names) for names in places.values() if len(names) > 1]
 
 
 def _is_text(node: ast.stmt) -> bool:
@@ -36,6 +75,6 @@ def many_parameters(package: Package) -> list[str]:
                 if a
             ]
             count = len([name for name in names if name not in ("self", "cls")])
-            if count >= MANY:
+            if count >= MANY_PARAMETERS:
                 lines.append(f"{module.place(node)} {node.name}: {count}")
     return lines

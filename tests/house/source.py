@@ -78,11 +78,6 @@ def imported(
         yield alias.asname or alias.name, whole if as_module else source, "" if as_module else alias.name
 
 
-def for_types_alone(node: ast.stmt) -> bool:
-    """Is it `if TYPE_CHECKING:`?"""
-    return isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
-
-
 def identifier(node: ast.expr) -> str:
     """The last name of an expression: `x.kind`, `kind`, `x["kind"]`, `x.get("kind")`; else an empty string."""
     if isinstance(node, ast.Attribute):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from tests.house import graph, reach, shapes, tags, traced
+from tests.house import graph, reach, shapes, tags, traced, values
 from tests.house.source import Package, read_package
 
 PROJECT = '[project]\nname = "dpsql"\n[project.scripts]\ndpsql = "dpsql.door:main"\n'
@@ -87,22 +87,73 @@ def test_a_dictionary_keyed_by_two_values_of_a_tag_counts(tmp_path: Path) -> Non
     assert rules(tags.questions(package(tmp_path, asks=text))) == [("dictionary", "late")]
 
 
-def test_a_cycle_of_imports_is_one_unless_it_lies_in_functions_or_is_for_types(tmp_path: Path) -> None:
+def test_imports_in_functions_and_for_types_close_a_cycle_too(tmp_path: Path) -> None:
     a = "from dpsql.b import x\n"
-    assert graph.cycles(package(tmp_path, a=a, b="from dpsql import c\n", c="import dpsql.a\n")) == [
-        "dpsql.a, dpsql.b, dpsql.c"
-    ]
-    late = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import dpsql.a\ndef f():\n    import dpsql.a\n"
-    assert graph.cycles(package(tmp_path, a=a, b="from dpsql import c\n", c=late)) == []
+    loop = ["dpsql.a, dpsql.b, dpsql.c"]
+    assert graph.cycles(package(tmp_path, a=a, b="from dpsql import c\n", c="import dpsql.a\n")) == loop
+    for late in (
+        "def f():\n    import dpsql.a\n",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import dpsql.a\n",
+    ):
+        assert graph.cycles(package(tmp_path, a=a, b="from dpsql import c\n", c=late)) == loop
+    assert graph.cycles(package(tmp_path, a=a, b="from dpsql import c\n", c="import json\n")) == []
 
 
-def test_statements_leave_docstrings_out_and_parameters_leave_self_out(tmp_path: Path) -> None:
-    text = '"""Says."""\nclass A:\n    """Says."""\n'
-    text += '    def f(self, a, b, c, *, d, e, f):\n        """Says."""\n        return a\n'
+def test_lines_of_code_leave_texts_out_and_parameters_leave_self_out(tmp_path: Path) -> None:
+    text = '"""Says."""\n\n# Why.\nclass A:\n    """Says\n    more."""\n'
+    text += '    def f(self, a, b, c, *, d, e, f):\n        """Says."""\n        return """two\nlines"""\n'
     found = package(tmp_path, a=text)
-    assert (shapes.statements(found), shapes.many_parameters(found)) == (3, [])
+    assert (shapes.code_lines(found), shapes.many_parameters(found)) == (4, [])
     many = package(tmp_path, a=text.replace("e, f)", "e, f, **more)"))
-    assert shapes.many_parameters(many) == ["dpsql/a.py:4 f: 7"]
+    assert shapes.many_parameters(many) == ["dpsql/a.py:7 f: 7"]
+
+
+def test_long_modules_and_names_that_occur_twice_are_listed(tmp_path: Path) -> None:
+    found = package(tmp_path, a="x = 1\n" * 600, b="x = 1\n" * 601)
+    assert shapes.long_modules(found) == ["dpsql.b: 601 lines"]
+    for folder in ("room", "room/one", "room/two"):
+        (tmp_path / "dpsql" / folder).mkdir()
+        (tmp_path / "dpsql" / folder / "__init__.py").write_text("")
+    for file in ("room/plan", "room/one/rows", "room/one/plan", "a"):
+        (tmp_path / "dpsql" / f"{file}.py").write_text("")
+    found = read_package(tmp_path / "dpsql")
+    assert shapes.repeated_modules(found) == ["dpsql.room.one.plan, dpsql.room.plan"]
+
+
+def test_value_classes_count_that_one_place_builds_and_no_other_module_names(tmp_path: Path) -> None:
+    head = "from typing import NamedTuple, Protocol\n"
+    text = (
+        head
+        + """
+class Law(Protocol):
+    def draw(self): ...
+class Pair(NamedTuple):
+    a: int
+class Twice(NamedTuple):
+    a: int
+class Named(NamedTuple):
+    a: int
+class Member(NamedTuple):
+    a: int
+class Plain:
+    a: int
+class Laplace(NamedTuple):
+    a: int
+    def draw(self): ...
+Either = Member | int
+def f(): return Pair(1), Twice(1), Twice(2), Named(1), Member(1), Plain(), Laplace(1)
+def g(pair: Pair): ...
+"""
+    )
+    user = "import dpsql.made as m\nfrom dpsql import made\nfrom dpsql.made import Named\n"
+    user += "def f(a: Named, b: made.Either): ...\n"
+    found = values.idle_values(package(tmp_path, made=text, user=user))
+    assert [line.split()[1] for line in found] == ["Pair:"]
+    assert [line.split()[1] for line in values.idle_values(package(tmp_path, made=text, user="x = 1\n"))] == [
+        "Member:",
+        "Named:",
+        "Pair:",
+    ]
 
 
 def test_what_no_door_reaches_is_listed(tmp_path: Path) -> None:
