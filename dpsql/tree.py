@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import pairwise, repeat
-from typing import NamedTuple
+from typing import NamedTuple, NewType
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,12 @@ import numpy.typing as npt
 from dpsql.errors import InterfaceError
 
 IntArray = npt.NDArray[np.int64]
+
+Exact = NewType("Exact", IntArray)
+"""Integers computed from raw rows. They reach noise in `dpsql.mechanisms.law` and are stored nowhere else."""
+
+Noisy = NewType("Noisy", IntArray)
+"""Integers with noise. `dpsql.mechanisms.law` alone makes them; only they are stored, reconciled and estimated from."""
 FloatArray = npt.NDArray[np.float64]
 
 

@@ -12,8 +12,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-import numpy as np
-
 from dpsql.client.plan import Plan
 from dpsql.collecting.collector import Manifest
 from dpsql.collecting.estimate import AxisTable, Parts, Table, axis_table, model_of, one_row_each, table
@@ -25,6 +23,7 @@ from dpsql.collecting.tallies import IntArray, Tallies, oracle_of
 from dpsql.collecting.totals import Scale, centre_of, centred_on, row_scale, rows_moved, total_of
 from dpsql.collecting.weighted import Weighted, weighted_tables
 from dpsql.mechanisms.family.reconcile import node_sums, round_family, to_units
+from dpsql.mechanisms.law import nothing_drawn
 from dpsql.mechanisms.local.shuffle import shuffled_epsilon
 from dpsql.mechanisms.oracles.oracle import influence
 from dpsql.release.format import (
@@ -146,7 +145,7 @@ def _positive_models(
 
 def statistic_content(leaves: IntArray, positive: IntArray | None, trees: list[Tree]) -> StatisticContent:
     """Node sums of a statistic; there are no noisy integers of the curator's own."""
-    nothing = np.zeros((0,) * leaves.ndim, dtype=np.int64)
+    nothing = nothing_drawn(leaves.ndim)
     smooth = None if positive is None else node_sums(positive, trees)
     return StatisticContent(nothing, nothing, node_sums(leaves, trees), smooth)
 

@@ -15,11 +15,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
-
 from dpsql.answer.answerer import Answerer
 from dpsql.curate.rehearsal import Rehearsal
 from dpsql.curate.reported import foreseen
+from dpsql.mechanisms.law import nothing_drawn
 from dpsql.publishing.axes import AxisMaker
 from dpsql.publishing.content import Components, planned_release, statistic_metas
 from dpsql.publishing.plan import plan_release
@@ -88,7 +87,7 @@ def write_dry_release(
     known = replace(plan, statistics=tuple(one_row(s) for s in plan.statistics))
     models: list[AxisVariance | Together] = list(priced.models)
     models += plan.joint.values()
-    empty = [np.zeros((0,) * len(s.axes), np.int64) for s in plan.statistics]
+    empty = [nothing_drawn(len(s.axes)) for s in plan.statistics]
     statistics = [
         StatisticPart(
             meta, StatisticContent(e, e, e, e if meta.nonnegative else None, e if meta.difference else None)

@@ -31,8 +31,7 @@ from dpsql.budget import SLACK, Currency, cap_units, combine, gaussian_sigma2, s
 from dpsql.errors import InternalError, PrivacyError
 from dpsql.mechanisms.axis.rows import SparseRows, largest_sum
 from dpsql.noise import Noise, laplace_variance
-
-IntArray = npt.NDArray[np.int64]
+from dpsql.tree import Exact, IntArray, Noisy
 
 SMALLEST_RATIO = 1e-9
 """At budgets of hundreds discrete noise is 0 for all practical purposes; a variance of 0 would divide by 0."""
@@ -57,7 +56,7 @@ class AxisBudget(NamedTuple):
 class Drawn(NamedTuple):
     """Noisy integers with the standard deviation of each."""
 
-    value: IntArray
+    value: Noisy
     sd: float
 
 
@@ -65,7 +64,7 @@ class NoisyRows(Protocol):
     """One statistic's noisy integers as drawn, whatever measured it; see `NoisyView` for its values."""
 
     @property
-    def value(self) -> IntArray:
+    def value(self) -> Noisy:
         """What is stored."""
 
     @property
@@ -89,7 +88,7 @@ class NoisyView:
         sensitivity: the most that one unit changes the sum of |cells|, in stored units.
     """
 
-    value: IntArray
+    value: Noisy
     budget: IntArray
     unit_variance: float
     sensitivity: int
@@ -156,14 +155,14 @@ class NoiseLaw(Protocol):
         """
 
     def draw(
-        self, exact: IntArray, axes: Sequence[AxisBudget], spend: Fraction, sensitivity: int, noise: Noise
+        self, exact: Exact, axes: Sequence[AxisBudget], spend: Fraction, sensitivity: int, noise: Noise
     ) -> NoisyView:
         """Add noise to exact rows, shape (p_1, .., p_d). Errors as of `budgets`.
 
         **Privacy**: the spend, for neighbours that differ in one unit's rows.
         """
 
-    def draw_bounded(self, exact: IntArray, bound: int, spend: Fraction, noise: Noise) -> Drawn:
+    def draw_bounded(self, exact: Exact, bound: int, spend: Fraction, noise: Noise) -> Drawn:
         """Add noise to integers of which one unit changes a single one, by at most `bound`.
 
         **Privacy**: the spend.
@@ -253,20 +252,35 @@ class Laplace:
         return largest_sum(budget, spread)
 
     def draw(
-        self, exact: IntArray, axes: Sequence[AxisBudget], spend: Fraction, sensitivity: int, noise: Noise
+        self, exact: Exact, axes: Sequence[AxisBudget], spend: Fraction, sensitivity: int, noise: Noise
     ) -> NoisyView:
         """See `NoiseLaw`. **Privacy**: epsilon-DP."""
         budget = self.budgets(axes, spend, sensitivity)
         denominator = scaled_denominator(sensitivity) * sensitivity
-        noisy = noise.laplace(budget.ravel(), denominator, exact.ravel()).reshape(budget.shape)
+        noisy = self.draw_units(exact, budget, denominator, noise)
         return NoisyView(noisy, budget, self.unit_variance(axes, spend, sensitivity), sensitivity)
 
-    def draw_bounded(self, exact: IntArray, bound: int, spend: Fraction, noise: Noise) -> Drawn:
+    def draw_units(self, exact: Exact, units: IntArray, denominator: int, noise: Noise) -> Noisy:
+        """Add noise to integers, each at a rate of its own.
+
+        Args:
+            exact: any shape.
+            units: s_i, at least 1, of the same shape; number i gets noise with P(x) proportional to
+                exp(-|x| s_i / denominator).
+            denominator: t M, common to all.
+            noise: where noise comes from.
+
+        **Privacy**: for neighbours whose integers differ by d_i, epsilon = sum_i |d_i| s_i / denominator.
+        """
+        noisy = noise.laplace(units.ravel(), denominator, exact.ravel())
+        return Noisy(noisy.reshape(units.shape))
+
+    def draw_bounded(self, exact: Exact, bound: int, spend: Fraction, noise: Noise) -> Drawn:
         """See `NoiseLaw`. **Privacy**: epsilon-DP."""
         t = scaled_denominator(bound)
         units = np.full(np.shape(exact), cap_units(spend, t), np.int64)
         sd = float(laplace_variance(units[:1], t * bound)[0]) ** 0.5
-        return Drawn(noise.laplace(units, t * bound, exact), sd)
+        return Drawn(self.draw_units(exact, units, t * bound, noise), sd)
 
     def unit_noise(self, spend: Fraction) -> float:
         """See `NoiseLaw`."""
@@ -327,14 +341,14 @@ class Gaussian:
         return prod(axis.total**2 for axis in axes)
 
     def draw(
-        self, exact: IntArray, axes: Sequence[AxisBudget], spend: Fraction, sensitivity: int, noise: Noise
+        self, exact: Exact, axes: Sequence[AxisBudget], spend: Fraction, sensitivity: int, noise: Noise
     ) -> NoisyView:
         """See `NoiseLaw`. **Privacy**: mu^2; the weighted L2 distance of neighbours is at most M B."""
         distance = prod(axis.total for axis in axes) * sensitivity
         return self.draw_at(exact, axes, Fraction(distance**2) / spend, sensitivity, noise)
 
     def draw_at(
-        self, exact: IntArray, axes: Sequence[AxisBudget], variance: Fraction, sensitivity: int, noise: Noise
+        self, exact: Exact, axes: Sequence[AxisBudget], variance: Fraction, sensitivity: int, noise: Noise
     ) -> NoisyView:
         """Add noise of a given strength.
 
@@ -355,19 +369,19 @@ class Gaussian:
             noisy[where] = noise.gaussian(sigma2, int(np.count_nonzero(where)), exact[where])
         total_squared = prod(axis.total for axis in axes) ** 2
         unit = float((variance + SLACK * int(budget.max(initial=0)) ** 2) / total_squared)
-        return NoisyView(noisy, budget, unit, sensitivity)
+        return NoisyView(Noisy(noisy), budget, unit, sensitivity)
 
     def row_variance(self, budget: int, variance: Fraction) -> Fraction:
         """sigma^2 of a row of some budget, rounded up; `variance` is V of a row of budget 1."""
         return gaussian_sigma2(budget**2 / variance, 1)
 
-    def draw_bounded(self, exact: IntArray, bound: int, spend: Fraction, noise: Noise) -> Drawn:
+    def draw_bounded(self, exact: Exact, bound: int, spend: Fraction, noise: Noise) -> Drawn:
         """See `NoiseLaw`. **Privacy**: mu^2; drawn at its grain and rounded to integers, which is post-processing."""
         grain = self.grain((), spend, bound)
         sigma2 = gaussian_sigma2(spend, (grain * bound) ** 2)
         noisy = noise.gaussian(sigma2, exact.size, refined(exact, grain))
         sd = sqrt(float(sigma2) / grain**2 + (ROUNDING if grain > 1 else 0.0))
-        return Drawn((2 * noisy + grain) // (2 * grain), sd)
+        return Drawn(Noisy((2 * noisy + grain) // (2 * grain)), sd)
 
     def unit_noise(self, spend: Fraction) -> float:
         """See `NoiseLaw`."""
@@ -381,13 +395,13 @@ class Gaussian:
 LAPLACE, GAUSSIAN = Laplace(), Gaussian()
 
 
-def refined(exact: IntArray, grain: int) -> IntArray:
+def refined(exact: Exact, grain: int) -> Exact:
     """Exact integers times a grain, cut where 64 bits end.
 
     **Privacy**: cutting moves two integers no further apart, so a difference is multiplied by at most the grain.
     """
     room = _CUT // grain
-    return np.clip(exact, -room, room) * grain
+    return Exact(np.clip(exact, -room, room) * grain)
 
 
 def laws_for(currency: Currency) -> tuple[NoiseLaw, ...]:
@@ -397,3 +411,41 @@ def laws_for(currency: Currency) -> tuple[NoiseLaw, ...]:
 
 LAWS: dict[int, NoiseLaw] = {law.norm: law for law in (LAPLACE, GAUSSIAN)}
 """By the norm that a file stores."""
+
+
+def again(exact: Exact, draw: IntArray, sign: int = 1) -> Noisy:
+    """Integers with noise that was drawn before and kept, or less it (`sign` -1).
+
+    **Privacy**: that of the strategy whose numbers share the draw; `TimeStrategy` prices them together.
+    """
+    return Noisy(exact + sign * draw)
+
+
+def signed(drawn: Noisy, sign: int) -> Noisy:
+    """The numbers, or their negatives."""
+    return Noisy(sign * drawn)
+
+
+def published(value: IntArray) -> Noisy:
+    """Integers read back from a release or a segment: they were stored noisy."""
+    return Noisy(np.asarray(value, np.int64))
+
+
+def joined(*drawn: Noisy) -> Noisy:
+    """Several draws in one line."""
+    return Noisy(np.concatenate([noisy.ravel() for noisy in drawn]))
+
+
+def picked(drawn: Noisy, index: slice | IntArray) -> Noisy:
+    """Some of the numbers of one line; of the shape of `index` where that is an array of positions."""
+    return Noisy(drawn.ravel()[index])
+
+
+def shaped(drawn: Noisy, shape: Sequence[int]) -> Noisy:
+    """The same numbers, in row-major order."""
+    return Noisy(drawn.reshape(shape))
+
+
+def nothing_drawn(axes: int) -> Noisy:
+    """Of a statistic that keeps no drawn integers: reports of people, or a release that is only planned."""
+    return Noisy(np.zeros((0,) * axes, np.int64))

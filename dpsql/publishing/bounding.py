@@ -41,6 +41,7 @@ from dpsql.publishing.userlevel.groups import Corrected
 from dpsql.publishing.userlevel.recipe import TableScale, settle_table
 from dpsql.publishing.userlevel.shapes import SHAPES
 from dpsql.star import Catalog
+from dpsql.tree import Exact
 
 BEYOND = "rows beyond max_ids"
 
@@ -392,5 +393,5 @@ def rows_beyond(scan: Scan, bounding: Declared) -> tuple[RowsBeyond, ...]:
     counted = counted_rows(scan.catalog, scan.raw, scan.plan, of)
     columns = scan.raw.fetch(beyond_bound(counted.rows, tau, REACH * tau, scan.raw.dialect))
     (exact,) = columns["v0"].tolist()
-    drawn = bounding.law.draw_bounded(np.array([exact], np.int64), REACH * tau, step.spend, scan.noise)
+    drawn = bounding.law.draw_bounded(Exact(np.array([exact], np.int64)), REACH * tau, step.spend, scan.noise)
     return (RowsBeyond(of, int(drawn.value[0]), drawn.sd, REACH * tau),)

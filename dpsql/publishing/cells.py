@@ -26,6 +26,7 @@ from dpsql.engines.relations import Relations
 from dpsql.engines.template import LARGEST, Bound, Group, Value
 from dpsql.publishing.planned import PlannedStatistic, ReleasePlan
 from dpsql.publishing.rows import CountedRows
+from dpsql.tree import Exact
 
 IntArray = npt.NDArray[np.int64]
 
@@ -33,7 +34,7 @@ IntArray = npt.NDArray[np.int64]
 class Cells(Protocol):
     """The raw side of one table as a mechanism may see it."""
 
-    def of(self, *statistics: PlannedStatistic) -> list[IntArray]:
+    def of(self, *statistics: PlannedStatistic) -> list[Exact]:
         """Exact integers of statistics over the same axes, each of their shape; also after noise was seen.
 
         **Privacy**: raw; a unit changes a statistic by at most its `drawn_sensitivity`.
@@ -71,17 +72,17 @@ class CountedCells:
     bound: Bound
     _sums: dict[tuple[tuple[int, ...], Value], Sums] = field(default_factory=dict, repr=False)
 
-    def of(self, *statistics: PlannedStatistic) -> list[IntArray]:
+    def of(self, *statistics: PlannedStatistic) -> list[Exact]:
         """See `Cells`."""
         if any((s.axes, self._value(s)) not in self._sums for s in statistics):
             self._count([*self.plan.mine(self.of_table).values(), *statistics])
         return [self._dense(s) for s in statistics]
 
-    def _dense(self, statistic: PlannedStatistic) -> IntArray:
+    def _dense(self, statistic: PlannedStatistic) -> Exact:
         shape, sums = self.plan.shape(statistic), self._sums[statistic.axes, self._value(statistic)]
         cells = np.zeros(prod(shape), np.int64)
         cells[sums.cell] = sums.value
-        return cells.reshape(shape)
+        return Exact(cells.reshape(shape))
 
     def _value(self, statistic: PlannedStatistic) -> Value:
         measure = statistic.measure
@@ -124,13 +125,13 @@ class PlacedCells:
     rows: str
     columns: Mapping[str, str]
 
-    def of(self, *statistics: PlannedStatistic) -> list[IntArray]:
+    def of(self, *statistics: PlannedStatistic) -> list[Exact]:
         """See `Cells`."""
         first = statistics[0]
         values = [row_value(s, self.columns) for s in statistics]
         return exact_sums(self.connection, self.rows, first.axes, self.plan.shape(first), values)
 
-    def table(self, of: str) -> dict[int, IntArray]:
+    def table(self, of: str) -> dict[int, Exact]:
         """Those of a table's statistics, by position in the plan."""
         return {i: self.of(s)[0] for i, s in self.plan.mine(of).items()}
 
@@ -152,7 +153,7 @@ def exact_sums(
     axes: Sequence[int],
     shape: Sequence[int],
     values: Sequence[str],
-) -> list[IntArray]:
+) -> list[Exact]:
     """Exact sums per cell.
 
     Args:
@@ -171,7 +172,7 @@ def exact_sums(
         f"SELECT {', '.join([*keys, *sums])} FROM {rows}" + (f" GROUP BY {', '.join(keys)}" if keys else "")
     ).fetchnumpy()
     where = tuple(np.asarray(columns[key], dtype=np.int64) for key in keys)
-    cells = [np.zeros(tuple(shape), dtype=np.int64) for _ in values]
+    cells = [Exact(np.zeros(tuple(shape), dtype=np.int64)) for _ in values]
     for i, array in enumerate(cells):
         column = np.asarray(columns[f"v{i}"], dtype=np.int64)
         array[where] = column if keys else column[0]

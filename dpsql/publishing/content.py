@@ -47,7 +47,7 @@ from dpsql.release.write import (
     axis_parts,
 )
 from dpsql.star import Catalog, spec_hash
-from dpsql.tree import Tree, kary_tree
+from dpsql.tree import Noisy, Tree, kary_tree
 from dpsql.variance import AxisVariance
 from dpsql.variance.kronecker import AxisSplit
 from dpsql.variance.reading import Together
@@ -98,7 +98,7 @@ def release_content(drawn: DrawnRelease, release_id: str, *, insecure: bool) -> 
     return replace(builder, scales=scales, bounding=[*builder.bounding, *measured])
 
 
-def _difference(drawn: DrawnRelease, index: int) -> IntArray | None:
+def _difference(drawn: DrawnRelease, index: int) -> Noisy | None:
     """The noisy integers of what one factor leaves out of a statistic, where that was measured."""
     return drawn.differences[index].value if index in drawn.differences else None
 

@@ -38,6 +38,7 @@ from dpsql.mechanisms.law import NoiseLaw, NoisyRows
 from dpsql.noise import Noise
 from dpsql.publishing.people import CELLS_TOUCHED
 from dpsql.publishing.planned import PlannedStatistic, ReleasePlan
+from dpsql.tree import Exact
 from dpsql.variance.distinct import GapReading, TouchedReading, gaps_of
 from dpsql.variance.kronecker import ProductReading
 
@@ -113,7 +114,9 @@ def _draw_own(people: PeopleRows, statistic: PlannedStatistic) -> DrawnPeople:
     )
     exact = np.zeros(prod(shape), np.int64)
     exact[counts["c"]] = counts["people"]
-    view = statistic.measurement.draw(exact.reshape(shape), statistic.terms(people.plan.axes), people.noise)
+    view = statistic.measurement.draw(
+        Exact(exact.reshape(shape)), statistic.terms(people.plan.axes), people.noise
+    )
     return DrawnPeople(statistic, view)
 
 
@@ -148,7 +151,7 @@ def gap_sql(rows: str, own: str, leaf: str) -> str:
     return f"SELECT c, p, k, count(*) AS people, count(final) AS lasts FROM ({between}) AS b GROUP BY c, p, k"
 
 
-def gap_cells(found: Mapping[str, IntArray], cells: int, n: int) -> IntArray:
+def gap_cells(found: Mapping[str, IntArray], cells: int, n: int) -> Exact:
     """Everybody and each gap, by cell of the other axes.
 
     Args:
@@ -166,7 +169,7 @@ def gap_cells(found: Mapping[str, IntArray], cells: int, n: int) -> IntArray:
     np.add.at(exact, (found["c"], number[found["p"] + 1, found["k"] + 1]), found["people"])
     np.add.at(exact, (found["c"], number[found["k"] + 1, n + 1]), found["lasts"])
     np.add.at(exact[:, 0], found["c"], found["lasts"])
-    return exact
+    return Exact(exact)
 
 
 def _draw_cells(people: PeopleRows, statistic: PlannedStatistic) -> DrawnPeople:
@@ -192,15 +195,15 @@ def _touched_sql(people: PeopleRows, statistic: PlannedStatistic) -> str:
     )
 
 
-def _per_bin(people: PeopleRows, touched: str, edges: Sequence[int]) -> IntArray:
+def _per_bin(people: PeopleRows, touched: str, edges: Sequence[int]) -> Exact:
     """How many people touch which number of cells, shape (bins + 1,)."""
     touches = people.engine.fetch(f"SELECT d, count(*) AS cells FROM ({touched}) AS s GROUP BY d")
     counts = np.zeros(len(edges) + 1, np.int64)
     np.add.at(counts, np.searchsorted(edges, touches["d"]), touches["cells"] // touches["d"])
-    return counts
+    return Exact(counts)
 
 
-def _weighted_cells(people: PeopleRows, touched: str, statistic: PlannedStatistic, bound: int) -> IntArray:
+def _weighted_cells(people: PeopleRows, touched: str, statistic: PlannedStatistic, bound: int) -> Exact:
     """Sums of weights by cell, in units of 2^-20 and the statistic's shape; no sum reaches 2^63 below 2^43 people."""
     counts = people.engine.fetch(f"SELECT c, o, d, count(*) AS people FROM ({touched}) AS s GROUP BY c, o, d")
     degrees, back = np.unique(counts["d"], return_inverse=True)
@@ -212,7 +215,7 @@ def _weighted_cells(people: PeopleRows, touched: str, statistic: PlannedStatisti
         (prod(leaves[i] for i in order[:own_count]), prod(leaves[i] for i in order[own_count:])), np.int64
     )
     np.add.at(exact, (counts["c"], counts["o"]), weight[back.reshape(-1)] * counts["people"])
-    return exact.reshape([leaves[i] for i in order]).transpose(np.argsort(order))
+    return Exact(exact.reshape([leaves[i] for i in order]).transpose(np.argsort(order)))
 
 
 def put_back(histogram: NoisyHistogram, bound: int, law: NoiseLaw) -> float:
@@ -225,8 +228,8 @@ def put_back(histogram: NoisyHistogram, bound: int, law: NoiseLaw) -> float:
         bound: K.
         law: of the weights.
 
-    >>> from dpsql.mechanisms.law import GAUSSIAN
-    >>> put_back(NoisyHistogram((1, 2, 4), np.array([100, 0, 0, 0]), 1.0), 1, GAUSSIAN)
+    >>> from dpsql.mechanisms.law import GAUSSIAN, published
+    >>> put_back(NoisyHistogram((1, 2, 4), published(np.array([100, 0, 0, 0])), 1.0), 1, GAUSSIAN)
     1.0
     """
     upper = np.asarray(histogram.edges, np.float64)

@@ -41,6 +41,7 @@ from dpsql.release.write import ReleaseBuilder
 from dpsql.star import Catalog
 from dpsql.star.reported import reported_columns
 from dpsql.star.sql import identifier
+from dpsql.tree import Exact
 from dpsql.variance.channel import COUNTED, Deviations, Squares
 
 FloatArray = npt.NDArray[np.float64]
@@ -161,7 +162,7 @@ class PlannedSquare(NamedTuple):
         return float(np.sqrt(2.0) * self.bound / self.spend)
 
 
-class Noisy(NamedTuple):
+class SquareSum(NamedTuple):
     """A noisy sum and its standard error."""
 
     value: float
@@ -173,7 +174,7 @@ class RowsOfPeople(Protocol):
 
     @property
     def stored(self) -> tuple[SquareMeta, ...]:
-        """Noisy integers that a release holds of it."""
+        """SquareSum integers that a release holds of it."""
 
     def rows(self, index: int, counts: FloatArray) -> Squares:
         """How rows of one person add up in a statistic's view."""
@@ -192,7 +193,7 @@ class DrawnSquares:
     """
 
     plan: ReleasePlan
-    sums: Mapping[tuple[int, Squared], Noisy]
+    sums: Mapping[tuple[int, Squared], SquareSum]
 
     @property
     def stored(self) -> tuple[SquareMeta, ...]:
@@ -296,16 +297,16 @@ def draw_squares(scan: Scan, content: ReleaseBuilder) -> DrawnSquares:
     **Privacy**: each line's epsilon. One person changes a sum by at most its bound, to which her part is cut; means are
     released numbers.
     """
-    sums: dict[tuple[int, Squared], Noisy] = {}
+    sums: dict[tuple[int, Squared], SquareSum] = {}
     rows: dict[str, tuple[str, Mapping[str, str]]] = {}
     for square in planned_squares(scan.plan, scan.catalog, content):
         statistic, raw = scan.plan.statistics[square.statistic], scan.raw.as_duckdb("reported")
         with raw.step(f"counting squares of {statistic.of}"):
             if statistic.of not in rows:
                 rows[statistic.of] = _counting(scan, raw, statistic)
-            exact = np.array([_exact(raw, *rows[statistic.of], statistic, square)], np.int64)
+            exact = Exact(np.array([_exact(raw, *rows[statistic.of], statistic, square)], np.int64))
         drawn = LAPLACE.draw_bounded(exact, square.bound, square.spend, scan.noise)
-        sums[square.statistic, square.squared] = Noisy(float(drawn.value[0]), square.stderr)
+        sums[square.statistic, square.squared] = SquareSum(float(drawn.value[0]), square.stderr)
     return DrawnSquares(scan.plan, sums)
 
 
@@ -341,7 +342,7 @@ def stored_squares(
     if set(values) != {(square.statistic, square.squared.word) for square in planned}:
         raise ReleaseError("the release holds other squares than its catalog plans")
     sums = {
-        (square.statistic, square.squared): Noisy(
+        (square.statistic, square.squared): SquareSum(
             float(values[square.statistic, square.squared.word]), square.stderr
         )
         for square in planned

@@ -40,7 +40,7 @@ from dpsql.release.reports import LocalMeta, ReportedMeta
 from dpsql.release.signature import sign
 from dpsql.release.structure import NODE, SCALE
 from dpsql.star.sql import identifier
-from dpsql.tree import Tree, kary_tree
+from dpsql.tree import Noisy, Tree, kary_tree
 from dpsql.variance import AxisVariance
 from dpsql.variance.reading import Together, indices
 
@@ -84,11 +84,11 @@ class StatisticContent:
         difference: noisy integers of what a factor leaves out, in the shape of `value`, or None.
     """
 
-    value: IntArray
+    value: Noisy
     budget: IntArray
     nodes: IntArray
     nonnegative: IntArray | None = None
-    difference: IntArray | None = None
+    difference: Noisy | None = None
 
 
 class AxisPart(NamedTuple):

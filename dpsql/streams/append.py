@@ -32,7 +32,7 @@ import numpy as np
 from dpsql.errors import BatchOrderError, IntegrityError, InternalError
 from dpsql.ledger.files import beside, remove_aside
 from dpsql.ledger.locks import held
-from dpsql.mechanisms.law import AxisBudget, NoiseLaw
+from dpsql.mechanisms.law import AxisBudget, NoiseLaw, again, shaped, signed
 from dpsql.mechanisms.timeline.strategy import Emission, Read, TimeStrategy
 from dpsql.noise import Noise
 from dpsql.streams.public import (
@@ -47,9 +47,9 @@ from dpsql.streams.public import (
     write_segment,
 )
 from dpsql.streams.state import BoolArray, StreamState, open_state, seal_state
-from dpsql.tree import IntArray
+from dpsql.tree import Exact, IntArray, Noisy
 
-Draw: TypeAlias = Callable[[int, Read, IntArray], IntArray]
+Draw: TypeAlias = Callable[[int, Read, Exact], Noisy]
 """(position of a statistic, noise node, exact sums) -> the sums with the node's noise: int64[cells]."""
 
 
@@ -88,13 +88,14 @@ class StreamStatistic(NamedTuple):
         node_variance = self.law.unit_variance(self.axes, self.spend * share, self.sensitivity)
         return float(node_variance * float(share) ** (2 / self.law.norm))
 
-    def noised(self, exact: IntArray, share: Fraction, noise: Noise) -> IntArray:
+    def noised(self, exact: Exact, share: Fraction, noise: Noise) -> Noisy:
         """Exact sums (int64[cells]) with the noise of one node.
 
         **Privacy**: the share of the spend.
         """
-        shaped = exact.reshape([axis.budget.size for axis in self.axes])
-        return self.law.draw(shaped, self.axes, self.spend * share, self.sensitivity, noise).value.reshape(-1)
+        cells = Exact(exact.reshape([axis.budget.size for axis in self.axes]))
+        drawn = self.law.draw(cells, self.axes, self.spend * share, self.sensitivity, noise)
+        return shaped(drawn.value, [-1])
 
 
 @dataclass(frozen=True)
@@ -116,9 +117,9 @@ class StreamSpec:
         fixed = {"time": time, "cells": self.cells, "lifetime": self.lifetime, "grains": self.grains}
         return json.dumps(fixed, sort_keys=True)
 
-    def refined(self, exact: IntArray, statistic: int) -> IntArray:
+    def refined(self, exact: Exact, statistic: int) -> Exact:
         """Exact sums as noise is drawn for them; modulo 2^64, as they may have wrapped before."""
-        return exact * self.grains[statistic] if self.grains else exact
+        return Exact(exact * self.grains[statistic]) if self.grains else exact
 
 
 def weighted_sum(terms: Iterable[tuple[int, IntArray]], cells: int) -> IntArray:
@@ -155,7 +156,7 @@ class Batch:
 
     number: int
     content: bytes
-    increments: tuple[IntArray, ...]
+    increments: tuple[Exact, ...]
     people: tuple[str, ...] = ()
     left_out: dict[str, int] = field(default_factory=dict)
     types: str = ""
@@ -164,7 +165,7 @@ class Batch:
 def noise_for(statistics: Sequence[StreamStatistic], noise: Noise) -> Draw:
     """The draws of a stream: a node spends its share of the statistic's spend."""
 
-    def draw(statistic: int, read: Read, exact: IntArray) -> IntArray:
+    def draw(statistic: int, read: Read, exact: Exact) -> Noisy:
         return statistics[statistic].noised(exact, read.share, noise)
 
     return draw
@@ -370,34 +371,36 @@ class OpenStream:
             prior_sums = state.sums(batch.number, statistic, increment.size)
             state.keep_sums(length, statistic, prior_sums + increment)
             for emission in self.spec.strategy.emissions(batch.number):
-                values = self.spec.refined(self._exact(emission, statistic, increment.size), statistic)
-                for read in emission.reads:
-                    values = self._noised(values, read, statistic, length, draw)
+                exact = self.spec.refined(self._exact(emission, statistic, increment.size), statistic)
+                first, *further = emission.reads
+                values = self._noised(exact, first, statistic, length, draw)
+                for read in further:  # another node's noise on top: what it is added to counts as exact
+                    values = self._noised(Exact(values), read, statistic, length, draw)
                 state.send(
                     batch.number, NoisyNode(statistic, emission.level, emission.lo, emission.hi, values)
                 )
         state.forget_sums(self.spec.strategy.needed(length))
         state.forget_noise(length)
 
-    def _exact(self, emission: Emission, statistic: int, cells: int) -> IntArray:
+    def _exact(self, emission: Emission, statistic: int, cells: int) -> Exact:
         """The exact (weighted) sum over an emission's batches, from the sums kept."""
         if emission.weights is None:
             newest = self.state.sums(emission.hi, statistic, cells)
-            return newest - self.state.sums(emission.lo, statistic, cells)
+            return Exact(newest - self.state.sums(emission.lo, statistic, cells))
         ends = range(emission.lo, emission.hi + 1)
         sums = (self.state.sums(position, statistic, cells) for position in ends)
         increments = (above - below for below, above in pairwise(sums))
-        return weighted_sum(zip(emission.weights.tolist(), increments, strict=True), cells)
+        return Exact(weighted_sum(zip(emission.weights.tolist(), increments, strict=True), cells))
 
-    def _noised(self, values: IntArray, read: Read, statistic: int, length: int, draw: Draw) -> IntArray:
+    def _noised(self, exact: Exact, read: Read, statistic: int, length: int, draw: Draw) -> Noisy:
         """The sums with the node's noise: its draw is the one kept, or a fresh one, kept if it is read again."""
         node_noise = self.state.drawn(read.node, statistic)
         if node_noise is not None:
-            return values + read.sign * node_noise
-        noised = read.sign * draw(statistic, read, read.sign * values)
+            return again(exact, node_noise, read.sign)
+        noisy = signed(draw(statistic, read, Exact(read.sign * exact)), read.sign)
         if read.until > length + 1:
-            self.state.keep_noise(read.node, statistic, read.until, read.sign * (noised - values))
-        return noised
+            self.state.keep_noise(read.node, statistic, read.until, read.sign * (noisy - exact))
+        return noisy
 
 
 @contextmanager

@@ -22,6 +22,7 @@ from dpsql.errors import ReleaseError
 from dpsql.ledger.files import file_hash, holds, sync
 from dpsql.mechanisms.axis.strategy import estimate, row_count
 from dpsql.mechanisms.family.reconcile import Measured
+from dpsql.mechanisms.law import joined, published, shaped
 from dpsql.publishing.content import Components, planned_release, reconciled_nodes, statistic_metas
 from dpsql.publishing.planned import ReleasePlan
 from dpsql.release import open_release
@@ -32,7 +33,7 @@ from dpsql.streams.append import StreamStatistic
 from dpsql.streams.calendar import batch_bounds
 from dpsql.streams.plan import StreamPlan
 from dpsql.streams.public import PUBLIC_FILE, Manifest, read_segments
-from dpsql.tree import FloatArray, IntArray, Tree, kary_tree
+from dpsql.tree import FloatArray, IntArray, Noisy, Tree, kary_tree
 from dpsql.variance import AxisVariance
 from dpsql.variance.kronecker import AxisSplit
 
@@ -69,8 +70,8 @@ class Presenter:
         for leftover in folder.iterdir():  # of an append that did not finish
             if f"{STATES}/{leftover.name}" not in {state.file for state in manifest.states}:
                 leftover.unlink()
-        published = _published(directory, manifest, self.plan)
-        content = state_content(self.plan, manifest, published, self.insecure)
+        numbers = _published(directory, manifest, self.plan)
+        content = state_content(self.plan, manifest, numbers, self.insecure)
         name = f"{STATES}/{manifest.as_of_batch:09d}.duckdb"
         fresh = directory / (name + ".new")
         content.write(fresh, self.seed, block_size=BLOCK)
@@ -82,7 +83,7 @@ class Presenter:
         return replace(manifest, states=(*manifest.states, state)[-KEPT:])
 
 
-def _published(directory: Path, manifest: Manifest, plan: StreamPlan) -> list[IntArray]:
+def _published(directory: Path, manifest: Manifest, plan: StreamPlan) -> list[Noisy]:
     """The noisy numbers of every statistic: int64[time nodes, cells]. From the last state, if it is there."""
     cells = plan.spec().cells
     last = manifest.states[-1] if manifest.states else None
@@ -104,19 +105,18 @@ def _published(directory: Path, manifest: Manifest, plan: StreamPlan) -> list[In
     finally:
         release.close()
     return [
-        np.concatenate([np.asarray(earlier[s], dtype=np.int64).reshape(-1, size), _of(newest, s, size)])
+        shaped(joined(published(earlier[s]), _of(newest, s, size)), [-1, size])
         for s, size in enumerate(cells)
     ]
 
 
-def published_numbers(columns: dict[str, IntArray], plan: StreamPlan) -> list[IntArray]:
+def published_numbers(columns: dict[str, IntArray], plan: StreamPlan) -> list[Noisy]:
     """The columns of all segments as one array for each statistic: int64[time nodes, cells]."""
     return [_of(columns, s, size) for s, size in enumerate(plan.spec().cells)]
 
 
-def _of(columns: dict[str, IntArray], statistic: int, cells: int) -> IntArray:
-    values: IntArray = columns["value"][columns["statistic"] == statistic]
-    return values.reshape(-1, cells)
+def _of(columns: dict[str, IntArray], statistic: int, cells: int) -> Noisy:
+    return shaped(published(columns["value"][columns["statistic"] == statistic]), [-1, cells])
 
 
 @dataclass(frozen=True)
@@ -132,18 +132,18 @@ class StateEstimates:
     components: list[Components]
 
 
-def state_estimates(stream: StreamPlan, batches: int, published: Sequence[IntArray]) -> StateEstimates:
+def state_estimates(stream: StreamPlan, batches: int, numbers: Sequence[Noisy]) -> StateEstimates:
     """Best estimates of the present state.
 
     Args:
         stream: the stream.
         batches: how many are public.
-        published: the noisy numbers of each statistic, int64[time nodes, cells].
+        numbers: the noisy numbers of each statistic, int64[time nodes, cells].
     """
     plan, models, units = stream.whole(batches), stream.models(batches), stream.unit_variances()
     trees = [kary_tree(planned.axis.leaves, LOOKUP_ARITY) for planned in plan.axes]
     measured = [
-        Measured(s.axes, _leaves(stream, plan, i, published[i]), units[i])
+        Measured(s.axes, _leaves(stream, plan, i, numbers[i]), units[i])
         for i, s in enumerate(plan.statistics)
     ]
     nodes, components = reconciled_nodes(plan, measured, [AxisSplit(model) for model in models], trees)
@@ -151,25 +151,25 @@ def state_estimates(stream: StreamPlan, batches: int, published: Sequence[IntArr
 
 
 def state_content(
-    stream: StreamPlan, manifest: Manifest, published: Sequence[IntArray], insecure: bool
+    stream: StreamPlan, manifest: Manifest, numbers: Sequence[Noisy], insecure: bool
 ) -> ReleaseBuilder:
     """All that the release file of a state holds.
 
     Args:
         stream: the stream.
         manifest: says how many batches there are.
-        published: the noisy numbers of each statistic, int64[time nodes, cells].
+        numbers: the noisy numbers of each statistic, int64[time nodes, cells].
         insecure: whether the noise came from test entropy.
     """
     batches = manifest.batches
-    estimates = state_estimates(stream, batches, published)
+    estimates = state_estimates(stream, batches, numbers)
     plan, statistics = estimates.plan, stream.statistics()
     metas = statistic_metas(plan, estimates.components)
     contents = [
         StatisticPart(
             replace(meta, nonnegative=False),  # a projection of all cells would cost more than the append
             StatisticContent(
-                _shaped(plan, i, published[i]),
+                shaped(numbers[i], _row_shape(plan, i)),
                 _budgets(stream, plan, i, statistic, batches),
                 estimates.nodes[i],
             ),
@@ -199,15 +199,14 @@ def _label(stream: StreamPlan, batches: int) -> str:
     return start.date().isoformat() if stream.stream.grain != "hour" else start.isoformat(timespec="minutes")
 
 
-def _shaped(plan: ReleasePlan, index: int, values: IntArray) -> IntArray:
-    """Numbers of a statistic with one dimension for each axis, time first."""
-    rows = [row_count(strategy) for strategy in plan.strategies(plan.statistics[index])[1:]]
-    return values.reshape(-1, *rows)
+def _row_shape(plan: ReleasePlan, index: int) -> list[int]:
+    """One dimension for each axis of a statistic, time first."""
+    return [-1, *(row_count(strategy) for strategy in plan.strategies(plan.statistics[index])[1:])]
 
 
-def _leaves(stream: StreamPlan, plan: ReleasePlan, index: int, values: IntArray) -> FloatArray:
+def _leaves(stream: StreamPlan, plan: ReleasePlan, index: int, values: Noisy) -> FloatArray:
     """Best linear unbiased estimates of the leaf combinations: float64[batches, n_1, ..]."""
-    rows: FloatArray = _shaped(plan, index, values).astype(np.float64)
+    rows: FloatArray = shaped(values, _row_shape(plan, index)).astype(np.float64)
     for axis, strategy in enumerate(plan.strategies(plan.statistics[index])[1:], start=1):
         rows = estimate(strategy, rows, axis)
     factor = plan.statistics[index].factor
@@ -227,4 +226,4 @@ def _budgets(
             if share not in budgets:
                 budgets[share] = statistic.budgets(share)
             rows.append(budgets[share] if len(emission.reads) == 1 else several)
-    return _shaped(plan, index, np.array(rows, dtype=np.int64))
+    return np.array(rows, dtype=np.int64).reshape(_row_shape(plan, index))

@@ -39,7 +39,7 @@ from dpsql.errors import IntegrityError, OperationalError, ReleaseError
 from dpsql.ledger.files import file_hash, sync
 from dpsql.release.stream import MANIFEST, State, listed_states
 from dpsql.release.stream import STREAM_FORMAT as FORMAT
-from dpsql.tree import IntArray
+from dpsql.tree import IntArray, Noisy
 
 SEGMENTS = "segments"
 PUBLIC_FILE = 0o444
@@ -259,7 +259,7 @@ class NoisyNode:
     level: int
     lo: int
     hi: int
-    values: IntArray
+    values: Noisy
 
 
 def write_segment(directory: Path, batch: int, nodes: Sequence[NoisyNode]) -> Segment:

@@ -57,7 +57,7 @@ from dpsql.streams.append import Batch
 from dpsql.streams.calendar import batch_bounds, stream_column
 from dpsql.streams.plan import StreamPlan
 from dpsql.streams.state import BoolArray
-from dpsql.tree import IntArray
+from dpsql.tree import Exact, IntArray
 
 Admit = Callable[[Sequence[str]], BoolArray]
 NUMBERS = ("integer", "decimal", "float")
@@ -193,13 +193,13 @@ def aggregate(
     return Batch(arrived.number, arrived.content, increments, people, nonzero, types.text())
 
 
-def _rows(plan: StreamPlan, index: int, cells: IntArray) -> IntArray:
+def _rows(plan: StreamPlan, index: int, cells: Exact) -> Exact:
     """A batch's leaf combinations as rows of the other axes' strategies, flat."""
     statistic = plan.batch.statistics[index]
-    measured = cells[0]
+    measured: IntArray = cells[0]
     for axis, strategy in enumerate(plan.batch.strategies(statistic)[1:]):
         measured = measure(strategy, measured, axis)
-    return np.asarray(measured, dtype=np.int64).reshape(-1)
+    return Exact(np.asarray(measured, dtype=np.int64).reshape(-1))
 
 
 def _admitted(raw: RawSide, table: str, admit: Admit) -> tuple[str, ...]:

@@ -42,6 +42,7 @@ from dpsql.errors import (
 )
 from dpsql.faults import UNCHARGED, machine
 from dpsql.ledger.files import PRIVATE_DIRECTORY, beside, file_hash, made_aside, write_private
+from dpsql.mechanisms.law import published
 from dpsql.streams.public import NoisyNode
 from dpsql.tree import IntArray
 
@@ -240,7 +241,8 @@ class StreamState:
             "SELECT statistic, level, lo, hi, noised FROM outbox WHERE batch = ? ORDER BY id", [batch]
         )
         return tuple(
-            NoisyNode(s, level, lo, hi, np.frombuffer(noised, np.int64)) for s, level, lo, hi, noised in rows
+            NoisyNode(s, level, lo, hi, published(np.frombuffer(noised, np.int64)))
+            for s, level, lo, hi, noised in rows
         )
 
     def mark(self, batch: int, segment: str) -> None:

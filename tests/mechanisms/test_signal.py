@@ -24,7 +24,7 @@ def exact_noise(seed: int) -> ExactNoise:
 def test_the_numbers_carry_the_noise_they_pay_for() -> None:
     counts = np.full((4, 5), 50, np.int64)
     draws = np.array(
-        [adaptive.noisy_signal(counts, Fraction(1, 2), 3, exact_noise(seed))[:2] for seed in range(2000)]
+        [adaptive.noisy_signal(counts, Fraction(1, 2), 3, exact_noise(seed)).numbers for seed in range(2000)]
     )
     for column, share in enumerate((adaptive.ROWS_SHARE, adaptive.FILLED_SHARE)):
         assert np.var(draws[:, column]) == pytest.approx(2 * (3 / (0.5 * share)) ** 2, rel=0.15)

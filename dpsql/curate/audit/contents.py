@@ -29,7 +29,7 @@ from dpsql.curate.audit.report import Check
 from dpsql.engines.united import declared_values
 from dpsql.mechanisms.family.measurement import LinearRows, Terms
 from dpsql.mechanisms.family.reconcile import node_sums
-from dpsql.mechanisms.law import NoisyView
+from dpsql.mechanisms.law import NoisyView, published
 from dpsql.publishing.bounding import DrawnRelease
 from dpsql.publishing.content import release_content
 from dpsql.publishing.hybrid import Undone, counted_catalog, reported_meta, undo
@@ -188,7 +188,9 @@ def read_views(release: Release, made: Replanned) -> dict[int, Stored]:
             continue
         variance = statistic.measurement.unit_variance(terms)
         value, budget = (columns[name].astype(np.int64).reshape(shape) for name in ("value", "budget"))
-        stored[index] = Stored(NoisyView(value, budget, variance, terms.sensitivity), linear, terms)
+        stored[index] = Stored(
+            NoisyView(published(value), budget, variance, terms.sensitivity), linear, terms
+        )
     return stored
 
 

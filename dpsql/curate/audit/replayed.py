@@ -15,7 +15,7 @@ from dpsql.curate.audit.contents import differences, near, read_table, same
 from dpsql.curate.audit.replan import Replanned
 from dpsql.curate.audit.report import Check
 from dpsql.mechanisms.family.measurement import Replay
-from dpsql.mechanisms.law import NoisyRows
+from dpsql.mechanisms.law import NoisyRows, published
 from dpsql.publishing.bounding import DrawnRelease
 from dpsql.publishing.content import release_content
 from dpsql.publishing.planned import PlannedStatistic
@@ -45,7 +45,7 @@ def check_replayed(release: Release, made: Replanned) -> Iterator[Check]:
         first = firsts.setdefault(statistic.view, index)
         terms = statistic.terms(made.plan.axes)._replace(beside=views.get(first))
         columns = read_table(release, f"measurement_{index}")
-        views[index] = replay.restored(columns["value"].astype(np.int64), terms)
+        views[index] = replay.restored(published(columns["value"]), terms)
         settled.append(replace(statistic, measurement=statistic.measurement.settled(views[index])))
         if not np.array_equal(columns["budget"], views[index].budget):
             wrong.append(f"measurement_{index}")

@@ -7,7 +7,7 @@ promise, which the ledger seals; axes over public tables are taken from the stat
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -245,7 +245,9 @@ def _check_promise(release: Release, promise: dict[str, Any], manifest: Manifest
     return Check("the newest state repeats the promise", not differ, ", ".join(differ))
 
 
-def _check_state(release: Release, estimates: StateEstimates, published: list[IntArray]) -> Iterator[Check]:
+def _check_state(
+    release: Release, estimates: StateEstimates, published: Sequence[IntArray]
+) -> Iterator[Check]:
     """The newest state is what follows from the segments."""
     for table, column, wanted in (
         ("measurement", "value", published), ("node_combination", "estimate", estimates.nodes)

@@ -24,7 +24,7 @@ from dpsql.errors import InternalError
 from dpsql.mechanisms.axis.rows import SparseRows
 from dpsql.mechanisms.law import AxisBudget, NoiseLaw, NoisyRows, NoisyView
 from dpsql.noise import Noise
-from dpsql.tree import FloatArray, IntArray
+from dpsql.tree import Exact, FloatArray, IntArray
 from dpsql.variance import AxisVariance
 
 Frozen = Mapping[str, Any]
@@ -170,7 +170,7 @@ def measure_view(histogram: IntArray, strategies: Sequence[AxisStrategy]) -> Int
 
 
 def draw_view(
-    histogram: IntArray, strategies: Sequence[AxisStrategy], spend: Fraction, sensitivity: int, noise: Noise
+    histogram: Exact, strategies: Sequence[AxisStrategy], spend: Fraction, sensitivity: int, noise: Noise
 ) -> NoisyView:
     """Measure a view by the Kronecker product of its axes' strategies, once.
 
@@ -189,7 +189,7 @@ def draw_view(
 
     **Privacy**: the spend, for neighbours that differ in one unit's rows.
     """
-    exact = measure_view(histogram, strategies)
+    exact = Exact(measure_view(histogram, strategies))
     return law_of(strategies).draw(exact, axis_budgets(strategies), spend, sensitivity, noise)
 
 
@@ -219,7 +219,7 @@ def leaf_estimates(view: NoisyRows, strategies: Sequence[AxisStrategy]) -> Float
         Estimates, shape (n_1, .., n_d).
     """
     first = np.zeros([strategy.leaves for strategy in strategies], np.int64)
-    residual = view.value
+    residual: IntArray = view.value
     for _ in range(max((strategy.refinements for strategy in strategies), default=1)):
         first = first + np.rint(_estimate_view(residual, strategies)).astype(np.int64)
         residual = view.value - measure_view(first, strategies)

@@ -53,9 +53,9 @@ from dpsql.mechanisms.family.data_dependent import (
 )
 from dpsql.mechanisms.family.measurement import Part
 from dpsql.mechanisms.family.question import Answer, FamilyQuestion, NamedFamily
-from dpsql.mechanisms.law import NoisyView
+from dpsql.mechanisms.law import LAPLACE, NoisyView, joined
 from dpsql.noise import Noise
-from dpsql.tree import FloatArray, IntArray, Tree, levels_tree, tree_from_arrays
+from dpsql.tree import Exact, FloatArray, IntArray, Noisy, Tree, levels_tree, tree_from_arrays
 
 ROWS_SHARE, FILLED_SHARE = Fraction(1, 200), Fraction(1, 100)
 SIGNAL_SHARE = ROWS_SHARE + FILLED_SHARE
@@ -72,17 +72,25 @@ class Signal(NamedTuple):
     """What the rule reads; both numbers are noisy and may be published.
 
     Args:
-        rows: noisy number of rows.
-        filled: noisy sum of cells, each cut at `clip`.
+        numbers: noisy number of rows, and noisy sum of cells, each cut at `clip`; shape (2,).
         clip: CLIP noise scales of one cell; public.
     """
 
-    rows: int
-    filled: int
+    numbers: Noisy
     clip: int
 
+    @property
+    def rows(self) -> int:
+        """Noisy number of rows."""
+        return int(self.numbers[0])
 
-def noisy_signal(counts: IntArray, epsilon: Fraction, sensitivity: int, noise: Noise) -> Signal:
+    @property
+    def filled(self) -> int:
+        """Noisy sum of cut cells."""
+        return int(self.numbers[1])
+
+
+def noisy_signal(counts: Exact, epsilon: Fraction, sensitivity: int, noise: Noise) -> Signal:
     """Measure the two numbers.
 
     Args:
@@ -108,9 +116,8 @@ def noisy_signal(counts: IntArray, epsilon: Fraction, sensitivity: int, noise: N
             "epsilon is too small to look at so many cells first",
             hint="give the view a larger share, lower max_ids, or refuse `data_dependent`",
         )
-    exact = np.array([counts.sum(), np.clip(counts, -clip, clip).sum()], np.int64)
-    rows, filled = noise.laplace(units, t * sensitivity, exact).tolist()
-    return Signal(rows, filled, clip)
+    exact = Exact(np.array([counts.sum(), np.clip(counts, -clip, clip).sum()], np.int64))
+    return Signal(LAPLACE.draw_units(exact, units, t * sensitivity, noise), clip)
 
 
 def strength(rows: int, epsilon: Fraction, cells: int, sensitivity: int = 1) -> float:
@@ -168,8 +175,9 @@ def is_full(signal: Signal, cells: int) -> bool:
         signal: the noisy numbers.
         cells: number of cells.
 
-    >>> is_full(Signal(50_000, 12_000, 5), 4096), is_full(Signal(50_000, 10_000, 5), 4096)
-    (True, False)
+    >>> from dpsql.mechanisms.law import published
+    >>> [is_full(Signal(published(np.array([50_000, filled])), 5), 4096) for filled in (12_000, 10_000)]
+    [True, False]
     """
     return signal.filled >= signal.clip * max(FULL * cells, FEWEST_FULL)
 
@@ -298,7 +306,7 @@ class AdaptiveRelease:
 
 
 def draw_adaptive(
-    counts: IntArray,
+    counts: Exact,
     epsilon: Fraction,
     sensitivity: int,
     noise: Noise,
@@ -343,15 +351,14 @@ def _by_signal(leaves: int) -> AxisChoice:
     )
 
 
-def _adaptive(counts: IntArray, epsilon: Fraction, sensitivity: int, noise: Noise) -> AdaptedView:
+def _adaptive(counts: Exact, epsilon: Fraction, sensitivity: int, noise: Noise) -> AdaptedView:
     """The two numbers of the signal are stored in front of the rows."""
     drawn = draw_adaptive(counts, epsilon, sensitivity, noise, strategy_of)
     t = scaled_denominator(sensitivity)
     units = [cap_units(epsilon * share, t) for share in (ROWS_SHARE, FILLED_SHARE)]
-    numbers = np.array([drawn.signal.rows, drawn.signal.filled], np.int64)
     chosen = "unbiased optimum, signal is full" if drawn.full else "tapered tree, signal is sparse"
     return AdaptedView(
-        np.concatenate([numbers, drawn.view.value]), np.concatenate([np.array(units, np.int64), drawn.view.budget]),
+        joined(drawn.signal.numbers, drawn.view.value), np.concatenate([np.array(units, np.int64), drawn.view.budget]),
         unbiased_cells(drawn), drawn.strategy.variance(), drawn.view.unit_variance, chosen,
     )  # fmt: skip
 

@@ -51,7 +51,7 @@ from dpsql.mechanisms.family.reconcile import Subset
 from dpsql.mechanisms.law import AxisBudget, NoiseLaw, NoisyRows
 from dpsql.mechanisms.offers import Offer, Refusal
 from dpsql.noise import Noise
-from dpsql.tree import FloatArray, IntArray
+from dpsql.tree import Exact, FloatArray, IntArray
 from dpsql.variance.asked import AskedReading, AskedVariance
 
 TOTAL = 1 << 16
@@ -133,12 +133,12 @@ class AskedRows(Alone):
         """Of a class that is known by itself; ranges on every axis were not asked, and most are not known."""
         return float(unit * np.diag(self._model.covariance_of_classes).mean())
 
-    def draw(self, cells: IntArray, terms: Terms, noise: Noise) -> NoisyRows:
+    def draw(self, cells: Exact, terms: Terms, noise: Noise) -> NoisyRows:
         """Sums of classes in exact integers, rows of them, then one draw of the law.
 
         **Privacy**: the spend, for neighbours that differ in one unit's rows.
         """
-        exact = self.measure(cells, terms.strategies)
+        exact = Exact(self.measure(cells, terms.strategies))
         return terms.law.draw(exact, [self._axis], terms.spend, terms.sensitivity, noise)
 
     def estimates(

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dpsql.mechanisms.family.partition import Partition
-from dpsql.tree import FloatArray, IntArray
+from dpsql.tree import FloatArray, IntArray, Noisy
 from dpsql.variance.blocks import BlockVariance
 
 FEWEST_LEAVES = 12
@@ -50,8 +50,8 @@ class Rows:
     """
 
     partition: Partition
-    look: IntArray
-    rows: IntArray
+    look: Noisy
+    rows: Noisy
     variances: Variances
 
     @property

@@ -63,10 +63,10 @@ from dpsql.mechanisms.family.question import (
     NamedFamily,
 )
 from dpsql.mechanisms.family.reconcile import Subset
-from dpsql.mechanisms.law import GAUSSIAN, NoisyRows, NoisyView
+from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, NoisyRows, NoisyView, joined, picked, shaped
 from dpsql.mechanisms.offers import Offer, Refusal
 from dpsql.noise import Noise
-from dpsql.tree import FloatArray, IntArray
+from dpsql.tree import Exact, FloatArray, IntArray, Noisy
 from dpsql.variance.blocks import BlockReading, BlockVariance, LookedReading
 
 MERGE = 1  # of .5, 1, 2 and 3 the most even on the planes of tuning
@@ -105,7 +105,7 @@ class DrawnBlocks:
         rows: by blocks; None for a product.
     """
 
-    value: IntArray
+    value: Noisy
     budget: IntArray
     unit_variance: float
     leaves: FloatArray
@@ -192,29 +192,30 @@ class Blocks(Alone):
         """Of the product: the most that is expected."""
         return PRODUCT.mean_variance(axes, unit, family, asked)
 
-    def draw(self, cells: IntArray, terms: Terms, noise: Noise) -> NoisyRows:
+    def draw(self, cells: Exact, terms: Terms, noise: Noise) -> NoisyRows:
         """Choose, look and measure, or follow what the view's count has chosen.
 
         **Privacy**: epsilon-DP for neighbours that differ in one unit's rows, given what was drawn before.
         """
-        value: list[IntArray] = []
+        value: list[Noisy] = []
         if self.first:
             chosen = self._forecast(terms)
-            number = np.array([chosen.number(cells)], np.int64)
-            value.append(noise.laplace(np.array([chosen.units]), chosen.denominator, number))
+            number = Exact(np.array([chosen.number(cells)], np.int64))
+            value.append(LAPLACE.draw_units(number, np.array([chosen.units]), chosen.denominator, noise))
         remaining = self._left(terms)
         if not self._takes_blocks(value, terms):
-            value.append(PRODUCT.draw(cells, remaining, noise).value.ravel())
-            return self.restored(np.concatenate(value), terms)
+            value.append(PRODUCT.draw(cells, remaining, noise).value)
+            return self.restored(joined(*value), terms)
         stage_budgets, grid = stages(remaining.spend, remaining.sensitivity), self._grid(terms)
         looks = np.full(grid.cells.size, stage_budgets.look, np.int64)
-        look = noise.laplace(looks, stage_budgets.denominator, grid.sums(cells).ravel())
+        look = LAPLACE.draw_units(Exact(grid.sums(cells).ravel()), looks, stage_budgets.denominator, noise)
         chosen_rows = self._partition(look, terms)
         rows = np.full(chosen_rows.row_count, stage_budgets.rows, np.int64)
-        value += [look, noise.laplace(rows, stage_budgets.denominator, chosen_rows.measure(cells))]
-        return self.restored(np.concatenate(value), terms)
+        sums = Exact(chosen_rows.measure(cells))
+        value += [look, LAPLACE.draw_units(sums, rows, stage_budgets.denominator, noise)]
+        return self.restored(joined(*value), terms)
 
-    def restored(self, value: IntArray, terms: Terms) -> DrawnBlocks:
+    def restored(self, value: Noisy, terms: Terms) -> DrawnBlocks:
         """What a draw was, from its noisy integers and public facts alone.
 
         Args:
@@ -226,13 +227,13 @@ class Blocks(Alone):
 
         **Privacy** Post-processing.
         """
-        chosen, measured = value[: int(self.first)], value[int(self.first) :]
+        chosen, measured = picked(value, slice(int(self.first))), picked(value, slice(int(self.first), None))
         budget = [np.array([self._forecast(terms).units])] if self.first else []
         remaining = self._left(terms)
         if not self._takes_blocks([chosen], terms):
             return self._product(value, measured, budget, remaining)
         stage_budgets, grid = stages(remaining.spend, remaining.sensitivity), self._grid(terms)
-        look, rows = measured[: grid.cells.size], measured[grid.cells.size :]
+        look, rows = picked(measured, slice(grid.cells.size)), picked(measured, slice(grid.cells.size, None))
         _check_length(look, grid.cells.size)
         chosen_rows = self._partition(look, terms)
         _check_length(rows, chosen_rows.row_count)
@@ -240,7 +241,7 @@ class Blocks(Alone):
             np.full(len(look), stage_budgets.look, np.int64),
             np.full(len(rows), stage_budgets.rows, np.int64),
         ]
-        noisy_rows = Rows(chosen_rows, look.reshape(grid.shape), rows, stage_budgets.variances)
+        noisy_rows = Rows(chosen_rows, shaped(look, grid.shape), rows, stage_budgets.variances)
         count = self._count(terms)
         selection = stage_budgets.selection(bar_of(terms.spend, terms.sensitivity)) if self.first else None
         model = block_variance(noisy_rows, leaf_groups(count or noisy_rows), count)
@@ -249,13 +250,13 @@ class Blocks(Alone):
         return DrawnBlocks(value, np.concatenate(budget), 1.0, leaves, outcome, noisy_rows)
 
     def _product(
-        self, value: IntArray, measured: IntArray, budget: list[IntArray], remaining: Terms
+        self, value: Noisy, measured: Noisy, budget: list[IntArray], remaining: Terms
     ) -> DrawnBlocks:
         """A draw of the product's rows."""
         row_budget = PRODUCT.budgets(remaining)
         _check_length(measured, row_budget.size)
         unit = PRODUCT.unit_variance(remaining)
-        view = NoisyView(measured.reshape(row_budget.shape), row_budget, unit, remaining.sensitivity)
+        view = NoisyView(shaped(measured, row_budget.shape), row_budget, unit, remaining.sensitivity)
         leaves = PRODUCT.leaf_estimates(view, remaining.strategies)
         outcome = Outcome("a product, blocks are full", LookedReading.name, None)
         return DrawnBlocks(value, np.concatenate([*budget, row_budget.ravel()]), unit, leaves, outcome, None)
@@ -276,20 +277,20 @@ class Blocks(Alone):
         """The number that chooses, before it is known."""
         return forecast(self.axes, self._grid(terms), terms.spend, terms.sensitivity)
 
-    def _takes_blocks(self, chosen: Sequence[IntArray], terms: Terms) -> bool:
+    def _takes_blocks(self, chosen: Sequence[Noisy], terms: Terms) -> bool:
         """What the count's noisy number says; other statistics follow the count."""
         if not self.first:
             return self._count(terms) is not None
         return self._forecast(terms).error(int(chosen[0][0])) <= BLOCKS_IF * self.product_error
 
-    def _partition(self, look: IntArray, terms: Terms) -> Partition:
+    def _partition(self, look: Noisy, terms: Terms) -> Partition:
         """What the count's looks say."""
         count = self._count(terms)
         if count is not None:
             return count.partition
         grid, stage_budgets = self._grid(terms), stages(self._left(terms).spend, terms.sensitivity)
         bar = bar_of(terms.spend, terms.sensitivity)
-        return partition(grid, look.reshape(grid.shape), bar, stage_budgets.scale, MERGE)
+        return partition(grid, shaped(look, grid.shape), bar, stage_budgets.scale, MERGE)
 
     def estimates(
         self, family: Sequence[DrawnMember], strategies: Mapping[int, AxisStrategy]
@@ -311,7 +312,7 @@ def _drawn(view: NoisyRows) -> DrawnBlocks:
     return view
 
 
-def _check_length(value: IntArray, wanted: int) -> None:
+def _check_length(value: Noisy, wanted: int) -> None:
     """Refuse a stored line that is longer or shorter than what it says was drawn."""
     if len(value) != wanted:
         raise InternalError(f"{len(value)} noisy integers stand where {wanted} were drawn")

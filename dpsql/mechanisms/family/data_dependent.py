@@ -44,7 +44,7 @@ from dpsql.mechanisms.family.reconcile import Measured, Subset
 from dpsql.mechanisms.law import LAPLACE, NoisyRows
 from dpsql.mechanisms.offers import Offer, Refusal
 from dpsql.noise import Noise
-from dpsql.tree import FloatArray, IntArray
+from dpsql.tree import Exact, FloatArray, IntArray, Noisy
 from dpsql.variance import AxisVariance
 from dpsql.variance.kronecker import ProductReading
 from dpsql.variance.plane import PlaneVariance
@@ -66,7 +66,7 @@ class AdaptedView:
         chosen: what was measured, in words.
     """
 
-    value: IntArray
+    value: Noisy
     budget: IntArray
     leaves: FloatArray
     model: AxisVariance
@@ -96,7 +96,7 @@ class DataDependent(Alone):
     parts: tuple[Part, ...]
     biased: bool
     choice: Callable[[int], AxisChoice]
-    sample: Callable[[IntArray, Fraction, int, Noise], AdaptedView]
+    sample: Callable[[Exact, Fraction, int, Noise], AdaptedView]
     linear: ClassVar[LinearRows | None] = None
     replay: ClassVar[Replay | None] = None
     reading: ClassVar[str] = ProductReading.name
@@ -128,7 +128,7 @@ class DataDependent(Alone):
         """As of the plan's choice."""
         return PRODUCT.mean_variance(axes, unit, family, asked)
 
-    def draw(self, cells: IntArray, terms: Terms, noise: Noise) -> NoisyRows:
+    def draw(self, cells: Exact, terms: Terms, noise: Noise) -> NoisyRows:
         """Look, then measure."""
         return self.sample(cells, terms.spend, terms.sensitivity, noise)
 

@@ -38,9 +38,9 @@ from dpsql.mechanisms.family.data_dependent import (
 )
 from dpsql.mechanisms.family.measurement import Part
 from dpsql.mechanisms.family.question import Answer, FamilyQuestion, NamedFamily
-from dpsql.mechanisms.law import NoisyView
+from dpsql.mechanisms.law import LAPLACE, NoisyView
 from dpsql.noise import Noise
-from dpsql.tree import FloatArray, IntArray
+from dpsql.tree import Exact, FloatArray, IntArray
 from dpsql.variance.leaves import GroupedVariance
 
 PARTITION_SHARE = Fraction(1, 4)
@@ -138,7 +138,7 @@ def _noisy(costs: list[IntArray], epsilon: Fraction, sensitivity: int, noise: No
         moved = change_bound(level, top) * sensitivity
         t = scaled_denominator(moved)
         units = cap_units(epsilon, t)
-        drawn = noise.laplace(np.full(len(cost), units, np.int64), moved * t, cost)
+        drawn = LAPLACE.draw_units(Exact(cost), np.full(len(cost), units, np.int64), moved * t, noise)
         surcharge = (SURCHARGE * moved + BUCKET_NOISE * (sensitivity << top)) * t / units
         noisy.append(drawn + int(surcharge))
     return noisy
@@ -173,7 +173,7 @@ def least_partition(n: int, costs: list[IntArray]) -> IntArray:
 
 
 def draw_dawa(
-    counts: IntArray,
+    counts: Exact,
     epsilon: Fraction,
     sensitivity: int,
     noise: Noise,
@@ -198,7 +198,7 @@ def draw_dawa(
     """
     first = epsilon * PARTITION_SHARE
     edges = partition(counts, first, sensitivity, noise)
-    sums = np.add.reduceat(counts, edges[:-1])
+    sums = Exact(np.add.reduceat(counts, edges[:-1]))
     strategy = strategy_for(len(sums))
     return DawaRelease(edges, draw_view(sums, [strategy], epsilon - first, sensitivity, noise), strategy)
 
@@ -218,7 +218,7 @@ def spread(edges: IntArray, buckets: FloatArray) -> FloatArray:
     return np.repeat(buckets / width, width)
 
 
-def _dawa(counts: IntArray, epsilon: Fraction, sensitivity: int, noise: Noise) -> AdaptedView:
+def _dawa(counts: Exact, epsilon: Fraction, sensitivity: int, noise: Noise) -> AdaptedView:
     """Buckets measured by a strategy over buckets; the cells of one share its mean."""
     drawn = draw_dawa(counts, epsilon, sensitivity, noise, strategy_of)
     buckets = len(drawn.edges) - 1

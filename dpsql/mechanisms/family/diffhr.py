@@ -33,8 +33,9 @@ from dpsql.mechanisms.family.data_dependent import (
 )
 from dpsql.mechanisms.family.measurement import Part
 from dpsql.mechanisms.family.question import Answer, FamilyQuestion, NamedFamily
+from dpsql.mechanisms.law import LAPLACE, joined
 from dpsql.noise import Noise, laplace_variance
-from dpsql.tree import FloatArray, IntArray, kary_tree
+from dpsql.tree import Exact, FloatArray, IntArray, Noisy, kary_tree
 from dpsql.variance.leaves import GroupedVariance
 from dpsql.variance.tree import TreeVariance
 
@@ -57,14 +58,14 @@ class DiffhrRelease:
         denominator: noise scale times budget.
     """
 
-    view: IntArray
+    view: Noisy
     group: IntArray
-    total: IntArray
+    total: Noisy
     units: tuple[int, int]
     denominator: int
 
 
-def cluster(view: IntArray, view_variance: float, sum_variance: float) -> IntArray:
+def cluster(view: Noisy, view_variance: float, sum_variance: float) -> IntArray:
     """Group cells of alike noisy counts, greedily, in one pass over the sorted view.
 
     A cell joins the open group while that adds less error than the least a new group could cost. The error
@@ -106,7 +107,7 @@ def cluster(view: IntArray, view_variance: float, sum_variance: float) -> IntArr
     return group
 
 
-def draw_diffhr(counts: IntArray, epsilon: Fraction, sensitivity: int, noise: Noise) -> DiffhrRelease:
+def draw_diffhr(counts: Exact, epsilon: Fraction, sensitivity: int, noise: Noise) -> DiffhrRelease:
     """A noisy view, groups made from it, and a noisy sum for each group.
 
     Args:
@@ -132,12 +133,12 @@ def draw_diffhr(counts: IntArray, epsilon: Fraction, sensitivity: int, noise: No
     denominator = t * sensitivity
     first = cap_units(epsilon * VIEW_SHARE, t)
     second = cap_units(epsilon, t) - first
-    view = noise.laplace(np.full(len(counts), first, np.int64), denominator, counts)
+    view = LAPLACE.draw_units(counts, np.full(len(counts), first, np.int64), denominator, noise)
     spread = laplace_variance(np.array([first, second]), denominator)
     group = cluster(view, float(spread[0]), float(spread[1]))
-    exact = np.zeros(int(group.max()) + 1, np.int64)
+    exact = Exact(np.zeros(int(group.max()) + 1, np.int64))
     np.add.at(exact, group, counts)
-    total = noise.laplace(np.full(len(exact), second, np.int64), denominator, exact)
+    total = LAPLACE.draw_units(exact, np.full(len(exact), second, np.int64), denominator, noise)
     return DiffhrRelease(view, group, total, (first, second), denominator)
 
 
@@ -155,7 +156,7 @@ def cell_estimates(release: DiffhrRelease) -> FloatArray:
     return np.asarray((total / size)[release.group], np.float64)
 
 
-def _diffhr(counts: IntArray, epsilon: Fraction, sensitivity: int, noise: Noise) -> AdaptedView:
+def _diffhr(counts: Exact, epsilon: Fraction, sensitivity: int, noise: Noise) -> AdaptedView:
     """Groups' sums from both looks at them, with an upper bound on their variance.
 
     The view put like noise into one group, so its errors there do not average out (predicted as if they did, real
@@ -170,7 +171,7 @@ def _diffhr(counts: IntArray, epsilon: Fraction, sensitivity: int, noise: Noise)
     weight[tree.leaves] = 1 / ((1 - seen) ** 2 * total + seen**2 * size**2 * view)
     budget = np.repeat(np.array(drawn.units, np.int64), [len(drawn.view), len(drawn.total)])
     return AdaptedView(
-        np.concatenate([drawn.view, drawn.total]), budget, cell_estimates(drawn),
+        joined(drawn.view, drawn.total), budget, cell_estimates(drawn),
         GroupedVariance(drawn.group, TreeVariance(tree, weight)), 1.0, f"DiffHR, {len(size)} groups",
     )  # fmt: skip
 

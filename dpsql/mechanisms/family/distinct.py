@@ -37,9 +37,9 @@ from dpsql.mechanisms.family.measurement import (
     Terms,
 )
 from dpsql.mechanisms.family.reconcile import Subset
-from dpsql.mechanisms.law import NoiseLaw, NoisyRows, NoisyView
+from dpsql.mechanisms.law import NoiseLaw, NoisyRows, NoisyView, joined, picked
 from dpsql.noise import Noise
-from dpsql.tree import FloatArray, IntArray
+from dpsql.tree import Exact, FloatArray
 from dpsql.variance.distinct import (
     CELLS,
     GAPS,
@@ -121,7 +121,7 @@ class Gaps(Alone):
         """Over all ranges; a random range of another axis takes about a third of its leaves."""
         return unit * self.model.mean_variance() * _third(self.leaves, [self.place])
 
-    def draw(self, cells: IntArray, terms: Terms, noise: Noise) -> NoisyRows:
+    def draw(self, cells: Exact, terms: Terms, noise: Noise) -> NoisyRows:
         """Rows of one budget together, each at its part of the spend.
 
         Args:
@@ -133,14 +133,17 @@ class Gaps(Alone):
         it for each of them.
         """
         n = self.leaves[self.place]
-        weights, noisy = gap_weights(n), np.zeros_like(cells)
+        weights, places = gap_weights(n), np.arange(cells.size).reshape(cells.shape)
+        drawn, order = [], []
         for weight in np.unique(weights).tolist():
             rows = np.flatnonzero(weights == weight)
             spend = terms.spend * Fraction(weight, gap_total(n))
-            drawn = terms.law.draw_bounded(cells[:, rows].ravel(), terms.sensitivity, spend, noise)
-            noisy[:, rows] = drawn.value.reshape(len(cells), -1)
+            exact = Exact(cells[:, rows].ravel())
+            drawn.append(terms.law.draw_bounded(exact, terms.sensitivity, spend, noise).value)
+            order.append(places[:, rows].ravel())
+        noisy = picked(joined(*drawn), np.argsort(np.concatenate(order)))
         budget = np.broadcast_to(weights, cells.shape)
-        return NoisyView(noisy.ravel(), budget.ravel(), self.unit_variance(terms), terms.sensitivity)
+        return NoisyView(noisy, budget.ravel(), self.unit_variance(terms), terms.sensitivity)
 
     def estimates(
         self, family: Sequence[DrawnMember], strategies: Mapping[int, AxisStrategy]
@@ -213,13 +216,13 @@ class Touched(Alone):
         """Of one cell; a random range of a person's own axis takes about a third of its leaves."""
         return unit * _third(self.leaves, list(self.listed))
 
-    def draw(self, cells: IntArray, terms: Terms, noise: Noise) -> NoisyRows:
+    def draw(self, cells: Exact, terms: Terms, noise: Noise) -> NoisyRows:
         """All cells, once; the law bounds the change of a person as if it were of one cell.
 
         **Privacy**: the spend, where `terms.sensitivity` is at least what one person adds in the law's own norm: noise
         depends on that norm of the change and on nothing else of it.
         """
-        drawn = terms.law.draw_bounded(cells.ravel(), terms.sensitivity, terms.spend, noise)
+        drawn = terms.law.draw_bounded(Exact(cells.ravel()), terms.sensitivity, terms.spend, noise)
         budget = np.ones(drawn.value.size, np.int64)
         return NoisyView(drawn.value, budget, drawn.sd**2, terms.sensitivity)
 

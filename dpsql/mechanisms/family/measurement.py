@@ -29,7 +29,7 @@ from dpsql.mechanisms.axis.strategy import AxisStrategy
 from dpsql.mechanisms.family.reconcile import Measured, Subset, subsets
 from dpsql.mechanisms.law import NoiseLaw, NoisyRows
 from dpsql.noise import Noise
-from dpsql.tree import FloatArray, IntArray, Workload
+from dpsql.tree import Exact, FloatArray, IntArray, Noisy, Workload
 from dpsql.variance import AxisVariance, mean_variance
 from dpsql.variance.kronecker import AxisSplit
 from dpsql.variance.reading import Together
@@ -187,7 +187,7 @@ class LinearRows(Protocol):
 class Replay(Protocol):
     """Makes a draw again whose rows its own noisy numbers chose."""
 
-    def restored(self, value: IntArray, terms: Terms) -> NoisyRows:
+    def restored(self, value: Noisy, terms: Terms) -> NoisyRows:
         """What a draw was, from its integers in stored order and public facts alone.
 
         Raises:
@@ -257,7 +257,7 @@ class Measurement(Protocol):
             asked: by axis.
         """
 
-    def draw(self, cells: IntArray, terms: Terms, noise: Noise) -> NoisyRows:
+    def draw(self, cells: Exact, terms: Terms, noise: Noise) -> NoisyRows:
         """Measure one statistic, once.
 
         Args:

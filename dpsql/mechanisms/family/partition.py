@@ -26,7 +26,7 @@ from math import isqrt, prod
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.tree import FloatArray, IntArray
+from dpsql.tree import FloatArray, IntArray, Noisy
 
 FEWEST_NODES = 4
 """Merging stops at so many nodes: the whole plane is never one leaf."""
@@ -174,7 +174,7 @@ class Partition:
         return np.asarray(sums, np.float64)
 
 
-def partition(grid: BlockGrid, look: IntArray, bar: int, scale: Fraction, merge: int) -> Partition:
+def partition(grid: BlockGrid, look: Noisy, bar: int, scale: Fraction, merge: int) -> Partition:
     """Loud blocks alone, quiet ones merged as far as they are quiet together.
 
     A node of 2 x 2 nodes, all of them quiet, is one leaf if their noisy numbers add up to at most the bar and `merge`
@@ -189,8 +189,9 @@ def partition(grid: BlockGrid, look: IntArray, bar: int, scale: Fraction, merge:
 
     **Privacy** Post-processing of `look`.
 
+    >>> from dpsql.mechanisms.law import published
     >>> grid = block_grid((8, 8), (0, 0), 2)
-    >>> found = partition(grid, np.where(np.arange(16).reshape(4, 4) == 5, 99, 1), 20, Fraction(2), 1)
+    >>> found = partition(grid, published(np.where(np.arange(16).reshape(4, 4) == 5, 99, 1)), 20, Fraction(2), 1)
     >>> found.piece.tolist(), found.level.tolist()
     ([[0, 1, 2, 2], [3, 4, 2, 2], [5, 5, 6, 6], [5, 5, 6, 6]], [0, 0, 1, 0, -1, 1, 1])
     """

@@ -30,7 +30,7 @@ import numpy as np
 from dpsql.errors import InternalError
 from dpsql.mechanisms.law import NoiseLaw
 from dpsql.noise import Noise
-from dpsql.tree import FloatArray, IntArray
+from dpsql.tree import Exact, FloatArray, Noisy
 
 QUIET = 2.0
 FARTHEST = 0.95
@@ -48,7 +48,7 @@ class NoisyHistogram:
     """
 
     edges: tuple[int, ...]
-    value: IntArray
+    value: Noisy
     sd: float
 
 
@@ -68,7 +68,7 @@ def doubling_edges(unit: int, bins: int) -> tuple[int, ...]:
 
 
 def draw_histogram(
-    people: IntArray, edges: tuple[int, ...], amount: Fraction, law: NoiseLaw, noise: Noise
+    people: Exact, edges: tuple[int, ...], amount: Fraction, law: NoiseLaw, noise: Noise
 ) -> NoisyHistogram:
     """Add noise to a histogram of people.
 
@@ -84,10 +84,9 @@ def draw_histogram(
 
     **Privacy**: a person is in one bin and adds 1 to it, so the counts have sensitivity 1 in L1 and in L2.
     """
-    counts = np.asarray(people, dtype=np.int64)
-    if counts.shape != (len(edges) + 1,):
+    if people.shape != (len(edges) + 1,):
         raise InternalError("a histogram of amounts does not fit its edges")
-    return NoisyHistogram(edges, *law.draw_bounded(counts, 1, amount, noise))
+    return NoisyHistogram(edges, *law.draw_bounded(people, 1, amount, noise))
 
 
 def cleaned(histogram: NoisyHistogram) -> FloatArray:
@@ -110,13 +109,18 @@ def quantile(histogram: NoisyHistogram, share: float, unseen: float = 0.0) -> fl
     Raises:
         InternalError: for a quantile farther out than noise allows.
 
-    >>> quantile(NoisyHistogram((1, 2, 4, 8), np.array([0, 0, 50, 50, 0]), 0.1), 0.5)
+    >>> from dpsql.mechanisms.law import published
+    >>> quantile(NoisyHistogram((1, 2, 4, 8), published(np.array([0, 0, 50, 50, 0])), 0.1), 0.5)
     4.0
     """
     if not 0 < share <= FARTHEST:
         raise InternalError("that quantile would be read off noise", hint="ask for 0.95 or less")
-    people = cleaned(histogram)
-    edges = np.asarray(histogram.edges, dtype=np.float64)
+    return quantile_of(cleaned(histogram), histogram.edges, share, unseen)
+
+
+def quantile_of(people: FloatArray, ends: Sequence[int], share: float, unseen: float = 0.0) -> float:
+    """The same of cleaned counts, shape (k + 1,)."""
+    edges = np.asarray(ends, dtype=np.float64)
     running = np.cumsum(people)
     if running[-1] <= 0:
         return unseen or float(edges[0])
@@ -184,7 +188,7 @@ def draw_total(exact: int, bound: int, amount: Fraction, law: NoiseLaw, noise: N
 
     **Privacy**: epsilon-DP, or mu^2.
     """
-    drawn = law.draw_bounded(np.array([exact], np.int64), bound, amount, noise)
+    drawn = law.draw_bounded(Exact(np.array([exact], np.int64)), bound, amount, noise)
     return NoisyTotal(int(drawn.value[0]), drawn.sd, bound)
 
 

@@ -59,7 +59,7 @@ from dpsql.mechanisms.family.reconcile import Subset
 from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, SMALLEST_RATIO, NoisyRows, NoisyView
 from dpsql.mechanisms.offers import Offer, Refusal
 from dpsql.noise import Noise, laplace_variance
-from dpsql.tree import FloatArray, IntArray, Workload
+from dpsql.tree import Exact, FloatArray, IntArray, Workload
 from dpsql.variance.plane import PlaneReading, PlaneVariance, kernel_starts
 
 TOTAL = 1 << 14  # kernels of 17 x 17 still have entries of 80 and more at their slopes
@@ -140,14 +140,14 @@ class ProductHats(Alone):
         first, second = (workload_gram(n) for n in self.leaf.shape)
         return unit * self.joint_variance().mean_variance(first, second)
 
-    def draw(self, cells: IntArray, terms: Terms, noise: Noise) -> NoisyRows:
+    def draw(self, cells: Exact, terms: Terms, noise: Noise) -> NoisyRows:
         """One draw over cells and hats.
 
         **Privacy**: epsilon-DP for neighbours that differ in one unit's rows.
         """
         budget = self.budgets(terms)
         denominator = scaled_denominator(terms.sensitivity) * terms.sensitivity
-        noisy = noise.laplace(budget, denominator, self.measure(cells, terms.strategies))
+        noisy = LAPLACE.draw_units(Exact(self.measure(cells, terms.strategies)), budget, denominator, noise)
         return NoisyView(noisy, budget, self.unit_variance(terms), terms.sensitivity)
 
     def estimates(

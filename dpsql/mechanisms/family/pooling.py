@@ -25,7 +25,7 @@ from math import exp, hypot, inf, log, sqrt
 
 import numpy as np
 
-from dpsql.mechanisms.family.people import Estimate, NoisyHistogram, cleaned, middles, quantile
+from dpsql.mechanisms.family.people import Estimate, NoisyHistogram, cleaned, middles, quantile_of
 from dpsql.mechanisms.family.tails import HighTotal, TailError, last_clear
 
 SEEN = 3.0
@@ -203,8 +203,7 @@ def _mean_over_median(histogram: NoisyHistogram, *, sums: bool = False) -> float
     mean = float(people @ middles(histogram.edges)) / whole
     if sums and 2 * people[0] > whole:
         return mean / (histogram.edges[0] * 0.5 * whole / float(people[0]))
-    clean = NoisyHistogram(histogram.edges, np.rint(people).astype(np.int64), 0.0)
-    return mean / quantile(clean, 0.5)
+    return mean / quantile_of(np.rint(people), histogram.edges, 0.5)
 
 
 def factors(rows: Scaled, measures: Mapping[str, Scaled], *, told: bool = False) -> dict[str, Factor]:

@@ -49,7 +49,7 @@ from dpsql.mechanisms.family.reconcile import Measured, Subset, component_varian
 from dpsql.mechanisms.law import NoiseLaw, NoisyRows
 from dpsql.mechanisms.offers import Candidate, Offer, Refusal, least
 from dpsql.noise import Noise
-from dpsql.tree import FloatArray, IntArray
+from dpsql.tree import Exact, FloatArray, IntArray
 from dpsql.variance.kronecker import ProductReading
 from dpsql.variance.plane import PlaneVariance
 
@@ -99,9 +99,9 @@ class Product(Alone):
         """Of the view by itself, before it is reconciled."""
         return unit * prod(asked[axis].mean for axis in axes)
 
-    def draw(self, cells: IntArray, terms: Terms, noise: Noise) -> NoisyRows:
+    def draw(self, cells: Exact, terms: Terms, noise: Noise) -> NoisyRows:
         """Measure exactly, then one draw of the law."""
-        exact, budgets = measure_view(cells, terms.strategies), axis_budgets(terms.strategies)
+        exact, budgets = Exact(measure_view(cells, terms.strategies)), axis_budgets(terms.strategies)
         return terms.law.draw(exact, budgets, terms.spend, terms.sensitivity, noise)
 
     def estimates(

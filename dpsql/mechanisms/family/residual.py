@@ -70,7 +70,7 @@ from dpsql.mechanisms.family.reconcile import Subset, subsets
 from dpsql.mechanisms.law import GAUSSIAN, NoisyRows
 from dpsql.mechanisms.offers import Offer, Refusal
 from dpsql.noise import Noise
-from dpsql.tree import FloatArray, IntArray
+from dpsql.tree import Exact, FloatArray, IntArray
 from dpsql.variance.kronecker import ProductReading
 from dpsql.variance.plane import PlaneVariance
 
@@ -123,7 +123,7 @@ class Residual(Alone):
         """Added up over the sets below."""
         return range_variance(dict(family), axes, asked)
 
-    def draw(self, cells: IntArray, terms: Terms, noise: Noise) -> NoisyRows:
+    def draw(self, cells: Exact, terms: Terms, noise: Noise) -> NoisyRows:
         """Products of zero-sum rows, drawn by the law."""
         return PRODUCT.draw(cells, terms, noise)
 

@@ -58,6 +58,7 @@ from dpsql.publishing.userlevel.sql import (
     make_weights,
     weighted_cells,
 )
+from dpsql.tree import Exact
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
@@ -84,7 +85,7 @@ class Reached(NamedTuple):
     reach: int
 
 
-Draw = Callable[[int, IntArray], Reached]
+Draw = Callable[[int, Exact], Reached]
 """(index in the plan, exact weighted cells) -> the statistic's one draw."""
 
 
@@ -202,7 +203,7 @@ def _bounded_draw(
         bounds: the most of each measure, by name; what follows from tau where none is said.
     """
 
-    def draw(i: int, cells: IntArray) -> Reached:
+    def draw(i: int, cells: Exact) -> Reached:
         statistic = table.plan.statistics[i]
         reach = pure_reach(statistic, tau)
         if bounds is not None:
@@ -308,11 +309,11 @@ def whitened_draw(table: Table, whitening: Whitening, clip: int, mu2: Fraction) 
     """Draws of statistics that together spend mu2, of units whose joint norm is clipped."""
     order = list(table.statistics)
 
-    def draw(i: int, cells: IntArray) -> Reached:
+    def draw(i: int, cells: Exact) -> Reached:
         strategies = table.plan.strategies(table.plan.statistics[i])
         variance = whitening.variance(order.index(i), clip, mu2)
         reach = _reach(whitening, order.index(i), clip)
-        exact = measure_view(cells, strategies)
+        exact = Exact(measure_view(cells, strategies))
         view = GAUSSIAN.draw_at(exact, axis_budgets(strategies), variance, UNIT * reach, table.noise)
         return Reached(view, reach)
 

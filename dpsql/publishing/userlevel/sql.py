@@ -37,6 +37,7 @@ from dpsql.mechanisms.family.whitened import LARGEST_DIFFERENCE, LARGEST_NORM, U
 from dpsql.publishing.cells import CountedCells
 from dpsql.publishing.planned import ReleasePlan
 from dpsql.publishing.rows import CountedRows
+from dpsql.tree import Exact
 
 WEIGHT, DIFFERENCE = "w", "e"
 """Columns of what a row of a unit counts."""
@@ -93,7 +94,7 @@ def make_people(relations: Relations, rows: str, of: str, values: Sequence[str])
     return relations.make(f"people {of}", f"SELECT unit, count(*) AS n{sums} FROM {rows} GROUP BY unit")
 
 
-def people_per_bin(relations: Relations, people: str, amount: str, edges: Sequence[int]) -> IntArray:
+def people_per_bin(relations: Relations, people: str, amount: str, edges: Sequence[int]) -> Exact:
     """How many people have which amount.
 
     Args:
@@ -111,7 +112,7 @@ def people_per_bin(relations: Relations, people: str, amount: str, edges: Sequen
     found = relations.fetch(f"SELECT bin, count(*) AS people FROM ({binned}) AS b GROUP BY bin")
     counts = np.zeros(len(edges) + 1, dtype=np.int64)
     counts[found["bin"]] = found["people"]
-    return counts
+    return Exact(counts)
 
 
 def clipped_total(relations: Relations, people: str, amount: str, bound: int) -> int:

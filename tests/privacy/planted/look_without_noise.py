@@ -11,7 +11,7 @@ from tests.privacy.plant import Plant
 
 def true_signal(counts, epsilon, sensitivity, noise):  # type: ignore[no-untyped-def]
     clip = math.ceil(adaptive.CLIP * sensitivity / epsilon)
-    return adaptive.Signal(int(counts.sum()), int(np.clip(counts, -clip, clip).sum()), clip)
+    return adaptive.Signal(np.array([counts.sum(), np.clip(counts, -clip, clip).sum()], np.int64), clip)
 
 
 PLANT = Plant(
