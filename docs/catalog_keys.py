@@ -218,7 +218,7 @@ KEYS: Mapping[str, Place] = {
         "axis": ("customer.age", "customer.aeg", {"views.demand.axes.0": "{}"}),
         "by": ("[category]", "[category, category]", {"views.demand.axes": "[{axis: product}]"}),
         "cuts": ("[30, 45, 65]", "[45, 30]", {"views.demand.axes.0": "{axis: customer.age}"}),
-        "asked": ("[[18, 29], [30, 49, 2]]", "[[18, 29, 0]]", {"views.demand.axes.0": "{axis: customer.age}"}),
+        "workload": ("[[18, 29], [30, 49, 2]]", "[[18, 29, 0]]", {"views.demand.axes.0": "{axis: customer.age}"}),
     }),
     "TreeMechanism": Place("central", "views.demand.mechanism", {
         "tree": ("levels", "tall", {"views.demand.mechanism": "{}"}),
@@ -261,7 +261,7 @@ KEYS: Mapping[str, Place] = {
         "strategy": ("toeplitz", "fast"),
         "horizon": ("365", "0"),
         "ends": ("true", "soon"),
-        "asked": ("{running: 2, range: 1, 7: 1}", "{sometimes: 1}"),
+        "workload": ("{running: 2, range: 1, 7: 1}", "{sometimes: 1}"),
         "late": ("batch", "later"),
         "max_batches": ("10", "0"),
     }),

@@ -1,6 +1,6 @@
 """What `strategy: auto` picks against all that ships, and the variance of simulated streams against its prediction.
 
-A cell is a number of batches, a law, and a kind of question; the catalog says `asked: {<question>: 1}`. 400 streams
+A cell is a number of batches, a law, and a kind of question; the catalog says `workload: {<question>: 1}`. 400 streams
 are drawn with a second axis of 16 independent cells each, with the noise that releases use. Their squared errors are
 divided by what the strategy predicts and averaged over many positions of the stream: all prefixes, 2,000 ranges, or
 running totals asked at 24 batches. One position of 400 streams alone would err by 7%; the average errs by about 1%.
@@ -47,7 +47,7 @@ class Figure(NamedTuple):
 
 def picked(batches: int, law: NoiseLaw, question: str) -> TimeStrategy:
     """What `strategy: auto` picks for a catalog that asks a kind of question."""
-    stream = f"horizon: {batches}, ends: true, asked: {{{question}: 1}}"
+    stream = f"horizon: {batches}, ends: true, workload: {{{question}: 1}}"
     text = CATALOG.replace("horizon: 365", stream).replace("2025-12-31", "2028-12-31")
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "shop.yaml"

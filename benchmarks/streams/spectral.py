@@ -71,7 +71,7 @@ def rows_for(asking: TimeQuestion) -> TimeStrategy:
 def errors(strategy: TimeStrategy, asking: TimeQuestion) -> list[float]:
     """Mean variance of each kind of question, for units in several batches with what they pay."""
     found, paid = strategy.errors(asking.batches), float(strategy.price(asking.units))
-    return [paid * asked.error(found) for asked in asking.asked]
+    return [paid * asked.error(found) for asked in asking.workload]
 
 
 def weighed(asking: TimeQuestion, found: list[float]) -> float:
@@ -95,7 +95,7 @@ def participation_figures() -> Iterator[Figure]:
     """What units in several batches pay, against blocks with all of their rows in one node."""
     for units, times in UNITS:
         asking = question(365, units=units)
-        before = weighed(asking, [units**2 * asked.error(BLOCKS.errors(365)) for asked in asking.asked])
+        before = weighed(asking, [units**2 * asked.error(BLOCKS.errors(365)) for asked in asking.workload])
         now = choose(asking).strategy
         ratio = weighed(asking, errors(now, asking)) / before
         name = f"a unit in {units} batches, N = 365: variance / blocks of 28 by (c D)^2 ({1 / ratio:.2f} times less)"
@@ -189,7 +189,7 @@ def spectral_table() -> Iterator[str]:
     for units in (1, 2, 4, 7, 30):
         asking = question(365, units=units)
         strategy = rows_for(asking)
-        before = weighed(asking, [units**2 * asked.error(BLOCKS.errors(365)) for asked in asking.asked])
+        before = weighed(asking, [units**2 * asked.error(BLOCKS.errors(365)) for asked in asking.workload])
         found = errors(strategy, asking)
         cells = " | ".join(f"{value:,.4g}" for value in found)
         price = f"{float(strategy.price(units)):.2f} ({units**2})"

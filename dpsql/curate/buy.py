@@ -138,7 +138,7 @@ def _scaffold(catalog: Catalog) -> Catalog:
             (axis.written.axis, axis.written.by): axis.written for view in table_views for axis in view.axes
         }
         for number, spec in enumerate(axes.values()):
-            plain = spec.model_copy(update={"asked": (), "cuts": None})  # as fine as the column is
+            plain = spec.model_copy(update={"workload": (), "cuts": None})  # as fine as the column is
             described = {"of": of, "axes": [plain], "measures": measures, "mechanism": "identity"}
             views[f"{of} {number}"] = made_view(f"{of} {number}", described)
     if not views:

@@ -4,7 +4,7 @@ An axis over a private column follows from the catalog; an axis over a public di
 that dimension's rows. Either way the result is a public fact. Public tables are read here, private ones
 never.
 
-Where the catalog lists ranges (`asked`), they are a public query log. A log seldom covers everything, so 15%
+Where the catalog lists ranges (`workload`), they are a public query log. A log seldom covers everything, so 15%
 of the weight goes to evenly spread ranges and single leaves: no leaf is left without budget, and questions
 that the log did not foresee stay answerable.
 
@@ -95,19 +95,19 @@ def declared_workload(spec: AxisSpec, resolved: ResolvedAxis, axis: Axis) -> Wor
     Raises:
         CatalogError: the axis is not ordered, or a range holds none of its values.
     """
-    if not spec.asked:
+    if not spec.workload:
         return None
     column = resolved.spec
     if column is None or not isinstance(axis.rule, OrderedRule):
-        raise CatalogError(f"axis {axis.name}: `asked` needs an ordered column", hint="remove `asked`")
+        raise CatalogError(f"axis {axis.name}: `workload` needs an ordered column", hint="remove `workload`")
     starts = axis.rule.starts
     lo, hi, weight = [], [], []
-    for low, high, times in spec.asked:
+    for low, high, times in spec.workload:
         first = max(int(np.searchsorted(starts, column.units(low), side="right")) - 1, 0)
         last = int(np.searchsorted(starts, column.units(high, upper=True), side="right"))
         if last <= first:
             raise CatalogError(
-                f"axis {axis.name}: asked [{low}, {high}] holds no value", hint="swap its ends"
+                f"axis {axis.name}: workload range [{low}, {high}] holds no value", hint="swap its ends"
             )
         lo.append(first)
         hi.append(last)

@@ -176,7 +176,7 @@ def _of_own_axes(request: Asked, counted: Sequence[_Counted], total: Fraction) -
     axes: list[FamilyAxis] = []
     views = [FamilyView(set_name(of, []), (), AUTO, "refuse", {PEOPLE: total}, True, False)]
     for each in counted:
-        view_axes = [request.planner.asked(axis.meant, axis.written) for axis in each.view.axes]
+        view_axes = [request.planner.family_axis(axis.meant, axis.written) for axis in each.view.axes]
         axes += [axis for axis in view_axes if axis not in axes]
         places = tuple(axes.index(axis) for axis in view_axes)
         views.append(FamilyView(each.view.name, places, AUTO, "refuse", {PEOPLE: each.charge}, True, False))

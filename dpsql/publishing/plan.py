@@ -90,7 +90,7 @@ def _question(catalog: Catalog, of: str, planner: AxisPlanner) -> FamilyQuestion
     axes: list[FamilyAxis] = []
     views = []
     for view in catalog.star.views_of(of):
-        view_axes = [planner.asked(axis.meant, axis.written) for axis in view.axes]
+        view_axes = [planner.family_axis(axis.meant, axis.written) for axis in view.axes]
         axes += [axis for axis in view_axes if axis not in axes]
         views.append(
             FamilyView(

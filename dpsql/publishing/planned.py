@@ -90,7 +90,7 @@ class AxisPlanner:
         self._make = make_axis
         self._grains = grains
         self._made: dict[ResolvedAxis, Axis] = {}
-        self._asked: dict[tuple[object, ...], FamilyAxis] = {}
+        self._family_axes: dict[tuple[object, ...], FamilyAxis] = {}
         self.entries: list[PlannedAxis] = []
 
     def axis(self, resolved: ResolvedAxis) -> Axis:
@@ -99,21 +99,23 @@ class AxisPlanner:
             self._made[resolved] = self._make(resolved)
         return self._made[resolved]
 
-    def asked(self, resolved: ResolvedAxis, spec: AxisSpec) -> FamilyAxis:
+    def family_axis(self, resolved: ResolvedAxis, spec: AxisSpec) -> FamilyAxis:
         """The axis as mechanisms see it; the same one wherever the same is asked of it."""
-        key = resolved, spec.asked
-        if key not in self._asked:
+        key = resolved, spec.workload
+        if key not in self._family_axes:
             axis = self.axis(resolved)
             workload = declared_workload(spec, resolved, axis)
-            self._asked[key] = FamilyAxis(axis.name, axis.leaves, workload, self._grains, len(axis.special))
-        return self._asked[key]
+            self._family_axes[key] = FamilyAxis(
+                axis.name, axis.leaves, workload, self._grains, len(axis.special)
+            )
+        return self._family_axes[key]
 
     def placed(self, resolved: ResolvedAxis, spec: AxisSpec, choice: AxisChoice) -> int:
         """The axis's id in the release."""
         for i, planned in enumerate(self.entries):
             if planned.resolved == resolved and planned.choice is choice:
                 return i
-        workload = self.asked(resolved, spec).workload
+        workload = self.family_axis(resolved, spec).workload
         self.entries.append(PlannedAxis(resolved, self.axis(resolved), choice, workload))
         return len(self.entries) - 1
 

@@ -53,6 +53,8 @@ MECHANISMS = (
 class AxisSpec(Model):
     """An axis of a view: a column, or a public dimension at a grain."""
 
+    former: ClassVar[Mapping[str, str]] = {"asked": "write `workload`"}
+
     axis: str = Field(
         min_length=1, description="table.column, foreign_key.column, or a public dimension with `by`"
     )
@@ -60,11 +62,11 @@ class AxisSpec(Model):
         (), description="columns of a public dimension whose distinct values are the leaves"
     )
     cuts: CutsField | None = Field(None, description="coarser cuts than the column's own, for this view")
-    asked: tuple[tuple[Text, Text, Exact], ...] = Field(
+    workload: tuple[tuple[Text, Text, Exact], ...] = Field(
         (), description="a public query log: [lowest, highest] or [lowest, highest, weight] of each range"
     )
 
-    @field_validator("asked", mode="before")
+    @field_validator("workload", mode="before")
     @classmethod
     def _weights(cls, value: Any) -> Any:
         """A range without a weight counts once."""
@@ -77,8 +79,8 @@ class AxisSpec(Model):
 
     @model_validator(mode="after")
     def _one_form(self) -> Self:
-        if any(weight <= 0 for _, _, weight in self.asked):
-            raise ValueError("the weight of a range in `asked` must be above 0")
+        if any(weight <= 0 for _, _, weight in self.workload):
+            raise ValueError("the weight of a range in `workload` must be above 0")
         if self.by and self.cuts:
             raise ValueError("`by` and `cuts` do not go together; keep one")
         if len(set(self.by)) != len(self.by):
@@ -348,7 +350,9 @@ def _questions(value: Any) -> Any:
     """
     weights = dict.fromkeys(value, 1) if isinstance(value, list | tuple) else value
     if weights == {}:
-        raise ValueError("`asked` names no question; remove it, or write for instance {running: 1, range: 1}")
+        raise ValueError(
+            "`workload` names no question; remove it, or write for instance {running: 1, range: 1}"
+        )
     for name in weights if isinstance(weights, dict) else ():
         if str(name) not in _TOTALS and not (str(name).isdecimal() and int(name) > 0):
             raise ValueError(
@@ -359,6 +363,8 @@ def _questions(value: Any) -> Any:
 
 class Stream(Model):
     """A release that grows by batches along one time column; `dpsql append` makes it and adds to it."""
+
+    former: ClassVar[Mapping[str, str]] = {"asked": "write `workload`"}
 
     column: str = Field(
         description="table.column of the time axis; its lower bound lies in the first batch, every view has it"
@@ -372,12 +378,12 @@ class Stream(Model):
         False,
         description="no batch comes after the horizon: under a delta `auto` may then take rows that need that",
     )
-    asked: Annotated[
+    workload: Annotated[
         dict[Text, Exact],
         BeforeValidator(_questions, json_schema_input_type=dict[Text, Exact] | list[Text]),
     ] = Field(
         {},
-        description="how often what is asked: `running` (totals so far, when their batch arrives), `prefix` (later), "
+        description="weights of the questions: `running` (totals so far, when their batch arrives), `prefix` (later), "
         "`range`, or a number of batches (its windows), each with a weight; without it running, range and windows of "
         "the grain's usual lengths, all alike",
     )
@@ -393,11 +399,11 @@ class Stream(Model):
 
     @model_validator(mode="after")
     def _askable(self) -> Self:
-        for name, weight in self.asked.items():
+        for name, weight in self.workload.items():
             if weight <= 0:
-                raise ValueError(f"the weight of `{name}` in `asked` must be above 0")
+                raise ValueError(f"the weight of `{name}` in `workload` must be above 0")
             if name not in _TOTALS and int(name) > self.horizon:
-                raise ValueError(f"`asked: {name}` is longer than the horizon of {self.horizon} batches")
+                raise ValueError(f"`workload: {name}` is longer than the horizon of {self.horizon} batches")
         return self
 
 

@@ -172,7 +172,7 @@ def _check_column(reported: ReportedColumn, at: tuple[str, ...]) -> None:
 def _check_view(catalog: Catalog, name: str) -> None:
     view = catalog.views[name]
     table = catalog.tables[view.of]
-    if any(axis.cuts or axis.asked for axis in view.axes if reported_axis(catalog, name, axis.axis)):
+    if any(axis.cuts or axis.workload for axis in view.axes if reported_axis(catalog, name, axis.axis)):
         raise Problem(("views", name, "axes"), "leaves of a reported column are those of its own `cuts`")
     if table.chooses_rows:
         raise Problem(("views", name), "a reported column needs a declared `max_ids`")

@@ -182,10 +182,10 @@ def check_views(catalog: Catalog, stream: Stream, of: str, column: Column) -> No
                 f"{where}: a view of a stream counts `{of}` along `{stream.column}`",
                 hint="add that axis, or move the view to a catalog of its own",
             )
-        if time[0][1].cuts is not None or time[0][0].asked:
+        if time[0][1].cuts is not None or time[0][0].workload:
             raise CatalogError(
                 f"{where}: a stream's time axis has the stream's grain and questions",
-                hint="remove its cuts; write what is asked of time under `stream.asked`",
+                hint="remove its cuts; write what is asked of time under `stream.workload`",
             )
         if LOOKING & {view.spec.word, view.spec.data_dependent}:
             raise CatalogError(

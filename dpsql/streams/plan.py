@@ -229,7 +229,7 @@ def chosen(catalog: Catalog, law: NoiseLaw, reach: int = 1) -> TimeChoice:
     """
     stream, _, _ = stream_column(catalog)
     usual = ("running", "range", *(w for w in DEFAULT_WINDOWS[stream.grain] if int(w) <= stream.horizon))
-    weights = stream.asked or dict.fromkeys(usual, Fraction(1))
+    weights = stream.workload or dict.fromkeys(usual, Fraction(1))
     questions = tuple(
         question_of(name, float(weights.get(name, 0))) for name in dict.fromkeys((*usual, *weights))
     )
@@ -238,10 +238,10 @@ def chosen(catalog: Catalog, law: NoiseLaw, reach: int = 1) -> TimeChoice:
         law, stream.horizon, questions, stream.max_batches or 1, stream.ends, max(1, min(bits, MOST_BITS))
     )
     word = words()[stream.strategy]
-    if stream.asked and not word.tuned:
+    if stream.workload and not word.tuned:
         raise CatalogError(
-            f"stream.asked: `{stream.strategy}` measures the same whatever is asked",
-            hint="remove `asked`, or write `strategy: auto`",
+            f"stream.workload: `{stream.strategy}` measures the same whatever is asked",
+            hint="remove `workload`, or write `strategy: auto`",
         )
     try:
         return word.choose(question)

@@ -314,12 +314,14 @@ def test_a_foreign_key_is_an_axis_by_the_key_it_names(shop: Path) -> None:
 
 
 def test_what_views_said_is_asked_gives_way_to_the_workload(shop: Path, tmp_path: Path) -> None:
-    log = "axes: [{axis: customer.age, asked: [[18, 30], [30, 45, 2]]}]"
+    log = "axes: [{axis: customer.age, workload: [[18, 30], [30, 45, 2]]}]"
     (tmp_path / "shop.yaml").write_text((shop / "shop.yaml").read_text().replace("axes: [customer.age]", log))
     all_commands()
     run = CliRunner().invoke(cli, ["design", str(tmp_path / "shop.yaml"), "--workload", str(shop / "q.sql")])
     assert run.exit_code == 0, run.output
-    assert "views.old: `asked` of customer.age plays no part" in run.output and "asked: [[" not in run.output
+    assert (
+        "views.old: `workload` of customer.age is not used" in run.output and "workload: [[" not in run.output
+    )
 
 
 def test_init_takes_a_workload(shop: Path, tmp_path: Path) -> None:

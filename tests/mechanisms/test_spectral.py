@@ -33,7 +33,7 @@ def wanting(batches: int, *asked: str, ends: bool = True, units: int = 1, bits: 
 
 def errors(question: TimeQuestion) -> list[float]:
     strategy = registry.words()["spectral"].choose(question).strategy
-    return [asked.error(strategy.errors(question.batches)) for asked in question.asked]
+    return [asked.error(strategy.errors(question.batches)) for asked in question.workload]
 
 
 @pytest.mark.parametrize(

@@ -194,7 +194,7 @@ def test_a_strategy_that_asks_less_for_a_unit_wins_by_it() -> None:
             return Fraction(1)
 
     question = asking(LAPLACE, 30, "range")
-    many = type(question)(question.law, question.batches, question.asked, units=4)
+    many = type(question)(question.law, question.batches, question.workload, units=4)
     assert many.candidate(Cheap(LAPLACE)).error == pytest.approx(
         question.candidate(TreeStrategy(LAPLACE)).error / 16
     )

@@ -136,9 +136,11 @@ def test_nonnegative_parts_add_up_and_errors_stay_unbiased(noisy: Path):
          "axes: [sales.shelf, sales.hour], measures: [count], mechanism: diffhr", "one axis"),
         ("[sales.day], measures: [count], mechanism: dawa",
          "[sales.day], measures: [count, sales.amount], mechanism: dawa", "measures counts"),
-        ("axes: [sales.shelf]", "axes: [{axis: sales.shelf, asked: [[0, 9], [5, 20]]}]", "diffhr takes no `asked`"),
+        ("axes: [sales.shelf]", "axes: [{axis: sales.shelf, workload: [[0, 9], [5, 20]]}]",
+         "diffhr takes no `workload`"),
         ("axes: [sales.day], measures: [count], mechanism: dawa",
-         "axes: [{axis: sales.day, asked: [[0, 9]]}], measures: [count], mechanism: dawa", "dawa takes no `asked`"),
+         "axes: [{axis: sales.day, workload: [[0, 9]]}], measures: [count], mechanism: dawa",
+         "dawa takes no `workload`"),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_refused(tmp_path: Path, old: str, new: str, word: str):
@@ -148,8 +150,9 @@ def test_what_does_not_fit_is_refused(tmp_path: Path, old: str, new: str, word: 
 
 def test_a_view_that_may_look_first_prefers_what_is_asked(tmp_path: Path):
     """Its rows would follow from what it sees; so declared ranges lead to the strategy that errs least on them."""
+    declared = "{axis: sales.hour, workload: [[0, 9], [5, 20]]}"
     asked = shop(tmp_path, "axes: [sales.hour], measures: [count], data_dependent",
-                 "axes: [{axis: sales.hour, asked: [[0, 9], [5, 20]]}], measures: [count], data_dependent")  # fmt: skip
+                 f"axes: [{declared}], measures: [count], data_dependent")  # fmt: skip
     report = api.plan(asked)
     assert (
         not next(s for s in report.statistics if s.view == "hours")

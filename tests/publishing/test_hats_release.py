@@ -215,8 +215,10 @@ def test_auto_judges_by_the_same_questions(tmp_path: Path):
 
 @pytest.mark.parametrize(("mechanism", "whole"), [("product_hats", 0.0), ("auto", 0.5)])
 def test_declared_ranges_decide(tmp_path: Path, mechanism: str, whole: float):
-    asked = "{axis: hits.x, asked: [[0, 3], [4, 7], [8, 11, 2]]}, {axis: hits.y, asked: [[0, 1], [6, 7]]}"
-    plan = planned(write(tmp_path / "asked", MECHANISM=mechanism, AXES=asked))
+    axes = (
+        "{axis: hits.x, workload: [[0, 3], [4, 7], [8, 11, 2]]}, {axis: hits.y, workload: [[0, 1], [6, 7]]}"
+    )
+    plan = planned(write(tmp_path / "asked", MECHANISM=mechanism, AXES=axes))
     both = plan.compared("plane")
     x, y = (declared_workload(spec, plan.axes[i].resolved, plan.axes[i].axis)
             for i, spec in zip(plan.statistics[0].axes, plan.catalog.views["plane"].axes, strict=True))  # fmt: skip

@@ -44,7 +44,7 @@ def strategy_of(text):
 def test_weeks_are_better_where_weeks_are_asked():
     weeks = ", ".join(f"[2025-{m:02d}-01, 2025-{m:02d}-07]" for m in range(1, 13))
     plain = strategy("facts.day").variance()
-    asked = strategy(f"{{axis: facts.day, asked: [{weeks}]}}").variance()
+    asked = strategy(f"{{axis: facts.day, workload: [{weeks}]}}").variance()
     lo = np.array([0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334])
     assert asked.ranges(lo, lo + 7).mean() < 0.2 * plain.ranges(lo, lo + 7).mean()
     again = from_columns(asked.kind, 365, asked.columns())
@@ -71,9 +71,11 @@ def test_errors_over_the_logs_of_the_accuracy_page(log, bound):
 
 def test_a_range_outside_or_upside_down_is_refused():
     with pytest.raises(CatalogError, match="holds no value"):
-        strategy("{axis: facts.day, asked: [[2025-05-01, 2025-04-01]]}")
+        strategy("{axis: facts.day, workload: [[2025-05-01, 2025-04-01]]}")
     with pytest.raises(CatalogError, match="weight"):
-        strategy("{axis: facts.day, asked: [[2025-05-01, 2025-06-01, 0]]}")
+        strategy("{axis: facts.day, workload: [[2025-05-01, 2025-06-01, 0]]}")
+    with pytest.raises(CatalogError, match=r"unknown key `asked`; write `workload`"):
+        strategy("{axis: facts.day, asked: [[2025-05-01, 2025-06-01]]}")
 
 
 @pytest.mark.parametrize(

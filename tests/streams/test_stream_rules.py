@@ -317,7 +317,7 @@ class StreamShopAt(StreamShop):
         ("toeplitz", "1e-6"),
         *(pytest.param(name, "1e-6", marks=pytest.mark.slow) for name in ("chain", "fenwick", "spectral")),
         pytest.param("prefix", "0", marks=pytest.mark.slow),
-        ("spectral, ends: true, asked: {7: 1}", "1e-6"),
+        ("spectral, ends: true, workload: {7: 1}", "1e-6"),
     ],
 )
 def test_every_strategy_answers_exactly_without_noise(tmp_path: Path, strategy: str, delta: str) -> None:

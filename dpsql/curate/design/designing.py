@@ -145,8 +145,8 @@ def _designed(
 def _unheard(catalog: Catalog) -> Iterator[str]:
     """Which views said what is asked: a workload says it better."""
     for name, view in catalog.views.items():
-        for axis in (axis for axis in view.axes if axis.asked):
-            yield f"views.{name}: `asked` of {axis.axis} plays no part, the workload says what is asked"
+        for axis in (axis for axis in view.axes if axis.workload):
+            yield f"views.{name}: `workload` of {axis.axis} is not used; the file of questions replaces it"
 
 
 def _unless_refused(question: Question, refused: Mapping[Need, str]) -> Question:

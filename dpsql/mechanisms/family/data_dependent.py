@@ -192,7 +192,7 @@ def looking_offers(question: FamilyQuestion, method: DataDependent) -> Iterator[
         f"takes at most {MOST_LEAVES} leaves": question.leaves(view)[0] <= MOST_LEAVES,
         "needs a declared max_ids": not question.people,
         "is not made batch by batch": not question.batches,
-        "takes no `asked`: what it measures follows from what it sees": all(
+        "takes no `workload`: what it measures follows from what it sees": all(
             question.axes[axis].workload is None for axis in view.axes
         ),
     }

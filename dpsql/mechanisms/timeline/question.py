@@ -115,7 +115,7 @@ class Windows(NamedTuple):
         return units**2 if self.length == 1 else 1
 
 
-class Asked(NamedTuple):
+class WeightedQuestion(NamedTuple):
     """A kind of question and how often it is asked.
 
     Args:
@@ -141,13 +141,13 @@ TOTALS: Mapping[str, Kind] = {
 """Questions by name; a number of batches is a window of them."""
 
 
-def question_of(name: str, weight: float) -> Asked:
+def question_of(name: str, weight: float) -> WeightedQuestion:
     """A kind of question: running, prefix, range, or a window as its number of batches.
 
     >>> question_of("range", 1).name, question_of("7", 2).weight
     ('range', 2)
     """
-    return Asked(name, weight, TOTALS[name] if name in TOTALS else Windows(int(name)))
+    return WeightedQuestion(name, weight, TOTALS[name] if name in TOTALS else Windows(int(name)))
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ class TimeQuestion:
     Args:
         law: the noise.
         batches: how many are planned for, at least 1.
-        asked: the questions, at least one of a weight above 0.
+        workload: the questions, at least one of a weight above 0.
         units: batches that a privacy unit may be in.
         ends: whether no batch comes after those planned for.
         bits: how much integer weights may enlarge exact sums; see `docs/privacy/streams.md`, "Whole numbers".
@@ -165,7 +165,7 @@ class TimeQuestion:
 
     law: NoiseLaw
     batches: int
-    asked: tuple[Asked, ...]
+    workload: tuple[WeightedQuestion, ...]
     units: int = 1
     ends: bool = False
     bits: int = 28
@@ -184,11 +184,13 @@ class TimeQuestion:
 
     def weights(self) -> tuple[float, ...]:
         """What the mean variance of each question asked counts, in all 1."""
-        weights = np.array([query.weight for query in self.asked]) / sum(query.weight for query in self.asked)
+        weights = np.array([query.weight for query in self.workload]) / sum(
+            query.weight for query in self.workload
+        )
         if self.allows(GAUSSIAN):
-            if not any(query.weight and query.kind.slow for query in self.asked):
+            if not any(query.weight and query.kind.slow for query in self.workload):
                 weights = (1 - FLOOR) * weights + FLOOR / weights.size
-            weights = weights / [query.kind.least(self.batches) for query in self.asked]
+            weights = weights / [query.kind.least(self.batches) for query in self.workload]
         return tuple((weights / weights.sum()).tolist())
 
     def candidate(self, strategy: TimeStrategy) -> TimeCandidate:
@@ -197,7 +199,7 @@ class TimeQuestion:
         Where units may be in several batches, against a strategy in which all their rows meet in one node.
         """
         errors = strategy.errors(self.batches)
-        pairs = zip(self.weights(), self.asked, strict=True)
+        pairs = zip(self.weights(), self.workload, strict=True)
         mean = sum(weight * query.error(errors) for weight, query in pairs if weight)
         dearer = float(strategy.price(self.units)) ** float(2 / self.law.norm) / self.units**2
         return TimeCandidate(strategy, mean * dearer, strategy.name)

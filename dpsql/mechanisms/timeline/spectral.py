@@ -65,7 +65,7 @@ def spectrum(question: TimeQuestion, cutoff: float) -> FloatArray:
     theta = 2 * np.pi * np.arange(points // 2 + 1) / points
     low = 1 / (4 * np.sin(theta / 2) ** 2 + (cutoff / question.batches) ** 2)
     density = np.zeros(theta.size)
-    for weight, query in zip(question.weights(), question.asked, strict=True):
+    for weight, query in zip(question.weights(), question.workload, strict=True):
         if weight:
             query_spectrum = query.kind.spectrum(theta, low, question.batches)
             density += weight * query.kind.weight(question.units) * query_spectrum

@@ -1,4 +1,4 @@
-"""`asked:` on a stream reaches the choice of its strategy, and is refused where it would change nothing."""
+"""`workload:` on a stream reaches the choice of its strategy, and is refused where it would change nothing."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def written(folder: Path, stream: str, delta: str = "0") -> Path:
 @pytest.mark.parametrize(
     ("stream", "name"),
     [
-        ("asked: {running: 1}", "prefix over 365 batches"),
-        ("asked: [running]", "prefix over 365 batches"),
-        ("asked: {1: 1}", "each batch on its own"),
-        ("asked: {1: 1000, running: 1}", "each batch on its own"),
-        ("asked: {range: 1}, strategy: chain", "batches and blocks of 20, budgets 5:5"),
+        ("workload: {running: 1}", "prefix over 365 batches"),
+        ("workload: [running]", "prefix over 365 batches"),
+        ("workload: {1: 1}", "each batch on its own"),
+        ("workload: {1: 1000, running: 1}", "each batch on its own"),
+        ("workload: {range: 1}, strategy: chain", "batches and blocks of 20, budgets 5:5"),
         ("", "batches and blocks of 24, budgets 6:4"),
     ],
 )
@@ -44,7 +44,7 @@ def test_what_is_asked_chooses_the_strategy(tmp_path: Path, stream: str, name: s
 
 
 def test_weights_are_relative_and_windows_that_fit_are_the_default(tmp_path: Path) -> None:
-    one, ten = (load_catalog(written(tmp_path, f"asked: {{running: {w}, 7: {w}}}")) for w in (1, 10))
+    one, ten = (load_catalog(written(tmp_path, f"workload: {{running: {w}, 7: {w}}}")) for w in (1, 10))
     assert chosen(one, LAPLACE).expected_error == pytest.approx(chosen(ten, LAPLACE).expected_error)
     short = load_catalog(written(tmp_path, "")).model_copy()
     assert short.stream is not None
@@ -56,15 +56,16 @@ def test_weights_are_relative_and_windows_that_fit_are_the_default(tmp_path: Pat
     ("stream", "said"),
     [
         (
-            "asked: {weekly: 1}",
+            "workload: {weekly: 1}",
             "`weekly` is no question; write running, prefix, range, or a number of batches",
         ),
-        ("asked: {0: 1}", "`0` is no question"),
-        ("asked: {running: 0}", "the weight of `running` in `asked` must be above 0"),
-        ("asked: {running: -1}", "above 0"),
-        ("asked: {366: 1}", "`asked: 366` is longer than the horizon of 365 batches"),
-        ("asked: {}", "`asked` names no question"),
-        ("asked: running", "asked"),
+        ("workload: {0: 1}", "`0` is no question"),
+        ("workload: {running: 0}", "the weight of `running` in `workload` must be above 0"),
+        ("workload: {running: -1}", "above 0"),
+        ("workload: {366: 1}", "`workload: 366` is longer than the horizon of 365 batches"),
+        ("workload: {}", "`workload` names no question"),
+        ("workload: running", "workload"),
+        ("asked: {running: 1}", "stream: unknown key `asked`; write `workload`"),
     ],
 )
 def test_what_cannot_be_asked_is_refused(tmp_path: Path, stream: str, said: str) -> None:
@@ -75,22 +76,24 @@ def test_what_cannot_be_asked_is_refused(tmp_path: Path, stream: str, said: str)
 
 @pytest.mark.parametrize("strategy", ["fda", "fenwick", "toeplitz"])
 def test_asked_is_refused_where_it_would_change_nothing(tmp_path: Path, strategy: str) -> None:
-    catalog = load_catalog(written(tmp_path, f"strategy: {strategy}, asked: {{running: 1}}", "1e-9"))
-    with pytest.raises(CatalogError, match=f"stream.asked: `{strategy}` measures the same whatever is asked"):
+    catalog = load_catalog(written(tmp_path, f"strategy: {strategy}, workload: {{running: 1}}", "1e-9"))
+    with pytest.raises(
+        CatalogError, match=f"stream.workload: `{strategy}` measures the same whatever is asked"
+    ):
         chosen(catalog, GAUSSIAN)
 
 
 def test_what_is_asked_of_time_is_said_once(tmp_path: Path) -> None:
     text = CATALOG.replace(
-        "axes: [sales.sold_on], ", "axes: [{axis: sales.sold_on, asked: [[2025-01-01, 2025-01-31]]}], "
+        "axes: [sales.sold_on], ", "axes: [{axis: sales.sold_on, workload: [[2025-01-01, 2025-01-31]]}], "
     )
     shop = make_stream_shop(tmp_path, customers=40, text=text)
-    with pytest.raises(CatalogError, match=r"write what is asked of time under `stream.asked`"):
+    with pytest.raises(CatalogError, match=r"write what is asked of time under `stream.workload`"):
         api.plan(shop.catalog, [])
 
 
 def test_the_plan_says_what_the_others_err_by(tmp_path: Path) -> None:
-    text = CATALOG.replace("horizon: 365", "horizon: 30, asked: {running: 1}")
+    text = CATALOG.replace("horizon: 365", "horizon: 30, workload: {running: 1}")
     shop = make_stream_shop(tmp_path, customers=40, text=text)
     report = api.plan(shop.catalog, [])
     days = report.statistics[0]
