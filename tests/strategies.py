@@ -11,10 +11,11 @@ from dpsql.mechanisms.axis.dense import DENSE_SCALE
 from dpsql.mechanisms.axis.question import AxisChoice, AxisQuestion, Word
 from dpsql.mechanisms.axis.registry import WHOLE, axis_strategy
 from dpsql.mechanisms.axis.strategy import AxisStrategy, axis_budgets, measure_view
-from dpsql.mechanisms.family.adaptive import AdaptiveRelease, nonnegative, signal_tree, unbiased_cells
+from dpsql.mechanisms.family.adaptive import AdaptiveRelease, unbiased_cells
 from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, NoiseLaw, NoisyView
 from dpsql.noise import Noise
 from dpsql.tree import FloatArray, Workload
+from dpsql.variance.nonnegative import nonnegative, signal_tree
 from dpsql.variance.sine import half_angles
 
 

@@ -19,8 +19,9 @@ from benchmarks.baselines.shipped import linear
 from dpsql.mechanisms.axis.leaves import LeafStrategy
 from dpsql.mechanisms.axis.strategy import AxisStrategy
 from dpsql.mechanisms.family import dawa
-from dpsql.mechanisms.family.adaptive import nonnegative, signal_tree, tapered_strategy
+from dpsql.mechanisms.family.adaptive import tapered_strategy
 from dpsql.noise import Noise
+from dpsql.variance.nonnegative import nonnegative, signal_tree
 
 UNDER_NOISED = Fraction(171, 100)
 

@@ -18,10 +18,11 @@ from dpsql.mechanisms.axis.tents import half_widths
 from dpsql.mechanisms.axis.tents import tents as tents_over
 from dpsql.mechanisms.family import adaptive
 from dpsql.mechanisms.family import dawa as shipped_dawa
-from dpsql.mechanisms.family.adaptive import nonnegative, signal_tree, tapered_strategy
+from dpsql.mechanisms.family.adaptive import tapered_strategy
 from dpsql.mechanisms.family.diffhr import cell_estimates, draw_diffhr
 from dpsql.noise import Noise
 from dpsql.tree import Tree, kary_tree
+from dpsql.variance.nonnegative import nonnegative, signal_tree
 from tests.strategies import adaptive_cells, by_word
 
 ARITY = 16  # of the tree that the non-negative step goes down; 2 and 4 lose up to 50% on sparse data

@@ -27,7 +27,6 @@ from dpsql.collecting.survey import Survey
 from dpsql.collecting.tallies import Tallies
 from dpsql.collecting.tau import Prediction
 from dpsql.errors import DataError
-from dpsql.mechanisms.family.reconcile import round_family, to_units
 from dpsql.mechanisms.local.ahead import (
     EVEN,
     Round,
@@ -45,6 +44,7 @@ from dpsql.star import spec_hash
 from dpsql.variance.boxes import BoxReading, BoxVariance
 from dpsql.variance.kronecker import ProductReading
 from dpsql.variance.leaves import PrefixVariance
+from dpsql.variance.reconcile import round_family, to_units
 from dpsql.variance.stack import StackVariance
 
 

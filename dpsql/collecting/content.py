@@ -22,7 +22,6 @@ from dpsql.collecting.survey import Survey
 from dpsql.collecting.tallies import IntArray, Tallies, oracle_of
 from dpsql.collecting.totals import Scale, centre_of, centred_on, row_scale, rows_moved, total_of
 from dpsql.collecting.weighted import Weighted, weighted_tables
-from dpsql.mechanisms.family.reconcile import node_sums, round_family, to_units
 from dpsql.mechanisms.law import nothing_drawn
 from dpsql.mechanisms.local.shuffle import shuffled_epsilon
 from dpsql.mechanisms.oracles.oracle import influence
@@ -49,6 +48,7 @@ from dpsql.star import spec_hash
 from dpsql.tree import Tree
 from dpsql.variance.kronecker import ProductReading
 from dpsql.variance.leaves import PrefixVariance
+from dpsql.variance.reconcile import node_sums, round_family, to_units
 from dpsql.variance.stack import StackVariance
 
 SHUFFLE_DELTA = 1e-7

@@ -34,7 +34,6 @@ from dpsql.collecting.pseudonyms import Some, joined_people, spooled_reports
 from dpsql.collecting.services import Positions, Sheet, penalty, strengths
 from dpsql.collecting.survey import Survey
 from dpsql.collecting.tallies import layout_of
-from dpsql.mechanisms.family.reconcile import round_family
 from dpsql.mechanisms.local.blue import Estimate
 from dpsql.mechanisms.oracles.oracle import FloatArray
 from dpsql.progress import Progress
@@ -44,6 +43,7 @@ from dpsql.release.write import ReleaseBuilder, StatisticPart
 from dpsql.star import spec_hash
 from dpsql.variance.kronecker import AxisSplit, ProductReading
 from dpsql.variance.leaves import PrefixVariance
+from dpsql.variance.reconcile import round_family
 
 CHUNK = 4_000_000
 """Numbers held at once while people are added up."""

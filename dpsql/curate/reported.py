@@ -23,11 +23,11 @@ from dpsql.publishing.squares import COUNT, hybrid_statistics
 from dpsql.publishing.userlevel.guess import Guess
 from dpsql.release import Release
 from dpsql.release.format import UNIT
-from dpsql.release.memory import node_sums
 from dpsql.release.reports import SquareMeta
 from dpsql.release.write import ReleaseBuilder, StatisticContent, StatisticPart
 from dpsql.star import Catalog
 from dpsql.variance.channel import COUNTED, Deviations, Squares
+from dpsql.variance.reconcile import node_sums
 
 FloatArray = npt.NDArray[np.float64]
 BOXES = 256

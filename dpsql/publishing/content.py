@@ -19,10 +19,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.mechanisms.family.adaptive import nonnegative, product_tree, signal_tree
 from dpsql.mechanisms.family.measurement import DrawnMember
 from dpsql.mechanisms.family.pooling import Factor, Relative
-from dpsql.mechanisms.family.reconcile import UNIT, Measured, node_sums, round_family, to_units
 from dpsql.mechanisms.law import NoisyRows
 from dpsql.publishing.bounding import DrawnRelease, bounding_of
 from dpsql.publishing.planned import PlannedStatistic, ReleasePlan
@@ -50,7 +48,9 @@ from dpsql.star import Catalog, spec_hash
 from dpsql.tree import Noisy, Tree, kary_tree
 from dpsql.variance import AxisVariance
 from dpsql.variance.kronecker import AxisSplit
+from dpsql.variance.nonnegative import nonnegative, product_tree, signal_tree
 from dpsql.variance.reading import Together
+from dpsql.variance.reconcile import UNIT, Measured, node_sums, round_family, to_units
 from dpsql.variance.scaled import ScaledReading
 
 FloatArray = npt.NDArray[np.float64]

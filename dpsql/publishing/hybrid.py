@@ -32,7 +32,6 @@ from dpsql.mechanisms.local.channel import Channel, channel_of
 from dpsql.publishing.planned import PlannedAxis, ReleasePlan
 from dpsql.publishing.squares import COUNT, RowsOfPeople, hybrid_statistics
 from dpsql.release.format import UNIT, Spend
-from dpsql.release.memory import node_sums
 from dpsql.release.reports import ReportedMeta
 from dpsql.release.write import (
     AxisPart,
@@ -48,6 +47,7 @@ from dpsql.star.sql import identifier, literal
 from dpsql.variance.channel import ChannelModel, ChannelReading
 from dpsql.variance.kronecker import AxisSplit, ProductReading
 from dpsql.variance.leaves import PrefixVariance
+from dpsql.variance.reconcile import node_sums
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]

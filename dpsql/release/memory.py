@@ -22,6 +22,7 @@ from dpsql.release.structure import AXIS
 from dpsql.release.write import create_cells, create_table
 from dpsql.tree import Tree
 from dpsql.variance.model import Reading
+from dpsql.variance.reconcile import node_sums
 
 IntArray = npt.NDArray[np.int64]
 
@@ -55,16 +56,6 @@ class MadeStatistic:
 
     meta: StatisticMeta
     leaves: IntArray
-
-
-def node_sums(leaves: IntArray, trees: Sequence[Tree]) -> IntArray:
-    """Sums of leaves under every combination of nodes, exactly."""
-    sums = leaves
-    for axis, tree in enumerate(trees):
-        running = np.moveaxis(np.cumsum(sums, axis=axis), axis, 0)
-        running = np.concatenate([np.zeros_like(running[:1]), running])
-        sums = np.moveaxis(running[tree.hi] - running[tree.lo], 0, axis)
-    return np.ascontiguousarray(sums)
 
 
 def release_in_memory(

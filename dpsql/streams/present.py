@@ -21,7 +21,6 @@ import numpy as np
 from dpsql.errors import ReleaseError
 from dpsql.ledger.files import file_hash, holds, sync
 from dpsql.mechanisms.axis.strategy import estimate, row_count
-from dpsql.mechanisms.family.reconcile import Measured
 from dpsql.mechanisms.law import joined, published, shaped
 from dpsql.publishing.content import Components, planned_release, reconciled_nodes, statistic_metas
 from dpsql.publishing.planned import ReleasePlan
@@ -36,6 +35,7 @@ from dpsql.streams.public import PUBLIC_FILE, Manifest, read_segments
 from dpsql.tree import FloatArray, IntArray, Noisy, Tree, kary_tree
 from dpsql.variance import AxisVariance
 from dpsql.variance.kronecker import AxisSplit
+from dpsql.variance.reconcile import Measured
 
 STATES = "states"
 KEPT = 16

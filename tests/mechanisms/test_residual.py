@@ -13,10 +13,10 @@ from dpsql.errors import InterfaceError
 from dpsql.mechanisms.axis.dense import dense_strategy
 from dpsql.mechanisms.axis.zero_sum import zero_sum_basis, zero_sum_strategy
 from dpsql.mechanisms.family.measurement import AskedAxis, Share, asked_sets, mean_error, range_variance
-from dpsql.mechanisms.family.reconcile import Subset, subsets
 from dpsql.mechanisms.family.residual import RESIDUAL, best_shares
 from dpsql.tree import Workload
 from dpsql.variance import mean_variance
+from dpsql.variance.reconcile import Subset, subsets
 
 SIZES = (4, 3, 5)
 SETS = asked_sets([Share(axes, 1.0) for axes in ((0, 1), (1, 2), (0, 2))])

@@ -12,6 +12,7 @@ from dpsql.mechanisms.axis.leaves import LeafStrategy
 from dpsql.mechanisms.axis.strategy import draw_view
 from dpsql.mechanisms.family import adaptive
 from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
+from dpsql.variance.nonnegative import signal_tree
 from tests.strategies import adaptive_cells, column_bound
 
 ONE = Fraction(1)
@@ -44,7 +45,7 @@ def test_one_unit_moves_both_numbers_by_at_most_the_sensitivity() -> None:
 @pytest.mark.parametrize("n", [1, 2, 20, 21, 100, 365, 4096, 65_536])
 @pytest.mark.parametrize("ratio", [1.0, 1.5])
 def test_every_taper_keeps_the_budget(n: int, ratio: float) -> None:
-    strategy = adaptive.tapered_strategy(adaptive.signal_tree(n), ratio)
+    strategy = adaptive.tapered_strategy(signal_tree(n), ratio)
     assert strategy.leaves == n
     assert column_bound(strategy) == strategy.total
 
@@ -73,7 +74,7 @@ def test_without_noise_cells_come_back(cell: int) -> None:
 def test_a_sparse_histogram_is_answered_better_than_by_equal_budgets() -> None:
     counts = np.zeros(4096, np.int64)
     counts[::512] = 40
-    equal = adaptive.tapered_strategy(adaptive.signal_tree(4096), 1.0)
+    equal = adaptive.tapered_strategy(signal_tree(4096), 1.0)
     errors = np.zeros(2)
     for seed in range(40):
         chosen = adaptive.draw_adaptive(counts, Fraction(1), 1, exact_noise(seed), LeafStrategy)

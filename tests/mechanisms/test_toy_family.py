@@ -38,7 +38,6 @@ from dpsql.mechanisms.family.question import (
     FamilyQuestion,
     NamedFamily,
 )
-from dpsql.mechanisms.family.reconcile import Measured, Subset
 from dpsql.mechanisms.law import LAPLACE, NoisyRows, NoisyView
 from dpsql.mechanisms.offers import Offer, Refusal
 from dpsql.noise import ExactNoise, Noise, ZeroNoise, os_entropy
@@ -48,6 +47,7 @@ from dpsql.star import load_catalog
 from dpsql.tree import FloatArray, IntArray
 from dpsql.variance.kronecker import ProductReading
 from dpsql.variance.plane import PlaneVariance
+from dpsql.variance.reconcile import Measured, Subset
 from tests.strategies import by_word
 
 CATALOG = """

@@ -13,11 +13,11 @@ from dpsql.mechanisms.axis.lue_dptree import lue_dptree
 from dpsql.mechanisms.axis.sine import SineStrategy
 from dpsql.mechanisms.axis.strategy import draw_view, leaf_estimates
 from dpsql.mechanisms.axis.tents import tents
-from dpsql.mechanisms.family.reconcile import component_variances
 from dpsql.mechanisms.law import GAUSSIAN
 from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
 from dpsql.tree import kary_tree
 from dpsql.variance.kronecker import AxisSplit, ProductReading
+from dpsql.variance.reconcile import component_variances
 
 STRATEGIES = [
     [lue_dptree(kary_tree(12, 3))],

@@ -25,6 +25,7 @@ from dpsql.mechanisms.family.plane import product_hats
 from dpsql.mechanisms.law import LAPLACE
 from dpsql.noise import Noise, noised
 from dpsql.tree import kary_tree
+from dpsql.variance.nonnegative import signal_tree
 from tests.strategies import by_word
 
 SAMPLES = 20_000
@@ -32,9 +33,7 @@ EPSILON = Fraction(1)
 CELLS = 8
 ROOTED = tree_strategy(kary_tree(CELLS, 4), optimise_levels(kary_tree(CELLS, 4))[0])
 
-TAPERED = {
-    3: adaptive.tapered_strategy(adaptive.signal_tree(3), 1.5)
-}  # one strategy whatever the numbers say
+TAPERED = {3: adaptive.tapered_strategy(signal_tree(3), 1.5)}  # one strategy whatever the numbers say
 
 HATS = product_hats(3, 5, 2, 2, 0.5)
 

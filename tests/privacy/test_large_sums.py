@@ -10,12 +10,12 @@ import pytest
 
 from dpsql.mechanisms.axis.sine import SineStrategy
 from dpsql.mechanisms.axis.strategy import measure
-from dpsql.mechanisms.family.reconcile import node_sums, round_family
 from dpsql.noise import ExactNoise, insecure_test_entropy
 from dpsql.publishing.cells import LARGEST, exact_sums
 from dpsql.publishing.central import publish_release
 from dpsql.star import load_catalog
 from dpsql.tree import kary_tree
+from dpsql.variance.reconcile import node_sums, round_family
 
 CATALOG = """
 dpsql: 1

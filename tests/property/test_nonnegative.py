@@ -10,8 +10,8 @@ from hypothesis.extra.numpy import arrays
 from scipy.optimize import minimize
 
 from dpsql.errors import InterfaceError
-from dpsql.mechanisms.family.adaptive import node_sums, nonnegative, product_tree, project_groups
 from dpsql.tree import kary_tree
+from dpsql.variance.nonnegative import nonnegative, product_tree, project_groups, sums_below
 
 NUMBERS = st.floats(-1e6, 1e6, width=64)
 
@@ -57,7 +57,7 @@ def test_the_projection_is_the_nearest_point() -> None:
 def test_every_parent_keeps_its_total() -> None:
     tree = kary_tree(37, 3)
     leaf = np.random.default_rng(5).normal(0.5, 3, 37)
-    node = node_sums(tree, nonnegative(tree, leaf))
+    node = sums_below(tree, nonnegative(tree, leaf))
     assert (node >= 0).all()
     half = tree.level == 1
     assert node[half].sum() == pytest.approx(node[0])

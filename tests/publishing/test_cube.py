@@ -12,12 +12,12 @@ from dpsql.answer.answerer import Answerer
 from dpsql.errors import CatalogError, NoViewError
 from dpsql.mechanisms.axis.zero_sum import zero_sum_strategy
 from dpsql.mechanisms.family.measurement import AskedAxis, range_variance
-from dpsql.mechanisms.family.reconcile import subsets
 from dpsql.mechanisms.family.residual import best_shares, evened_sets
 from dpsql.noise import ZeroNoise
 from dpsql.publishing.central import publish_release
 from dpsql.release import open_release
 from dpsql.star import load_catalog
+from dpsql.variance.reconcile import subsets
 from tests.privacy.loss import measure
 from tests.privacy.test_loss import shop as people
 from tests.privacy.test_loss import star

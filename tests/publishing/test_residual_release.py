@@ -18,7 +18,6 @@ from dpsql.engines import RawSide
 from dpsql.errors import CatalogError, NoViewError
 from dpsql.mechanisms.axis.strategy import axis_budgets, measure_view
 from dpsql.mechanisms.axis.zero_sum import best_gram, zero_sum_strategy
-from dpsql.mechanisms.family.reconcile import subsets
 from dpsql.mechanisms.family.residual import RESIDUAL, residual_estimates
 from dpsql.mechanisms.law import GAUSSIAN
 from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
@@ -27,6 +26,7 @@ from dpsql.publishing.central import publish_release
 from dpsql.publishing.plan import plan_release
 from dpsql.release import open_release
 from dpsql.star import load_catalog, parse_catalog
+from dpsql.variance.reconcile import subsets
 from tests.strategies import dense
 
 CATALOG = """

@@ -28,7 +28,6 @@ from dpsql.curate.audit.replan import Replanned, only_linear
 from dpsql.curate.audit.report import Check
 from dpsql.engines.united import declared_values
 from dpsql.mechanisms.family.measurement import LinearRows, Terms
-from dpsql.mechanisms.family.reconcile import node_sums
 from dpsql.mechanisms.law import NoisyView, published
 from dpsql.publishing.bounding import DrawnRelease
 from dpsql.publishing.content import release_content
@@ -42,6 +41,7 @@ from dpsql.release.structure import NODE
 from dpsql.release.write import ARRAYS, LOOKUP_ARITY, ReleaseBuilder, registered
 from dpsql.star.reported import reported_columns
 from dpsql.tree import Tree, kary_tree
+from dpsql.variance.reconcile import node_sums
 
 Columns = dict[str, Any]
 

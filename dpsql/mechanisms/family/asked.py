@@ -47,12 +47,12 @@ from dpsql.mechanisms.family.question import (
     NamedFamily,
     ViewChoice,
 )
-from dpsql.mechanisms.family.reconcile import Subset
 from dpsql.mechanisms.law import AxisBudget, NoiseLaw, NoisyRows
 from dpsql.mechanisms.offers import Offer, Refusal
 from dpsql.noise import Noise
 from dpsql.tree import Exact, FloatArray, IntArray
 from dpsql.variance.asked import AskedReading, AskedVariance
+from dpsql.variance.reconcile import Subset
 
 TOTAL = 1 << 16
 """What stands for the whole budget: a row with a hundredth of it is rounded by 0.2%."""

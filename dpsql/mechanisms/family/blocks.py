@@ -62,12 +62,12 @@ from dpsql.mechanisms.family.question import (
     FamilyQuestion,
     NamedFamily,
 )
-from dpsql.mechanisms.family.reconcile import Subset
 from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, NoisyRows, NoisyView, joined, picked, shaped
 from dpsql.mechanisms.offers import Offer, Refusal
 from dpsql.noise import Noise
 from dpsql.tree import Exact, FloatArray, IntArray, Noisy
 from dpsql.variance.blocks import BlockReading, BlockVariance, LookedReading
+from dpsql.variance.reconcile import Subset
 
 MERGE = 1  # of .5, 1, 2 and 3 the most even on the planes of tuning
 BLOCKS_IF = 0.9  # actual over predicted error lay in .83 to 1.27: at the border less than 1.15 is lost

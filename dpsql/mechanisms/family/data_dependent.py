@@ -40,7 +40,6 @@ from dpsql.mechanisms.family.measurement import (
 )
 from dpsql.mechanisms.family.product import PRODUCT
 from dpsql.mechanisms.family.question import Answer, FamilyCandidate, FamilyDesign, FamilyQuestion, ViewChoice
-from dpsql.mechanisms.family.reconcile import Measured, Subset
 from dpsql.mechanisms.law import LAPLACE, NoisyRows
 from dpsql.mechanisms.offers import Offer, Refusal
 from dpsql.noise import Noise
@@ -48,6 +47,7 @@ from dpsql.tree import Exact, FloatArray, IntArray, Noisy
 from dpsql.variance import AxisVariance
 from dpsql.variance.kronecker import ProductReading
 from dpsql.variance.plane import PlaneVariance
+from dpsql.variance.reconcile import Measured, Subset
 
 MOST_LEAVES = 1 << 14
 """Groups of scattered cells cost leaves^2 steps when a release is opened: 4 s here."""

@@ -36,7 +36,6 @@ from dpsql.mechanisms.family.measurement import (
     Replay,
     Terms,
 )
-from dpsql.mechanisms.family.reconcile import Subset
 from dpsql.mechanisms.law import NoiseLaw, NoisyRows, NoisyView, joined, picked
 from dpsql.noise import Noise
 from dpsql.tree import Exact, FloatArray
@@ -51,6 +50,7 @@ from dpsql.variance.distinct import (
     gap_total,
     gap_weights,
 )
+from dpsql.variance.reconcile import Subset
 
 LONGEST = 64
 """Leaves of the longest axis of gaps: 2,144 gaps and 2,080 ranges a cell of the other axes."""

@@ -26,13 +26,13 @@ import numpy as np
 
 from dpsql.mechanisms.axis.dense import workload_gram
 from dpsql.mechanisms.axis.strategy import AxisStrategy
-from dpsql.mechanisms.family.reconcile import Measured, Subset, subsets
 from dpsql.mechanisms.law import NoiseLaw, NoisyRows
 from dpsql.noise import Noise
 from dpsql.tree import Exact, FloatArray, IntArray, Noisy, Workload
 from dpsql.variance import AxisVariance, mean_variance
 from dpsql.variance.kronecker import AxisSplit
 from dpsql.variance.reading import Together
+from dpsql.variance.reconcile import Measured, Subset, subsets
 
 
 class Terms(NamedTuple):

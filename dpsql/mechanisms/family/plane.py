@@ -55,12 +55,12 @@ from dpsql.mechanisms.family.question import (
     NamedFamily,
     ViewChoice,
 )
-from dpsql.mechanisms.family.reconcile import Subset
 from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, SMALLEST_RATIO, NoisyRows, NoisyView
 from dpsql.mechanisms.offers import Offer, Refusal
 from dpsql.noise import Noise, laplace_variance
 from dpsql.tree import Exact, FloatArray, IntArray, Workload
 from dpsql.variance.plane import PlaneReading, PlaneVariance, kernel_starts
+from dpsql.variance.reconcile import Subset
 
 TOTAL = 1 << 14  # kernels of 17 x 17 still have entries of 80 and more at their slopes
 SMALLEST = 5  # the smallest hats are 3 x 3

@@ -45,13 +45,13 @@ from dpsql.mechanisms.family.question import (
     NamedFamily,
     ViewChoice,
 )
-from dpsql.mechanisms.family.reconcile import Measured, Subset, component_variances, reconcile
 from dpsql.mechanisms.law import NoiseLaw, NoisyRows
 from dpsql.mechanisms.offers import Candidate, Offer, Refusal, least
 from dpsql.noise import Noise
 from dpsql.tree import Exact, FloatArray, IntArray
 from dpsql.variance.kronecker import ProductReading
 from dpsql.variance.plane import PlaneVariance
+from dpsql.variance.reconcile import Measured, Subset, component_variances, reconcile
 
 
 @dataclass(frozen=True)

@@ -66,13 +66,13 @@ from dpsql.mechanisms.family.question import (
     SetPart,
     ViewChoice,
 )
-from dpsql.mechanisms.family.reconcile import Subset, subsets
 from dpsql.mechanisms.law import GAUSSIAN, NoisyRows
 from dpsql.mechanisms.offers import Offer, Refusal
 from dpsql.noise import Noise
 from dpsql.tree import Exact, FloatArray, IntArray
 from dpsql.variance.kronecker import ProductReading
 from dpsql.variance.plane import PlaneVariance
+from dpsql.variance.reconcile import Subset, subsets
 
 
 @dataclass(frozen=True)

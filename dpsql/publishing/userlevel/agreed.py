@@ -19,11 +19,11 @@ import numpy.typing as npt
 from dpsql.mechanisms.axis.strategy import leaf_estimates
 from dpsql.mechanisms.family.differences import RangeVariance
 from dpsql.mechanisms.family.people import Estimate, pooled
-from dpsql.mechanisms.family.reconcile import Measured
 from dpsql.mechanisms.family.whitened import UNIT
 from dpsql.mechanisms.law import NoisyView
 from dpsql.publishing.planned import PlannedStatistic, ReleasePlan
 from dpsql.variance.kronecker import AxisSplit, ProductReading
+from dpsql.variance.reconcile import Measured
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from dpsql.mechanisms.family.reconcile import (
+from dpsql.tree import kary_tree
+from dpsql.variance.kronecker import AxisSplit, ProductReading
+from dpsql.variance.reconcile import (
     Measured,
     component_variances,
     node_sums,
     reconcile,
     round_family,
 )
-from dpsql.tree import kary_tree
-from dpsql.variance.kronecker import AxisSplit, ProductReading
 
 
 @dataclass
