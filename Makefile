@@ -13,17 +13,19 @@ ifneq ($(SHARED),)
 export DPSQL_DATA ?= $(abspath $(SHARED))
 endif
 RETAIL_SEED := 20250101
-# One folder a package, and random programs; not the folders that look at whole releases only.
-QUICK := $(filter-out $(addprefix tests/,oracle/ privacy/ statistical/ kill/ superset/ explore/ sqlalchemy_suite/),$(wildcard tests/*/))
+QUICK := not slow and not publishes and not long
 # Small matrices: more than one BLAS thread only makes two test processes wait for each other.
 export OPENBLAS_NUM_THREADS ?= 1
+
+# Hundreds of tests start programs: without compiled modules each start costs half a second more.
+export PYTHONDONTWRITEBYTECODE :=
 
 # Nothing here belongs into the memory of whoever runs it: measurements and pictures publish the same rows in throw-away
 # ledgers and remember nothing, the demo has a memory that `make clean` removes with its ledger, tests make their own.
 export DPSQL_STATE := /dev/null
 demo: export DPSQL_STATE := $(abspath build/state)
 
-.PHONY: demo test check quick lowest dist slow same-release house bench bench-accuracy bench-answers bench-collect bench-local bench-promises bench-scale bench-scale-large bench-scale-model bench-sources bench-stream bench-trusts bench-userlevel figures first-hour page-central page-local page-peers page-streams page-userlevel peers test-engines wire explore withstand superset sqlalchemy14 reference data clean
+.PHONY: demo test check quick suites lowest dist slow same-release house bench bench-accuracy bench-answers bench-collect bench-local bench-promises bench-scale bench-scale-large bench-scale-model bench-sources bench-stream bench-trusts bench-userlevel figures first-hour page-central page-local page-peers page-streams page-userlevel peers test-engines wire explore withstand superset sqlalchemy14 reference data clean
 
 $(VENV)/.core: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -50,17 +52,21 @@ check: $(VENV)/.dev
 	$(BIN)/lint-imports --no-cache
 
 test: check
-	$(BIN)/python -m pytest -n 2 --durations=20
+	$(BIN)/python -m pytest -n 2 --dist worksteal --durations=20
 
-# What to run after every small change: no whole releases, under a minute.
+# What to run after every small change: tests that take neither `publishes` nor the mark `long`, see tests/README.md.
 quick: $(VENV)/.dev
-	$(BIN)/python -m pytest -n 2 -m "not slow and not whole" $(QUICK)
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "$(QUICK)" tests
 
-# The same with the oldest dependencies that pyproject.toml allows.
+# CPU time of `quick` and `test`, one `figure` line each.
+suites: $(VENV)/.dev
+	$(BIN)/python -m tests.suites
+
+# `quick` with the oldest dependencies that pyproject.toml allows.
 lowest: $(VENV)/.dev
 	test -d .venv-lowest || $(PYTHON) -m venv .venv-lowest
 	.venv-lowest/bin/pip install --quiet --constraint tests/lowest.txt --editable '.[dev]'
-	.venv-lowest/bin/python -m pytest -n 2 -m "not slow and not whole" $(QUICK)
+	.venv-lowest/bin/python -m pytest -n 2 --dist worksteal -m "$(QUICK)" tests
 
 # What would be uploaded: the source distribution with its tests and docs, and the wheel made from it.
 dist: $(VENV)/.dev
@@ -69,7 +75,7 @@ dist: $(VENV)/.dev
 	$(BIN)/python -m tests.distribution dist
 
 slow: $(VENV)/.dev
-	HYPOTHESIS_PROFILE=slow $(BIN)/python -m pytest -n 2 -m "slow or not slow"
+	DPSQL_TEST_ENTROPY=system HYPOTHESIS_PROFILE=slow $(BIN)/python -m pytest -n 2 -m "slow or not slow"
 
 # Does every catalog still give the release that revision BEFORE gave? `make same-release BEFORE=main~3`
 same-release: $(VENV)/.dev

@@ -1,16 +1,26 @@
-"""Fixtures that several test folders share, and the hypothesis profiles (no deadline: machines are shared)."""
+"""Fixtures that several test folders share, hypothesis profiles, and the entropy of the default suite."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import settings
 
-settings.register_profile("quick", deadline=None, max_examples=30)
+import dpsql.client.entropy
+import dpsql.noise.source
+from dpsql.release.write import ReleaseBuilder
+from tests.release_fixture import HAND_WRITTEN
+
+settings.register_profile("quick", deadline=None, max_examples=30, derandomize=True)
 settings.register_profile("slow", deadline=None, max_examples=1000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
@@ -36,29 +46,95 @@ def _own_state(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mon
     )
 
 
-WHOLE = {
-    "axis", "bad_input", "baselines_local", "blas", "central_search", "cli", "client_js",
-    "client_js_hostile", "client_once", "combine", "cuts", "dbapi", "dialects", "docs_collections", "examples", "help",
-    "export",
-    "hats_release", "joint_variance", "ledger", "local_centre", "local_doors", "local_influence",
-    "local_joint", "local_mechanisms", "local_parts", "local_positive", "local_raw", "local_release",
-    "local_report", "local_rounds", "local_spikes", "local_tau", "local_totals", "local_weight", "lost",
-    "no_nan", "participation", "plan", "plan_refusals", "refusals", "releases", "report", "report_notebook",
-    "residual_release", "services_release", "settings", "shell", "spatial_baselines", "sql_mutants", "sql_random",
-    "sql_tableau", "sqlalchemy", "stream_append", "stream_cli", "stream_grid", "stream_plan",
-    "stream_asked", "stream_rules", "superset", "survey_page", "toy_time_strategy", "userlevel_predict", "view",
-    "wire", "wire_cancel", "wire_crowd", "wire_gate",
-    "workload",
-}  # fmt: skip
-"""Modules that publish or collect whole releases, start programs, or draw thousands of
-programs at random. `make quick` leaves them out; those of more than about four seconds belong here."""
+class RepeatedEntropy:
+    """The operating system's source in the default suite: every run of one test draws the same bytes.
+
+    A release with fresh noise shows a different number in every run, and an assertion on it fails once in so many runs.
+    `make slow` draws from the system (`DPSQL_TEST_ENTROPY=system`), so does every program that a test starts.
+    """
+
+    def __init__(self) -> None:
+        self._streams: list[np.random.Generator] = []
+
+    def __call__(self, size: int) -> bytes:
+        return self._streams[-1].bytes(size) if self._streams else os.urandom(size)
+
+    @contextmanager
+    def stream(self, name: str) -> Iterator[None]:
+        """Draws inside come from the stream of a test or a shared fixture."""
+        seed = int.from_bytes(hashlib.sha256(name.encode()).digest(), "big")
+        self._streams.append(np.random.default_rng(seed))
+        try:
+            yield
+        finally:
+            del self._streams[-1:]
+
+    def forget(self) -> None:
+        """From now on, draws come from the operating system."""
+        self._streams.clear()
+
+
+ENTROPY = RepeatedEntropy()
+if os.environ.get("DPSQL_TEST_ENTROPY") != "system":
+    for module in (dpsql.noise.source, dpsql.client.entropy):
+        module.os = SimpleNamespace(urandom=ENTROPY)  # type: ignore[attr-defined]
+    os.register_at_fork(after_in_child=ENTROPY.forget)  # two children would draw the same noise
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
+    """A stream of entropy for each test."""
+    with ENTROPY.stream(item.nodeid):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_fixture_setup(
+    fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
+) -> Generator[None, Any, Any]:
+    """A stream for each shared fixture, whichever test is the first to take it."""
+    if fixturedef.scope == "function":
+        return (yield)
+    with ENTROPY.stream(f"{fixturedef.baseid} {fixturedef.argname} {getattr(request, 'param_index', 0)}"):
+        return (yield)
+
+
+@pytest.fixture(scope="session")
+def publishes() -> None:
+    """Taken by each test, or fixture, that writes a whole release: `make quick` leaves these tests out."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what `make quick` leaves out."""
+    """Mark the tests that publish, by the fixture that they or their fixtures take."""
     for item in items:
-        if item.path.stem.removeprefix("test_") in WHOLE:
-            item.add_marker(pytest.mark.whole)
+        if "publishes" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.publishes)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _releases() -> Iterator[list[Path]]:
+    """Every release that this process writes, but for the one that tests write by hand."""
+    releases: list[Path] = []
+    write = ReleaseBuilder.write
+
+    def noted(builder: ReleaseBuilder, path: Path, *arguments: Any, **options: Any) -> None:
+        if builder.release_id != HAND_WRITTEN:
+            releases.append(path)
+        write(builder, path, *arguments, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ReleaseBuilder, "write", noted)
+        yield releases
+
+
+@pytest.fixture(autouse=True)
+def _who_publishes_says_so(request: pytest.FixtureRequest, _releases: list[Path]) -> Iterator[None]:
+    """Under `make quick`, a test that writes a release and does not take `publishes` fails: nobody keeps a list."""
+    count, quick = len(_releases), "not publishes" in request.config.getoption("markexpr")
+    yield
+    assert not quick or len(_releases) == count or "publishes" in request.fixturenames, (
+        "this test writes a release: it, or the fixture that does, takes the fixture `publishes`"
+    )
 
 
 @pytest.fixture(scope="session")

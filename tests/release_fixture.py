@@ -35,6 +35,8 @@ from dpsql.tree import cover, kary_tree
 from dpsql.variance.leaves import IdentityVariance
 
 Row = dict[str, Any]
+HAND_WRITTEN = "fixture"
+"""The id of the release that `write_fixture` writes: no rows are published for it."""
 FIRST_DAY = datetime.date(2025, 1, 1)
 DAYS = 90
 REGIONS = ("north", "south", "east", "west")
@@ -318,7 +320,7 @@ def write_fixture(path: Path, rows: dict[str, list[Row]], noise: float = 1.0) ->
     axes = [AxisPart(replace(plan.meta, model=i), _axis_content(plan)) for i, plan in enumerate(plans)]
     models = [IdentityVariance(plan.meta.leaves, 1.0) for plan in plans]
     promise = Promise(unit="row", neighbours="add_remove", epsilon="1")
-    ReleaseBuilder("fixture", CATALOG, "0", promise, [], False, axes, models, statistics).write(path)
+    ReleaseBuilder(HAND_WRITTEN, CATALOG, "0", promise, [], False, axes, models, statistics).write(path)
     return path
 
 

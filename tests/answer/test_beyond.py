@@ -74,7 +74,7 @@ def published(folder: Path, share: str = "", star: str = STAR) -> Answerer:
 
 
 @pytest.fixture(scope="module")
-def measured(tmp_path_factory: pytest.TempPathFactory) -> Answerer:
+def measured(publishes: None, tmp_path_factory: pytest.TempPathFactory) -> Answerer:
     return published(tmp_path_factory.mktemp("measured"))
 
 
@@ -149,6 +149,7 @@ def test_the_hint_is_the_measured_share_and_people_have_none(measured: Answerer)
     assert not [note for note in people.notes if "max_ids" in note]
 
 
+@pytest.mark.usefixtures("publishes")
 def test_what_noise_hides_is_null_and_still_widens(tmp_path: Path):
     answerer = published(tmp_path, "", STAR.replace("epsilon: 400", "epsilon: 0.5"))
     result = answerer.query("SELECT COUNT(*), DP_BIAS_HINT(COUNT(*)) FROM sales")
@@ -159,6 +160,7 @@ def test_what_noise_hides_is_null_and_still_widens(tmp_path: Path):
     assert high - low > 8 * noise
 
 
+@pytest.mark.usefixtures("publishes")
 @pytest.mark.parametrize(
     "sql",
     [
@@ -172,6 +174,7 @@ def test_unmeasured_rows_are_named_in_every_answer(tmp_path: Path, sql: str):
     assert [flag for flag in published(tmp_path, "clipped_share: 0").query(sql).flags if UNMEASURED in flag]
 
 
+@pytest.mark.usefixtures("publishes")
 def test_unmeasured_rows_have_no_hint(tmp_path: Path):
     answerer = published(tmp_path, "clipped_share: 0")
     inner = "SELECT DP_BIAS_HINT(COUNT(*)), DP_BIAS_HINT(SUM(amount)), DP_BIAS_HINT(AVG(amount)) FROM sales"
@@ -198,6 +201,7 @@ def explored(folder: Path, release: Path) -> str:
         return json.dumps(Explorer(opened).ask("SELECT COUNT(*) FROM sales", 0.95))
 
 
+@pytest.mark.usefixtures("publishes")
 @pytest.mark.parametrize("door", [exported, reported, explored])
 def test_doors_name_unmeasured_rows(tmp_path: Path, door: Callable[[Path, Path], str]):
     release = build(tmp_path, text=CATALOG.replace("max_ids: 20", "max_ids: 2\n    clipped_share: 0"))

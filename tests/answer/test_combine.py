@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from dpsql.answer.combine import independent, promise_together
 from dpsql.release.format import Meta, Promise
 from dpsql.release.reports import LocalMeta, ManifestMeta
 from tests.release_fixture import bare_meta
+
+pytestmark = pytest.mark.long
 
 
 def test_a_name_is_no_draw_of_noise() -> None:

@@ -25,6 +25,8 @@ from dpsql.release import open_release
 from dpsql.star import load_catalog
 from tests.userlevel_star import uneven_rows, write_star
 
+pytestmark = pytest.mark.usefixtures("publishes")
+
 CATALOG = """
 dpsql: 1
 name: shop

@@ -57,7 +57,7 @@ def test_other_numbers_are_refused(wrong: float) -> None:
 
 
 @pytest.fixture(scope="module")
-def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def shop(publishes: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build(tmp_path_factory.mktemp("drowned"))
 
 

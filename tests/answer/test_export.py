@@ -22,6 +22,8 @@ from tests.doors_release import build
 from tests.people_star import make_people
 from tests.release_fixture import make_rows, write_fixture
 
+pytestmark = pytest.mark.usefixtures("publishes")
+
 Table = list[tuple[Any, ...]]
 
 

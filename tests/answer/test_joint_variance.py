@@ -26,6 +26,8 @@ from dpsql.variance.plane import PlaneReading
 from dpsql.variance.reading import piece, reading
 from tests.strategies import by_word
 
+pytestmark = pytest.mark.usefixtures("publishes")
+
 MODEL = product_hats(11, 9, 3, 2, 0.4).joint_variance()
 SIGMA2 = 2.5
 SCRIPT = Path(dpsql.__file__).parent / "doors" / "report" / "page.js"

@@ -56,7 +56,7 @@ def published_with(folder: Path, name: str, ends: Callable[[MeasureScale], Measu
 
 
 @pytest.fixture(scope="module")
-def closed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def closed(publishes: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A release that bounds every total from both sides: one publish in some hundreds would not."""
 
     def bounded(scale: MeasureScale) -> MeasureScale:
@@ -70,7 +70,7 @@ def closed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def blind(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def blind(publishes: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A release that says of every total that nothing bounds it from above."""
 
     def unbounded(scale: MeasureScale) -> MeasureScale:
@@ -81,7 +81,7 @@ def blind(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(params=["closed", "blind"])
-def path(request: pytest.FixtureRequest) -> Path:
+def path(publishes: None, request: pytest.FixtureRequest) -> Path:
     return Path(request.getfixturevalue(request.param))
 
 

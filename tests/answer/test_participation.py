@@ -20,6 +20,8 @@ from dpsql.progress import silent
 from dpsql.publishing.central import publish_release
 from dpsql.star import load_catalog
 
+pytestmark = pytest.mark.usefixtures("publishes")
+
 ROOT = Path(__file__).parents[2]
 PEOPLE, ASKED = 8000, 2000
 WHOM = {word: each.note.format(f"{ASKED:,}") for word, each in PARTICIPATIONS.items()}

@@ -95,7 +95,7 @@ def test_an_error_that_nothing_bounds_leaves_the_value_and_takes_its_ends() -> N
 
 
 @pytest.fixture(scope="module")
-def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def shop(publishes: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("shop")
     rows = """SELECT CAST(i * 37 % 5001 / 100 AS DECIMAL(10, 2)) AS price, ['a', 'b', 'c'][i % 3 + 1] AS kind,
         CASE WHEN i % 7 > 0 THEN DATE '2025-01-01' + CAST(i * 13 % 90 AS INTEGER) END AS day FROM range(3000) t(i)"""
@@ -128,6 +128,7 @@ def test_both_ways_agree(shop: Path, text: str, monkeypatch: pytest.MonkeyPatch)
     assert (mine.rows, mine.types) == (other.rows, other.types)
 
 
+@pytest.mark.usefixtures("publishes")
 def test_a_quantile_takes_the_finest_view_and_names_it(tmp_path: Path) -> None:
     days = "SELECT DATE '2025-01-01' + CAST(i % 90 AS INTEGER) AS day, i % 3 AS shop FROM range(3000) AS r(i)"
     duckdb.connect().execute(f"COPY ({days}) TO '{tmp_path}/sales.parquet'")

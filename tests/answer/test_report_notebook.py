@@ -10,6 +10,8 @@ import dpsql
 from dpsql.answer.output import plot
 from tests.doors_release import build
 
+pytestmark = pytest.mark.usefixtures("publishes")
+
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
 

@@ -33,7 +33,7 @@ CROSSED = f"SELECT a.n - b.n + c.n AS d FROM {BY_AGE} AS a, {BY_AGE} AS b, {BY_A
 
 
 @pytest.fixture(scope="module")
-def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenReleases]:
+def shop(publishes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenReleases]:
     opened = open_session([build(tmp_path_factory.mktemp("requests"))])
     yield opened
     opened.close()
@@ -184,7 +184,7 @@ def test_what_nests_too_deep_says_that_it_has_no_error(shop: OpenReleases) -> No
 
 
 @pytest.fixture(scope="module")
-def nullable(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenReleases]:
+def nullable(publishes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenReleases]:
     folder = tmp_path_factory.mktemp("nullable")
     rows, customers = uneven_rows(800, 1)
     rows = [(person, None if i % 5 == 0 else amount, day) for i, (person, amount, day) in enumerate(rows)]
@@ -236,6 +236,7 @@ def test_a_page_that_is_left_keeps_no_empty_examples(nullable: OpenReleases) -> 
             questions.well_answered(nullable, 3)
 
 
+@pytest.mark.usefixtures("publishes")
 def test_a_release_opened_elsewhere_is_read_for_the_request(tmp_path: Path) -> None:
     release = open_release(build(tmp_path / "shop"))
     with Request().working() as request:

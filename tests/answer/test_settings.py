@@ -15,6 +15,8 @@ from tests.command import dpsql_command
 from tests.doors.test_wire import Wire, kinds, serving, state, values
 from tests.doors_release import build
 
+pytestmark = pytest.mark.usefixtures("publishes")
+
 BY_AGE = "SELECT age, COUNT(*) AS n FROM customer JOIN sales USING (customer_id) GROUP BY age ORDER BY age"
 
 

@@ -113,7 +113,7 @@ def publish(tmp_path_factory: pytest.TempPathFactory) -> Publish:
 
 
 @pytest.fixture(scope="module")
-def answerer(publish: Publish) -> Iterator[Answerer]:
+def answerer(publishes: None, publish: Publish) -> Iterator[Answerer]:
     found = publish(ExactNoise(insecure_test_entropy(7)), "one.dpsql")
     yield found
     found.release.close()
@@ -188,6 +188,7 @@ def test_whether_answers_differ(answerer: Answerer) -> None:
 FIRST, SECOND = ('"clinic (one.dpsql)"', '"clinic (two.dpsql)"')
 
 
+@pytest.mark.usefixtures("publishes")
 def test_whether_named_releases_differ(publish: Publish, answerer: Answerer) -> None:
     other = publish(ExactNoise(insecure_test_entropy(8)), "two.dpsql")
     both = OpenReleases((answerer.release, other.release), (answerer, other))

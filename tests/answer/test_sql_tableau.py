@@ -10,6 +10,7 @@ import json
 from collections import Counter
 from pathlib import Path
 
+import pytest
 from sqlglot import exp
 
 from dpsql.answer.block import Known
@@ -18,6 +19,8 @@ from dpsql.answer.sql.parse import parse
 from dpsql.answer.sql.rewrite import take_apart
 from dpsql.errors import Error, NotSupportedError, RawRowsError
 from dpsql.release import AxisMeta, ColumnMeta
+
+pytestmark = pytest.mark.long
 
 
 def star_of(tree: exp.Expression) -> Schema:

@@ -15,7 +15,7 @@ from tests.people_star import make_people
 
 
 @pytest.fixture(scope="module")
-def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenReleases]:
+def shop(publishes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenReleases]:
     opened = open_session([build(tmp_path_factory.mktemp("views"))])
     yield opened
     opened.close()
@@ -55,6 +55,7 @@ def test_half_of_an_axis_is_its_middle(shop: OpenReleases) -> None:
     assert listed == pytest.approx(answer.scalar(), rel=1e-9)
 
 
+@pytest.mark.usefixtures("publishes")
 def test_errors_of_scaled_views_have_the_scale_in_them(tmp_path: Path) -> None:
     """Under `max_ids: auto` the noise of a total is the scale's alone: without it the list would say 0."""
     catalog = make_people(tmp_path, customers=1200, bound="auto", privacy="epsilon: 1, delta: 1e-6")

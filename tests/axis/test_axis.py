@@ -28,6 +28,8 @@ from dpsql.star import Catalog, parse_catalog, resolve_axis
 from dpsql.star.base import EPOCH, GRAIN_MICROSECONDS
 from dpsql.star.model import AxisSpec, View
 
+pytestmark = pytest.mark.long
+
 CONNECTION = duckdb.connect(config={"threads": 1})
 
 STAR = """

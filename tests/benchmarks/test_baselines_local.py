@@ -18,6 +18,8 @@ from dpsql.collecting.tallies import People
 from dpsql.mechanisms.oracles.oracle import spread
 from dpsql.mechanisms.oracles.registry import choose_oracle
 
+pytestmark = pytest.mark.long
+
 ONE = Fraction(1)
 
 

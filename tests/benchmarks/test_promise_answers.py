@@ -8,6 +8,8 @@ import pytest
 
 from benchmarks.promises.answers import mostly_interpolated, no_numbers
 
+pytestmark = pytest.mark.usefixtures("publishes")
+
 
 def test_nothing_is_mostly_interpolated(tmp_path: Path) -> None:
     assert mostly_interpolated(tmp_path, 60) == 0

@@ -10,6 +10,8 @@ import pytest
 from benchmarks.baselines import common, spatial
 from dpsql.noise import ZeroNoise
 
+pytestmark = pytest.mark.long
+
 ONE = Fraction(1)
 
 

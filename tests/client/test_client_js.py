@@ -36,7 +36,7 @@ views:
 """
 NODE = shutil.which("node")
 SCRIPT = Path(__file__).parents[2] / "clients" / "js" / "stream.js"
-pytestmark = pytest.mark.skipif(NODE is None, reason="no node on this machine")
+pytestmark = [pytest.mark.skipif(NODE is None, reason="no node on this machine"), pytest.mark.long]
 
 
 def run(request: dict[str, Any]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from tests.local_plans import W1, plan_of, plan_text, view
 
 NODE = shutil.which("node")
 CLIENT = Path(__file__).parents[2] / "clients" / "js"
-pytestmark = pytest.mark.skipif(NODE is None, reason="no node on this machine")
+pytestmark = [pytest.mark.skipif(NODE is None, reason="no node on this machine"), pytest.mark.long]
 HEAD = f"""
 import {{ Memory, below, readPlan, respond, toHex }} from "{(CLIENT / "dpsql-client.js").as_uri()}";
 import {{ exact, largestWeight }} from "{(CLIENT / "dpsql-plan.js").as_uri()}";

@@ -18,6 +18,8 @@ from dpsql.client import device as module
 from dpsql.client.entropy import system_entropy
 from tests.local_plans import plan_of, plan_text, view
 
+pytestmark = pytest.mark.long
+
 WIDE = view(axes=[0, 1], edges=[[0, 1, 2, 3, 4], [0, 1, 2, 3]], oracle="OLH", domain=13, extra=4)
 CHILD = """
 import sys

@@ -94,6 +94,7 @@ def test_a_plan_goes_into_a_folder_that_exists(tmp_path: Path, target: str, expe
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.usefixtures("publishes")
 def test_public_rows_come_from_the_catalog(tmp_path: Path) -> None:
     duckdb = pytest.importorskip("duckdb")
     rows = "SELECT i AS product_id, ['food', 'toys'][1 + i % 2] AS category FROM range(4) t(i)"

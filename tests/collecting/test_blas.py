@@ -18,6 +18,8 @@ from dpsql.collecting import run
 from dpsql.collecting.run import one_blas_thread
 from dpsql.collecting.simulate import simulate_reports, write_spool
 
+pytestmark = pytest.mark.long
+
 CATALOG = """
 dpsql: 1
 name: ages

@@ -17,6 +17,8 @@ from dpsql.collecting.collector import add_spool, close_collection
 from dpsql.collecting.files import open_state, plan_file
 from tests.local_plans import InsecureTestEntropy
 
+pytestmark = pytest.mark.usefixtures("publishes")
+
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "collections.md").read_text()
 

@@ -74,6 +74,7 @@ def played(folder: Path, axes: str, said: np.ndarray, seed: int) -> Path:
     return target
 
 
+@pytest.mark.usefixtures("publishes")
 def test_the_shipped_door_from_plan_to_sql(tmp_path: Path) -> None:
     catalog, said = catalog_file(tmp_path, "[stop.x]"), stops(1)
     drawn = np.random.default_rng(1).integers(0, 5, PEOPLE)
@@ -113,6 +114,7 @@ def test_the_shipped_door_from_plan_to_sql(tmp_path: Path) -> None:
         write_plan(other, tmp_path / "7.json", PEOPLE, "", after)
 
 
+@pytest.mark.usefixtures("publishes")
 @pytest.mark.parametrize(
     ("axes", "kinds"),
     [("[stop.x]", (True, False)), pytest.param("[stop.x, stop.y]", (False,), marks=pytest.mark.slow)],

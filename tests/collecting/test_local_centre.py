@@ -14,6 +14,8 @@ from dpsql.collecting.plan import Design, PlannedAxis, PlannedMeasure, build_pla
 from dpsql.collecting.tallies import People
 from dpsql.collecting.totals import centre_of, centred_on, total_of
 
+pytestmark = pytest.mark.usefixtures("publishes")
+
 PEOPLE, LEAVES, LONG = 20_000, 6, 30
 SIZES = (LEAVES, LEAVES, LONG)
 

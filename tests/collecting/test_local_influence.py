@@ -14,6 +14,8 @@ from dpsql.collecting.plan import Design, PlannedAxis, PlannedMeasure, build_pla
 from dpsql.collecting.tallies import ViewTally
 from dpsql.collecting.totals import rows_moved
 
+pytestmark = pytest.mark.usefixtures("publishes")
+
 PEOPLE = 20_000
 
 

@@ -26,6 +26,8 @@ from dpsql.mechanisms.local.grids import granularity, joint_granularity
 from dpsql.variance.kronecker import AxisSplit, ProductReading
 from dpsql.variance.leaves import PrefixVariance
 
+pytestmark = pytest.mark.usefixtures("publishes")
+
 PEOPLE = 30_000
 WEAK = joint.Strength(1.0, 1.0, 1e-2)
 SURVEY = """

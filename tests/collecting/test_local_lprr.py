@@ -112,6 +112,7 @@ views: {both: {of: answer, axes: [answer.age, answer.rooms], measures: [count, a
 """
 
 
+@pytest.mark.usefixtures("publishes")
 def test_it_answers_in_sql(tmp_path: Path) -> None:
     (tmp_path / "c.yaml").write_text(CATALOG)
     people, rng = 40_000, np.random.default_rng(3)

@@ -23,6 +23,8 @@ from dpsql.variance.leaves import PrefixVariance
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from benchmarks.local.star import _cover_boxes, collect, star
 
+pytestmark = pytest.mark.usefixtures("publishes")
+
 
 def test_a_grid_s_strength_covers_boxes_and_not_only_leaves() -> None:
     axes = (PlannedAxis("age", 40, 40), PlannedAxis("sex", 2, 0))

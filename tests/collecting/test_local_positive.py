@@ -26,6 +26,8 @@ from dpsql.release.read import open_release
 from dpsql.variance import stack
 from dpsql.variance.stack import StackVariance
 
+pytestmark = pytest.mark.usefixtures("publishes")
+
 CATALOG = """
 dpsql: 1
 name: ages

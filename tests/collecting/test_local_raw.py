@@ -16,6 +16,8 @@ from dpsql.engines import open_sources
 from dpsql.examples.retail import make_star, write_star
 from dpsql.star import Catalog, load_catalog
 
+pytestmark = pytest.mark.usefixtures("publishes")
+
 RETAIL = Path(__file__).parents[2] / "catalog" / "retail.yaml"
 VIEWS = """collection: {epsilon: 3, tau: 2, row_weighting: mar}
 views:

@@ -25,6 +25,8 @@ from dpsql.collecting.simulate import simulate_reports
 from dpsql.errors import CatalogError, DataError, OperationalError
 from dpsql.release.read import open_release
 
+pytestmark = pytest.mark.usefixtures("publishes")
+
 ROOT = Path(__file__).parents[2]
 CATALOG = ROOT / "catalog" / "survey.yaml"
 PEOPLE = 40_000

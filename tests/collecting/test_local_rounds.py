@@ -18,6 +18,8 @@ from dpsql.collecting.rounds import RoundsDesign, first_plan, leaf_shares, next_
 from dpsql.collecting.tallies import empty_tallies
 from dpsql.errors import CatalogError, DataError
 
+pytestmark = pytest.mark.usefixtures("publishes")
+
 
 def design(sizes: tuple[int, ...], people: int) -> RoundsDesign:
     return RoundsDesign(

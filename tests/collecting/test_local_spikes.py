@@ -16,6 +16,8 @@ from dpsql.mechanisms.oracles.oracle import estimate
 from dpsql.mechanisms.oracles.registry import choose_oracle
 from dpsql.mechanisms.oracles.square_wave import SquareWave, wave_matrix, wave_reach
 
+pytestmark = pytest.mark.usefixtures("publishes")
+
 LEAVES = 60
 W1 = largest_weight(Fraction(1))
 

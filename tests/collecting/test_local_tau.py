@@ -41,6 +41,8 @@ from dpsql.release.read import open_release
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from benchmarks.local.star import star
 
+pytestmark = pytest.mark.usefixtures("publishes")
+
 RETAIL = Path(__file__).parents[2] / "catalog" / "retail.yaml"
 ROWS = np.array([0.1, 0.4, 0.2, 0.1, 0.1, 0.1])
 

@@ -14,6 +14,8 @@ from dpsql.collecting.plan import Design, PlannedAxis, PlannedMeasure, build_pla
 from dpsql.collecting.tallies import People, Tallies
 from dpsql.collecting.totals import centre_of, centred_on, total_of
 
+pytestmark = pytest.mark.usefixtures("publishes")
+
 PEOPLE = 10_000
 UNEVEN = (((0,), Fraction(9, 10)), ((1,), Fraction(1, 20)), ((2,), Fraction(1, 20)))
 PAIRS = ((0, 1), (1, 2), (0, 2))

@@ -30,6 +30,8 @@ from dpsql.doors.report.model import page_model
 from dpsql.release import open_release
 from dpsql.star import load_catalog
 
+pytestmark = pytest.mark.usefixtures("publishes")
+
 CATALOG = """
 dpsql: 1
 name: visits

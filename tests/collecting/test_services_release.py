@@ -28,6 +28,8 @@ from dpsql.mechanisms.oracles.registry import oracle_named
 from dpsql.release.read import open_release
 from dpsql.star import parse_catalog
 
+pytestmark = pytest.mark.usefixtures("publishes")
+
 AXES = {"bank": "income", "clinic": "age", "shop": "district"}
 SIZES = {"income": 6, "age": 8, "district": 3}
 PEOPLE = 12_000

@@ -124,6 +124,7 @@ def test_rows_sums_and_means_hold(tmp_path: Path) -> None:
         assert np.std(each) > 0.4, sql  # the bars are no wider than twice what they need be
 
 
+@pytest.mark.usefixtures("publishes")
 def test_parts_add_up_and_the_release_says_what_is_cut(tmp_path: Path) -> None:
     done = collected(planned(tmp_path), buyers(1, most=6), 2)
     by_age = dpsql.query(
@@ -197,6 +198,7 @@ def test_rows_at_two_services_or_at_none_are_refused(tmp_path: Path) -> None:
         planned(tmp_path, measure)
 
 
+@pytest.mark.usefixtures("publishes")
 def test_a_simulated_collection_answers(tmp_path: Path) -> None:
     people = buyers(3)
     owner = np.repeat(np.arange(PEOPLE), np.diff(people.first))

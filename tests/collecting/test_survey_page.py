@@ -18,6 +18,8 @@ from dpsql.collecting.files import open_state
 from dpsql.collecting.run import write_plan
 from tests.collecting.test_local_release import CATALOG, page_collector
 
+pytestmark = pytest.mark.long
+
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 DRIVER = """<!doctype html><title>driver</title><iframe id="page" src="/"></iframe><script>
 const page = document.getElementById("page"), seen = [];

@@ -171,6 +171,7 @@ def people() -> np.ndarray:
     return np.stack([rng.binomial(7, 0.4, PEOPLE), rng.choice(3, PEOPLE, p=[0.6, 0.3, 0.1])], axis=1)
 
 
+@pytest.mark.usefixtures("publishes")
 @pytest.mark.usefixtures("toy")
 def test_a_toy_oracle_is_planned_collected_answered_and_audited(tmp_path: Path) -> None:
     catalog, plan_path, spool, release = (

@@ -19,6 +19,8 @@ from dpsql.publishing.central import publish_release
 from dpsql.release import open_release
 from dpsql.star import load_catalog
 
+pytestmark = pytest.mark.usefixtures("publishes")
+
 CATALOG = """
 dpsql: 1
 name: shop

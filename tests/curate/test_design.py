@@ -27,6 +27,8 @@ from dpsql.publishing.userlevel.guess import Guess
 from dpsql.release import open_release
 from dpsql.star import load_catalog
 
+pytestmark = pytest.mark.usefixtures("publishes")
+
 CATALOG = """\
 # Written by hand; what stands here stays.
 dpsql: 1
@@ -82,7 +84,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def designed(shop: Path) -> Design:
+def designed(publishes: None, shop: Path) -> Design:
     file = shop / "shop.yaml"
     return design_catalog(file.read_text(), file, QUESTIONS, Guess(300, 6000))
 

@@ -227,6 +227,7 @@ def test_a_bridge_holds_nothing_but_keys(tmp_path: Path) -> None:
     assert "  friends:  # a bridge: its rows link others\n    role: fact\n" in output.read_text()
 
 
+@pytest.mark.usefixtures("publishes")
 def test_repeated_rows_of_a_public_table_are_put_together(tmp_path: Path) -> None:
     with duckdb.connect() as connection:
         zones = "SELECT i % 40 AS zone_id, 'Z' || i % 4 AS borough FROM range(43) AS r(i)"
@@ -253,6 +254,7 @@ def test_the_command_asks_and_writes(tmp_path: Path) -> None:
     assert again.exit_code == 2 and "exists" in again.output
 
 
+@pytest.mark.usefixtures("publishes")
 def test_a_wrong_answer_is_asked_again(tmp_path: Path) -> None:
     all_commands()
     (tmp_path / "q.sql").write_text("SELECT c_card, COUNT(*) AS n FROM customers GROUP BY c_card;")

@@ -16,6 +16,8 @@ import pytest
 from tests.command import dpsql_command
 from tests.doors_release import build
 
+pytestmark = pytest.mark.usefixtures("publishes")
+
 
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -19,6 +19,8 @@ import dpsql
 from dpsql.doors.scan import bind, literal
 from tests.doors_release import build, digest
 
+pytestmark = pytest.mark.usefixtures("publishes")
+
 REGIONS = "SELECT DISTINCT region FROM customer WHERE region IS NOT NULL ORDER BY region"
 COUNT = "SELECT COUNT(*) FROM sales JOIN customer USING (customer_id) WHERE region = "
 BEERS = ("Carlton Cold", "Carlton Draft", "Mountain Goat", "Redback", "Victoria Bitter", "XXXX")

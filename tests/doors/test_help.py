@@ -16,6 +16,8 @@ from dpsql.examples.retail import make_star, write_star
 from tests.command import dpsql_command
 from tests.stream_shop import CATALOG as DAYS
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[2]
 VIEWS = """views:
   trend: {of: sales, axes: [{axis: sales.sold_on, cuts: {width: month}}, customer.region], measures: [count]}

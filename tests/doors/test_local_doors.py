@@ -14,6 +14,8 @@ from dpsql.doors.cli import cli
 from dpsql.errors import InterfaceError, OperationalError
 from dpsql.examples.retail import make_star, write_star
 
+pytestmark = pytest.mark.usefixtures("publishes")
+
 RETAIL = Path(__file__).parents[2] / "catalog" / "retail.yaml"
 SURVEY = Path(__file__).parents[2] / "catalog" / "survey.yaml"
 VIEWS = """collection: {epsilon: 2, tau: 1, row_weighting: mar}

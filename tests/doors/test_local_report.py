@@ -16,6 +16,8 @@ from dpsql.doors.report import report_page
 from dpsql.release.read import open_release
 from tests.collecting.test_local_release import CATALOG, PEOPLE, answers, write_reports
 
+pytestmark = pytest.mark.usefixtures("publishes")
+
 SHUFFLED = "collection: {epsilon: 1, shuffled: true}"
 
 

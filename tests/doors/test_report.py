@@ -30,6 +30,8 @@ from dpsql.star import load_catalog
 from tests.doors_release import CATALOG, build
 from tests.userlevel_star import uneven_rows, write_star
 
+pytestmark = pytest.mark.usefixtures("publishes")
+
 SCRIPT = Path(dpsql.__file__).parent / "doors" / "report" / "page.js"
 ASK = """
 const page = require(process.argv[1]);

@@ -31,6 +31,8 @@ from dpsql.doors.shell.complete import ShellCompleter
 from tests.doors_release import build
 from tests.interrupts import heed_interrupts
 
+pytestmark = pytest.mark.usefixtures("publishes")
+
 TEN = "(VALUES " + ",".join(f"({i})" for i in range(10)) + ")"
 ENDLESS = (
     "SELECT COUNT(*) FROM " + ", ".join(f"{TEN} AS t{i}(x)" for i in range(12))

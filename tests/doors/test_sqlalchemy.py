@@ -16,6 +16,8 @@ from sqlalchemy.orm import Session, declarative_base
 
 from tests.doors_release import build
 
+pytestmark = pytest.mark.usefixtures("publishes")
+
 SUITE = Path(__file__).parents[1] / "sqlalchemy_suite"
 FLOAT32 = "FLOAT is 32 bits wide in DuckDB; SQLAlchemy compares nine digits"
 DIVISION = "DuckDB divides decimals as doubles, which shows in the 16th digit"

@@ -7,11 +7,14 @@ from datetime import date
 from pathlib import Path
 
 import duckdb
+import pytest
 
 import dpsql
 from tests.command import dpsql_command as run
 from tests.doors.test_wire import Wire, kinds, serving
 from tests.stream_shop import CATALOG, make_stream_shop
+
+pytestmark = pytest.mark.usefixtures("publishes")
 
 VIEWS = "views:\n  days: {of: sales, axes: [sales.sold_on, customer.sex], measures: [count]}\n"
 

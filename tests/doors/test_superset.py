@@ -12,6 +12,8 @@ import dpsql
 from dpsql.doors.scan import split
 from tests.doors_release import build
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[2]
 SENT = split((ROOT / "tests/golden/superset/sent.sql").read_text(encoding="utf-8"))[0]
 SHAPES = [

@@ -29,6 +29,8 @@ from dpsql.doors.wire.password import Exchange, Refused, make_verifier
 from dpsql.errors import InterfaceError
 from tests.doors_release import build
 
+pytestmark = pytest.mark.usefixtures("publishes")
+
 MEANT = struct.pack("!ii", 16, 196608) + b"user\0me\0"
 JDBC = Path("/usr/share/java/postgresql.jar")
 
@@ -66,7 +68,7 @@ def running(*arguments: str | Path) -> Iterator[Server]:
             assert process.poll() is None, "the server ended"
         finally:
             process.send_signal(signal.SIGTERM)
-            _, errors = process.communicate(timeout=20)
+            _, errors = process.communicate(timeout=120)
         assert process.returncode == 0
         assert "Traceback" not in errors
 
@@ -90,7 +92,7 @@ class Wire:
     greeting, last = "", b""
 
     def __init__(self, port: int, user: str = "me", startup: bytes | None = None) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=20)
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=120)
         body = struct.pack("!i", 196608) + b"user\0" + user.encode() + b"\0database\0shop\0\0"
         self.socket.sendall(startup if startup is not None else struct.pack("!i", len(body) + 4) + body)
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.doors.crowd import crowd
 from tests.doors.test_wire import running
 from tests.doors_release import build
+
+pytestmark = pytest.mark.usefixtures("publishes")
 
 
 def test_clients_are_served_while_strangers_flood_and_others_leave(tmp_path: Path) -> None:

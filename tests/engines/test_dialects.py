@@ -17,6 +17,8 @@ from dpsql.engines.postgresql import POSTGRES
 from dpsql.engines.sampling import PRIME, coefficients, hash_sql, is_kept, offset
 from dpsql.engines.spark import SPARK
 
+pytestmark = pytest.mark.long
+
 INTEGERS = [0, 1, -1, 7, -7, PRIME, PRIME - 1, -PRIME, 1 << 40, -(1 << 40) - 3, (1 << 63) - 1, -(1 << 63)]
 FLOATS = [
     0.0,

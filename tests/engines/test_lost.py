@@ -28,6 +28,8 @@ from tests.publishing.test_hybrid import rows as hybrid_rows
 from tests.publishing.test_hybrid import side, text
 from tests.stream_shop import FIRST, NOW, make_stream_shop
 
+pytestmark = pytest.mark.usefixtures("publishes")
+
 SCHEMA = "lost"
 COUNTING = "bounding, counting and drawing"
 

@@ -15,6 +15,8 @@ from tests.engines.catalogs import KEY, catalog, measured, server
 from tests.engines.servers import Server
 from tests.engines.star import build, load_postgres
 
+pytestmark = pytest.mark.usefixtures("publishes")
+
 SCHEMA = "refused"
 
 

@@ -11,6 +11,8 @@ from tests.engines.catalogs import BOUNDS, catalog, files, measured, server, spa
 from tests.engines.servers import Server
 from tests.engines.star import build, load_postgres
 
+pytestmark = pytest.mark.usefixtures("publishes")
+
 FACTS = 20_000
 SCHEMA = "releases"
 

@@ -16,6 +16,8 @@ from dpsql import collection_plan
 from dpsql.examples.retail import make_star, write_star
 from tests.interrupts import heed_interrupts
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).resolve().parents[2]
 
 

@@ -40,6 +40,8 @@ from dpsql.ledger import (
 )
 from dpsql.ledger.publish import opened, settle
 
+pytestmark = pytest.mark.usefixtures("publishes")
+
 MILLIONTH = Fraction(1, 10**6)
 SHOP = Lineage("shop", "customer.customer_id", "add_remove", Fraction(0), Fraction(4))
 

@@ -21,6 +21,8 @@ from dpsql.variance import mean_variance
 from dpsql.variance.tree import TreeVariance
 from tests.strategies import svd_bound
 
+pytestmark = pytest.mark.long
+
 
 def differences(function, x, step=1e-6):
     steps = step * np.eye(len(x))

@@ -32,6 +32,8 @@ from dpsql.mechanisms.oracles.local_hashing import bucket
 from dpsql.mechanisms.oracles.registry import choose_oracle, oracle_named
 from dpsql.mechanisms.oracles.square_wave import SquareWave, wave_matrix, wave_reach
 
+pytestmark = pytest.mark.long
+
 VECTORS = json.loads((Path(__file__).parent.parent / "vectors" / "local.json").read_text())
 W1 = largest_weight(Fraction(1))
 UNBIASED = {25: (5, 3.45), 64: (4, 5.75), 125: (5, 8.1)}

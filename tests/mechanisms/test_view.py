@@ -19,6 +19,8 @@ from dpsql.tree import kary_tree
 from dpsql.variance.kronecker import AxisSplit, ProductReading
 from dpsql.variance.reconcile import component_variances
 
+pytestmark = pytest.mark.long
+
 STRATEGIES = [
     [lue_dptree(kary_tree(12, 3))],
     [lue_dptree(kary_tree(7, 2)), lue_dptree(kary_tree(9, 3))],

@@ -14,6 +14,8 @@ from dpsql.errors import Error
 from dpsql.release import open_release
 from tests.release_fixture import make_rows, write_fixture
 
+pytestmark = pytest.mark.long
+
 BASES = [
     "COUNT(*)", "SUM(amount)", "AVG(qty)", "COUNT(*) FILTER (WHERE region = 'nowhere')", "0", "1", "-0.5", "1e308",
     "(COUNT(*) - COUNT(*))", "SUM(amount) FILTER (WHERE age < 20)", "NULL", "CAST('nan' AS DOUBLE)", "1e999",

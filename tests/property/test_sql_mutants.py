@@ -14,6 +14,8 @@ from dpsql.errors import Error, InternalError
 from dpsql.release import open_release
 from tests.release_fixture import make_rows, write_fixture
 
+pytestmark = pytest.mark.long
+
 SEEDS = [
     "SELECT region, COUNT(*) AS n, SUM(amount) FROM sales s JOIN customer c ON s.customer_id = c.customer_id"
     " WHERE age BETWEEN 20 AND 29 AND NOT (region = 'north' OR region IS NULL) GROUP BY region HAVING COUNT(*) > 3"

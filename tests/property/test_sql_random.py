@@ -14,6 +14,8 @@ from dpsql.answer import Answerer
 from dpsql.release import open_release
 from tests.release_fixture import make_rows, raw_star, write_fixture
 
+pytestmark = pytest.mark.long
+
 FROM = "FROM sales s {join} JOIN customer c ON s.customer_id = c.customer_id"
 TREND = "FROM sales s JOIN product p ON s.product_id = p.product_id JOIN category k ON p.category_id = k.category_id"
 

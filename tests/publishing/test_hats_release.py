@@ -26,6 +26,8 @@ from dpsql.release import open_release
 from dpsql.star import load_catalog
 from dpsql.variance import mean_variance
 
+pytestmark = pytest.mark.usefixtures("publishes")
+
 CATALOG = """
 dpsql: 1
 name: grid

@@ -14,6 +14,8 @@ from dpsql.errors import CatalogError, Error
 from dpsql.star import load_catalog
 from tests.userlevel_star import write_star
 
+pytestmark = pytest.mark.long
+
 CATALOG = """
 dpsql: 1
 name: shop

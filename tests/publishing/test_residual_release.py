@@ -29,6 +29,8 @@ from dpsql.star import load_catalog, parse_catalog
 from dpsql.variance.reconcile import subsets
 from tests.strategies import dense
 
+pytestmark = pytest.mark.usefixtures("publishes")
+
 CATALOG = """
 dpsql: 1
 name: clinic

@@ -33,6 +33,8 @@ from dpsql.release import open_release
 from dpsql.star import load_catalog
 from tests.userlevel_star import uneven_rows, write_star
 
+pytestmark = pytest.mark.usefixtures("publishes")
+
 LEAST, MOST = 0.5, 2.5
 """Predictions lie between these times what a release shows."""
 

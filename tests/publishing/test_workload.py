@@ -21,6 +21,8 @@ from dpsql.release import open_release
 from dpsql.star import load_catalog, parse_catalog
 from dpsql.variance.reading import from_columns
 
+pytestmark = pytest.mark.usefixtures("publishes")
+
 CATALOG = """
 dpsql: 1
 name: days

@@ -10,6 +10,8 @@ import pytest
 
 from tests.command import dpsql_command as dpsql
 
+pytestmark = pytest.mark.long
+
 CATALOG = """
 dpsql: 1
 name: shop

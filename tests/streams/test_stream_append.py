@@ -42,6 +42,8 @@ from dpsql.streams.state import IN_USE, open_state, seal_state
 from dpsql.tree import IntArray
 from tests.time_forms import create_stream, ending, fda, fenwick, lasting
 
+pytestmark = pytest.mark.usefixtures("publishes")
+
 SECRET = bytes(range(32))
 TREE = TreeStrategy(L, (1, 3, 6), (5, 3, 2))
 STRATEGIES: list[TimeStrategy] = [

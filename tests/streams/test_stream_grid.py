@@ -15,6 +15,8 @@ from dpsql import api
 from dpsql.errors import CatalogError
 from tests.stream_shop import CATALOG, make_stream_shop
 
+pytestmark = pytest.mark.usefixtures("publishes")
+
 STRATEGIES = ("chain", "fenwick", "fda", "prefix", "toeplitz", "auto")
 QUICK = {("0", "row"), ("1e-9", "customer.customer_id")}
 GRID = [

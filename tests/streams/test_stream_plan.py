@@ -12,6 +12,8 @@ from dpsql.errors import CatalogError
 from dpsql.star import load_catalog
 from tests.stream_shop import CATALOG, make_stream_shop
 
+pytestmark = pytest.mark.usefixtures("publishes")
+
 ROOT = Path(__file__).resolve().parents[2]
 
 

@@ -27,6 +27,8 @@ from dpsql.star import Catalog, catalog_from_json, load_catalog
 from dpsql.streams.public import read_manifest
 from tests.stream_shop import CATALOG, StreamShop, make_stream_shop
 
+pytestmark = pytest.mark.usefixtures("publishes")
+
 SMALL = (
     CATALOG[: CATALOG.index("views:")]
     + "views:\n  days: {of: sales, axes: [sales.sold_on], measures: [count]}\n"

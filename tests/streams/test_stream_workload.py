@@ -14,6 +14,8 @@ from dpsql.star.load import catalog_from_json
 from dpsql.streams.plan import chosen
 from tests.stream_shop import CATALOG, make_stream_shop
 
+pytestmark = pytest.mark.usefixtures("publishes")
+
 
 def text_of(stream: str, delta: str = "0") -> str:
     text = CATALOG.replace("EPSILON", "1").replace("DELTA", delta)

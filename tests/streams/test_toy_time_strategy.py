@@ -30,6 +30,8 @@ from dpsql.variance import AxisVariance
 from dpsql.variance.leaves import IdentityVariance
 from tests.stream_shop import CATALOG, StreamShop, make_stream_shop
 
+pytestmark = pytest.mark.usefixtures("publishes")
+
 DAYS, WEIGHT = 3, 2
 SHARE = Fraction(1, WEIGHT)
 
