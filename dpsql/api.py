@@ -281,6 +281,9 @@ def collect(
 ) -> Collected:
     """Count people's reports and write a release of the same shape as a central one.
 
+    Where fitting axes together takes more than a second (the plan says how long), a release without these fits is
+    written first, under an id of its own; the smoothed release then takes its place. Stopping the fit keeps the first.
+
     Args:
         plan: the plan that they answered.
         reports: Parquet, CSV and JSON-lines files, or folders of them; with `engine`, tables; one may stand alone.

@@ -55,7 +55,7 @@ SHUFFLE_DELTA = 1e-7
 
 
 def release_content(
-    survey: Survey, plan: Plan, tallies: Tallies, manifest: Manifest, release_id: str
+    survey: Survey, plan: Plan, tallies: Tallies, manifest: Manifest, release_id: str, *, joint: bool = True
 ) -> ReleaseBuilder:
     """All that the release file will hold.
 
@@ -65,6 +65,8 @@ def release_content(
         tallies: counts per view.
         manifest: what was collected and rejected.
         release_id: the release's id.
+        joint: whether several axes are fitted together; without, what they do together comes straight from the
+            grids, with the grids' own errors, and their views have no smooth counts.
     """
     axis_tables = {a: axis_table(plan, tallies, a) for a in range(len(survey.axes))}
     scale = row_scale(plan, tallies, axis_tables)
@@ -75,12 +77,14 @@ def release_content(
     models: list[PrefixVariance | StackVariance] = [
         PrefixVariance(model_of(axis_tables[a].counts)) for a in range(len(survey.axes))
     ]
-    fits = Fits()
+    fits = Fits(joint)
     interactions(plan, tallies, [held for held, _ in survey.views.values()], axis_tables, fits=fits)
     smooth = {
         held: bits.positive[held[0]]
         if bits is not None and len(held) == 1
         else positive_shares(plan, tallies, held, axis_tables, fits.shares)
+        if joint or len(held) == 1
+        else None
         for held, _ in survey.views.values()
     }
     model_numbers = _positive_models(smooth, scale.factor, models)

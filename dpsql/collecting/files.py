@@ -96,13 +96,16 @@ def write_plan_file(path: Path, raw: bytes) -> None:
         raise unwritable(path, error) from error
 
 
-def write_release_file(path: Path, content: ReleaseBuilder, seed: bytes | None) -> None:
+def write_release_file(
+    path: Path, content: ReleaseBuilder, seed: bytes | None, then: str = UNCOUNTED
+) -> None:
     """Write a release beside its name, make it durable and read-only, and rename it into place.
 
     Args:
         path: where.
         content: what it holds.
         seed: the secret key that signs it; None leaves it unsigned.
+        then: what to do where it cannot be written.
 
     Raises:
         OperationalError: the file cannot be written; nothing stays behind.
@@ -117,14 +120,14 @@ def write_release_file(path: Path, content: ReleaseBuilder, seed: bytes | None) 
     except FAULTS as error:
         with suppress(OSError):
             fresh.unlink(missing_ok=True)
-        raise unwritable(path, error) from error
+        raise unwritable(path, error, then) from error
     with machine(f"{path} is whole, but a power cut may still lose it", "run `sync`"):
         sync(path.parent)
 
 
-def unwritable(path: Path, fault: BaseException) -> MachineFault:
+def unwritable(path: Path, fault: BaseException, then: str = UNCOUNTED) -> MachineFault:
     """The error of a file that the system refuses to write."""
-    return MachineFault(f"cannot write {path}: {reason(fault)}", hint=UNCOUNTED)
+    return MachineFault(f"cannot write {path}: {reason(fault)}", hint=then)
 
 
 KEY_BYTES = 32

@@ -7,7 +7,6 @@ measured by fitting again to what it would have brought in.
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -26,7 +25,7 @@ from dpsql.collecting.estimate import (
     rest,
     spread_over,
 )
-from dpsql.collecting.smooth import LARGEST, SMOOTH, Joint, joint_table, told
+from dpsql.collecting.smooth import Joint, fitted_together, joint_table
 from dpsql.collecting.tallies import Tallies
 from dpsql.mechanisms.local.joint import posterior
 from dpsql.mechanisms.oracles.oracle import FloatArray
@@ -49,10 +48,12 @@ class Fits:
     """Joint fits of one collection, each made once: most of the time that a release takes.
 
     Args:
+        joint: whether any is made; without them interactions come straight from the grids.
         parts: interactions by axes and measure; None where no report tells about one.
         shares: of slots per leaf combination, by the axes of a fit to counts.
     """
 
+    joint: bool = True
     parts: dict[tuple[PartKey, int | None], Part | None] = field(default_factory=dict)
     shares: dict[PartKey, FloatArray] = field(default_factory=dict)
 
@@ -88,7 +89,7 @@ def interactions(
     fits = Fits() if fits is None else fits
     for key in sorted(wanted, key=lambda k: (len(k), k)):
         if (key, measure) not in fits.parts:
-            effect = smooth_part(plan, tallies, key, known, measure, fits)
+            effect = smooth_part(plan, tallies, key, known, measure, fits) if fits.joint else None
             fits.parts[key, measure] = effect or grid_part(plan, tallies, key, known, measure)
         effect = fits.parts[key, measure]
         if effect is not None:
@@ -135,8 +136,7 @@ def smooth_part(
 
     None where axes are not ordered, a pair of them is seen by no view, or the fit would be too large.
     """
-    cells = math.prod(plan.axes[a].leaves for a in axes) * (1 if measure is None else 2)
-    if cells > LARGEST or not told(plan, axes) or any(plan.axes[a].smooth < SMOOTH for a in axes):
+    if not fitted_together(plan, axes, measure):
         return None
     filled = float(np.clip(np.mean([known[a].filled for a in axes]), 1e-6, 1.0))
     joint = joint_table(plan, tallies, axes, measure, filled)

@@ -15,6 +15,7 @@ Planning a central release takes the same time either way, so publishing leaves 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import threading
 from collections.abc import Iterator, Sequence
@@ -49,7 +50,7 @@ from dpsql.collecting.joined import joined_content, joined_tables
 from dpsql.collecting.plan import RowReports, facts_of
 from dpsql.collecting.rounds import after_round, is_adaptive, rounds_design
 from dpsql.collecting.services import Sheet, make_sheet, predict_services, read_sheet, write_sheet
-from dpsql.collecting.smooth import joint_seconds
+from dpsql.collecting.smooth import SLOW, joint_seconds
 from dpsql.collecting.spools import spool_files
 from dpsql.collecting.survey import Survey, design_of, needs_rows, public_axis_maker, survey_of
 from dpsql.collecting.tables import tally_tables
@@ -237,7 +238,7 @@ class _Plans(NamedTuple):
             for prediction in predictions
             if prediction.axes and drowned(prediction)
         }
-        seconds = 0.0 if asks_rows_alone(plan) else joint_seconds(plan, list(views.values()))
+        seconds = 0.0 if asks_rows_alone(plan) else joint_seconds(plan, self.survey.views.values())
         costs = view_costs(plan, views, predictions)
         return Forecast(plan, people, predictions, costs, {}, helped, seconds)
 
@@ -281,10 +282,13 @@ def _round_forecast(survey: Survey, people: int, label: str, reports: Reports | 
 def collect(reports: Reports, target: Path, release_id: str, progress: Progress = silent) -> Collected:
     """Count reports and write a release.
 
+    Where fitting axes together takes long, a release of the grids alone is written first, under an id of its own, and
+    the smoothed one takes its place. Whoever stops the fit keeps the first.
+
     Args:
         reports: what came back.
         target: the release file to make.
-        release_id: the release's id.
+        release_id: the id of the release that stays at the end.
         progress: told each file.
 
     Returns:
@@ -304,13 +308,29 @@ def collect(reports: Reports, target: Path, release_id: str, progress: Progress 
     check_folder(target)
     if reports.state is not None:
         check_state(reports.state)
-    sheet = read_sheet(reports.plan)
-    if sheet is None:
-        content, manifest = _counted(plan_file(reports.plan), reports, release_id, progress)
-    else:
+    seed, sheet = signing_seed(_beside(reports)), read_sheet(reports.plan)
+    if sheet is not None:
         content, manifest = _joined(sheet, reports, release_id, progress)
-    write_release_file(target, content, signing_seed(_beside(reports)))
-    return Collected(target, manifest)
+        write_release_file(target, content, seed)
+        return Collected(target, manifest)
+    counted = _counted(plan_file(reports.plan), reports, progress)
+    progress(Stage("estimating and writing"))
+    if counted.fit_seconds < SLOW:
+        write_release_file(target, counted.content(release_id), seed)
+        return Collected(target, counted.manifest)
+    write_release_file(target, counted.content(_first_id(release_id), joint=False), seed)
+    with machine("the release of the grids alone is whole", KEPT):
+        progress(Stage("written; fitting axes together", counts={"seconds": round(counted.fit_seconds)}))
+        write_release_file(target, counted.content(release_id), seed, KEPT)
+    return Collected(target, counted.manifest)
+
+
+KEPT = "the release is whole, without smoothing; to smooth it, remove it and run the same command again"
+
+
+def _first_id(release_id: str) -> str:
+    """The id of the release that is written before the smoothed one: their answers differ."""
+    return hashlib.blake2b(release_id.encode(), digest_size=16, person=b"dpsql grids").hexdigest()
 
 
 def _beside(reports: Reports) -> Path:
@@ -320,16 +340,41 @@ def _beside(reports: Reports) -> Path:
     return reports.plan.absolute().parent / DEFAULT_LEDGER
 
 
-def _counted(
-    plan: Plan, reports: Reports, release_id: str, progress: Progress
-) -> tuple[ReleaseBuilder, Manifest]:
+class _Counted(NamedTuple):
+    """Counted reports to one plan.
+
+    Args:
+        survey: the questions.
+        plan: the plan.
+        tallies: counts per view.
+        manifest: what was collected and rejected.
+        fit_seconds: about how long fitting axes together takes.
+    """
+
+    survey: Survey
+    plan: Plan
+    tallies: list[ViewTally]
+    manifest: Manifest
+    fit_seconds: float
+
+    def content(self, release_id: str, *, joint: bool = True) -> ReleaseBuilder:
+        """All that a release of them will hold; without smoothing over several axes unless `joint`."""
+        with one_blas_thread():
+            if is_adaptive(self.plan):
+                return adaptive_content(self.survey, self.plan, self.tallies, self.manifest, release_id)
+            return release_content(
+                self.survey, self.plan, self.tallies, self.manifest, release_id, joint=joint
+            )
+
+
+def _counted(plan: Plan, reports: Reports, progress: Progress) -> _Counted:
     """Count the reports to one plan."""
     if asks_rows_alone(plan):
         raise DataError(
             "this plan asks for row counts alone; no release can be made of them",
             hint="make the second plan: dpsql collection-plan CATALOG REPORTS --after PLAN -o NEXT",
         )
-    facts, make = facts_of(plan), adaptive_content if is_adaptive(plan) else release_content
+    facts = facts_of(plan)
     if facts.service is not None:
         raise InterfaceError(
             f"this plan is that of the service {facts.service} alone",
@@ -339,9 +384,8 @@ def _counted(
     tallies, manifest = _tallied(plan, reports, progress)
     if manifest.accepted == 0:
         raise _nothing(manifest)
-    progress(Stage("estimating and writing"))
-    with one_blas_thread():
-        return make(survey, plan, tallies, manifest, release_id), manifest
+    seconds = 0.0 if is_adaptive(plan) else joint_seconds(plan, survey.views.values())
+    return _Counted(survey, plan, tallies, manifest, seconds)
 
 
 def _tallied(plan: Plan, reports: Reports, progress: Progress) -> tuple[list[ViewTally], Manifest]:

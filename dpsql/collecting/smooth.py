@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -73,9 +73,11 @@ MOST_WEIGHTS = 1_100
 
 MOST_LOOSE = 4_000_000
 """Cells x weights up to which axes are let loose: each try fits up to nine times again."""
-STEPS, RATE = 90, 4e7
-"""Gauss-Newton steps of a joint fit with all its strengths (60 to 120 in ten collections), and cells x weights that one
-second of a core sees to in them: for the forecast."""
+SLOW = 1.0
+"""Seconds from which joint fits are announced, and a release without them is written first."""
+STEPS, STIFF_STEPS, RATE = 90, 30, 4e7
+"""Gauss-Newton steps of a joint fit with all its strengths (60 to 120 in ten collections), a third of them where it is
+too large to let axes loose, and cells x weights that one second of a core sees to in them: for the forecast."""
 
 
 class Joint(NamedTuple):
@@ -148,17 +150,39 @@ def joint_fits(plan: Plan, axes: Sequence[int]) -> bool:
     return fits(sizes, smooth, _held_together(plan, axes, None), _lattices(plan, axes)[0])
 
 
-def joint_seconds(plan: Plan, sets: Sequence[Sequence[int]]) -> float:
-    """About how many seconds of one core the joint fits of some sets of axes will take; each set is fitted once."""
-    total = 0.0
-    for axes in {tuple(sorted(axes)) for axes in sets if len(axes) > 1}:
-        sizes = [plan.axes[a].leaves for a in axes]
-        smooth = [plan.axes[a].smooth for a in axes]
-        weights = weights_of(sizes, smooth, _held_together(plan, axes, None), _lattices(plan, axes)[0])
-        interaction = math.prod(sizes) <= LARGEST and min(smooth) >= SMOOTH
-        if told(plan, axes) and (interaction or joint_fits(plan, axes)):
-            total += STEPS * weights * math.prod(sizes) / RATE
-    return total
+def fitted_together(plan: Plan, axes: Sequence[int], measure: int | None) -> bool:
+    """Whether an interaction is fitted: ordered axes, each pair of them in some view, and few enough cells."""
+    cells = math.prod(plan.axes[a].leaves for a in axes) * (1 if measure is None else 2)
+    return cells <= LARGEST and told(plan, axes) and all(plan.axes[a].smooth >= SMOOTH for a in axes)
+
+
+def joint_seconds(plan: Plan, views: Iterable[tuple[Sequence[int], Sequence[int]]]) -> float:
+    """About how many seconds of one core the joint fits of a collection will take.
+
+    Args:
+        plan: the plan.
+        views: axes and measures of each. Every part of two axes or more is fitted once for counts, and once for each
+            measure.
+    """
+    fits: set[tuple[tuple[int, ...], int | None]] = set()
+    for axes, measures in views:
+        for measure in (None, *measures):
+            for width in range(2, len(axes) + 1):
+                subsets = itertools.combinations(sorted(axes), width)
+                fits.update((subset, measure) for subset in subsets if fitted_together(plan, subset, measure))
+        counts = tuple(sorted(axes))
+        if len(axes) > 1 and told(plan, axes) and joint_fits(plan, axes):
+            fits.add((counts, None))
+    return sum(_fit_seconds(plan, axes, measure) for axes, measure in fits)
+
+
+def _fit_seconds(plan: Plan, axes: Sequence[int], measure: int | None) -> float:
+    sizes, smooth = [plan.axes[a].leaves for a in axes], [plan.axes[a].smooth for a in axes]
+    if measure is not None:
+        sizes, smooth = [*sizes, 2], [*smooth, 0]
+    weights = weights_of(sizes, smooth, _held_together(plan, axes, measure), _lattices(plan, axes)[0])
+    entries = weights * math.prod(sizes)
+    return (STEPS if entries <= MOST_LOOSE else STIFF_STEPS) * entries / RATE
 
 
 def fits(sizes: Sequence[int], smooth: Sequence[int], seen: Sequence[Sequence[int]], knots: int) -> bool:

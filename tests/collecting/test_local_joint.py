@@ -12,7 +12,7 @@ import pytest
 import dpsql
 from benchmarks.local.simulated import one_row_each, simulate_tallies
 from dpsql.client import Plan, decode, read_plan, to_json
-from dpsql.collecting import parts, smooth
+from dpsql.collecting import parts, run, smooth
 from dpsql.collecting.estimate import Table, axis_table, model_of, table
 from dpsql.collecting.parts import Fits, interactions
 from dpsql.collecting.plan import Design, PlannedAxis, PlannedGrid, PlannedMeasure, build_plan, plan_body
@@ -20,9 +20,10 @@ from dpsql.collecting.run import Reports, collect, write_plan
 from dpsql.collecting.simulate import simulate_reports
 from dpsql.collecting.smooth import joint_seconds, joint_table, positive_shares
 from dpsql.collecting.tau import predict
-from dpsql.errors import CatalogError
+from dpsql.errors import CatalogError, MachineFault
 from dpsql.mechanisms.local import joint
 from dpsql.mechanisms.local.grids import granularity, joint_granularity
+from dpsql.release.verify import verify
 from dpsql.variance.kronecker import AxisSplit, ProductReading
 from dpsql.variance.leaves import PrefixVariance
 
@@ -30,6 +31,21 @@ pytestmark = pytest.mark.usefixtures("publishes")
 
 PEOPLE = 30_000
 WEAK = joint.Strength(1.0, 1.0, 1e-2)
+HOURS = """
+dpsql: 1
+name: hours
+privacy: {lineage: town, cap: 4, unit: row, epsilon: 3}
+collection: {epsilon: 3}
+tables:
+  answer:
+    role: fact
+    columns:
+      rise: {type: int, lower: 0, upper: 7, out_of_domain: drop}
+      rest: {type: int, lower: 0, upper: 7, out_of_domain: drop}
+      cups: {type: int, lower: 0, upper: 4, measure: true}
+views:
+  all: {of: answer, axes: [answer.rise, answer.rest], measures: [count, answer.cups]}
+"""
 SURVEY = """
 dpsql: 1
 name: habits
@@ -329,5 +345,76 @@ def test_each_set_of_axes_is_fitted_once_and_the_plan_says_for_how_long(
     alone = positive_shares(plan, tallies, (0, 1, 2), known)
     assert alone is not None
     np.testing.assert_allclose(alone.shares, positive.shares, rtol=1e-12)
-    assert 0 < joint_seconds(plan, [(0, 1), (1, 0)]) < joint_seconds(plan, [(0, 1, 2)]) < 30
-    assert joint_seconds(plan, [(0,), (1,)]) == 0
+    pair, triple = [((0, 1), ()), ((1, 0), ())], [((0, 1, 2), ())]
+    assert joint_seconds(plan, pair) == joint_seconds(plan, pair[:1])
+    assert 0 < joint_seconds(plan, pair) < joint_seconds(plan, triple) < 30
+    assert joint_seconds(plan, [((0,), ()), ((1,), ())]) == 0
+
+
+def hours(folder: Path) -> Reports:
+    """Reports of people who rise late where they rest late."""
+    (folder / "c.yaml").write_text(HOURS)
+    write_plan(folder / "c.yaml", folder / "plan.json", PEOPLE)
+    plan, rng = read_plan((folder / "plan.json").read_bytes()), np.random.default_rng(4)
+    rise = rng.integers(0, 8, PEOPLE)
+    rest = np.clip(rise + rng.integers(-1, 2, PEOPLE), 0, 7)
+    rows = one_row_each(np.stack([rise, rest], axis=1), np.full((PEOPLE, 1), 2))
+    reports = simulate_reports(plan, rows, np.random.default_rng(5))
+    (folder / "r.jsonl").write_text("\n".join(to_json(decode(report)) for report in reports))
+    return Reports(folder / "plan.json", [folder / "r.jsonl"], b"k" * 32)
+
+
+def diagonal(release: Path) -> tuple[str, float, float]:
+    """A release's id, and how many people rest about when they rise, with its error."""
+    asked = dpsql.query("SELECT COUNT(*) FROM answer WHERE rise < 4 AND rest < 4", release)
+    return asked.provenance["release"], float(asked.rows[0][0]), float(asked.stderr_rows[0][0])
+
+
+def test_a_slow_fit_comes_after_a_release_that_stays_if_it_is_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reports, target = hours(tmp_path), tmp_path / "r.dpsql"
+    collect(reports, target, "a" * 32)
+    whole = diagonal(target)
+    target.unlink()
+    monkeypatch.setattr(run, "SLOW", 0.0)
+    plain, seen = joint_table, list[tuple[str, float, float]]()
+
+    def stopped(*fit: object) -> smooth.Joint:
+        seen.append(diagonal(target))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(parts, "joint_table", stopped)
+    with pytest.raises(KeyboardInterrupt) as stop:
+        collect(reports, target, "a" * 32)
+    assert stop.value.__notes__ == [run.KEPT]
+    first = diagonal(target)
+    assert seen == [first]
+    verify(target, None)
+    assert first[0] != whole[0] and first[2] > 0
+    rng = np.random.default_rng(4)
+    rise = rng.integers(0, 8, PEOPLE)
+    rest = np.clip(rise + rng.integers(-1, 2, PEOPLE), 0, 7)
+    assert abs(first[1] - ((rise < 4) & (rest < 4)).sum()) < 5.5 * first[2]
+
+    monkeypatch.setattr(parts, "joint_table", plain)
+    target.unlink()
+    stages: list[str] = []
+    collect(reports, target, "a" * 32, lambda stage: stages.append(str(stage)))
+    assert diagonal(target) == whole
+    assert [stage for stage in stages if stage.startswith("written; fitting axes together")]
+
+
+def test_a_machine_that_fails_in_the_slow_fit_says_that_the_release_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reports, target = hours(tmp_path), tmp_path / "r.dpsql"
+    monkeypatch.setattr(run, "SLOW", 0.0)
+
+    def exhausted(*fit: object) -> smooth.Joint:
+        raise MemoryError
+
+    monkeypatch.setattr(parts, "joint_table", exhausted)
+    with pytest.raises(MachineFault, match="the release of the grids alone is whole: out of memory") as fault:
+        collect(reports, target, "a" * 32)
+    assert fault.value.hint == run.KEPT and target.exists()

@@ -9,6 +9,7 @@ import click
 
 from dpsql import api
 from dpsql.collecting.forecast import Forecast
+from dpsql.collecting.smooth import SLOW
 from dpsql.collecting.tau import asks_rows_alone
 from dpsql.doors.cli import FILE, Told, cli, steps, tells
 from dpsql.errors import InterfaceError
@@ -97,9 +98,10 @@ def collection_plan(catalog: Path, output: Path, people: int, column: str | None
             for row in predictions
         ]
         lines += _cost_lines(forecast)
-    if forecast.seconds >= 1:
+    if forecast.seconds >= SLOW:
         lines.append(
-            f"`dpsql collect` will fit axes together for about {forecast.seconds:,.0f} s of one core"
+            f"`dpsql collect` will write a release, and then fit axes together for about {forecast.seconds:,.0f} s "
+            "of one core"
         )
     return Told(_told(forecast), "\n".join(lines), result=True)
 
