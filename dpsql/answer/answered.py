@@ -9,7 +9,6 @@ the scan.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -17,12 +16,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.answer.block import Linear, Noisy, Term
 from dpsql.answer.leafsets import FloatArray, IntArray, Reach, Weighed, masks, reach
 from dpsql.answer.plan import Box, Plan, presence
 from dpsql.answer.run import prepared, rows_of
-from dpsql.answer.uncertainty.linear import Errors, laplace_kurtosis, quantile
+from dpsql.answer.terms import Term
+from dpsql.answer.uncertainty.forms import Linear
 from dpsql.answer.uncertainty.partial_bins import most_moved
+from dpsql.answer.uncertainty.reads import PlanVariances
 from dpsql.errors import DataError
 from dpsql.release import Release
 from dpsql.release.format import UNIT
@@ -384,10 +384,6 @@ def _found(
     return at, column(first + place), 0 if ran.whole else column(first + 1)
 
 
-NULL_LEVEL = 0.95
-"""An AVG is NULL when its count's interval at this level holds 0."""
-
-
 @dataclass(frozen=True, eq=False)
 class Answered:
     """Terms of a block, answered on one plan.
@@ -403,7 +399,7 @@ class Answered:
     plan: Plan
     totals: dict[Term, FloatArray]
     lookups: tuple[Lookup, ...]
-    errors: Errors
+    errors: PlanVariances
     cuts: dict[Term, FloatArray]
 
     def at(self, groups: IntArray) -> Answered:
@@ -418,22 +414,10 @@ class Answered:
 
     def value(self, form: Linear) -> FloatArray:
         """A linear form for each group shown."""
-        rows = len(self.errors.index[0]) if self.errors.index else 1
-        total = np.full(rows, form.constant)
+        total = np.full(self.errors.rows, form.constant)
         for term, weight in form.weights:
             total = total + weight * self.totals[term]
         return total
-
-    def parts(self, form: Noisy) -> tuple[FloatArray, FloatArray]:
-        """(value, 1) of a linear form, (numerator, denominator) of a ratio."""
-        if isinstance(form, Linear):
-            return self.value(form), np.ones(1)
-        return self.value(form.above), self.value(form.below)
-
-    def cut(self, form: Linear) -> FloatArray:
-        """The most that cutting bins may add to a linear form, for each group shown."""
-        rows = len(self.errors.index[0]) if self.errors.index else 1
-        return sum((abs(weight) * self.cuts[term] for term, weight in form.weights), np.zeros(rows))
 
     @property
     def laplace(self) -> bool:
@@ -443,15 +427,6 @@ class Answered:
         """
         meta = self.errors.release.meta
         return meta.local is None and not meta.privacy.mu2
-
-    def z(self, form: Noisy, level: float) -> FloatArray:
-        """Standard errors on each side of a form that cover it with this chance, shape (rows,)."""
-        rows = len(self.errors.index[0]) if self.errors.index else 1
-        if not self.laplace:
-            return quantile(level, np.zeros(rows))
-        above, below = self.parts(form)
-        variance = self.errors.part_variance(lambda covariance: covariance.noise, form, above, below)
-        return quantile(level, laplace_kurtosis(self.errors.largest(form, above, below), variance))
 
 
 def answer_terms(
@@ -466,7 +441,7 @@ def answer_terms(
     ran, recombined = recombine(plan, {s: list(boxes) for s, boxes in wanted.items() if boxes}, release)
     totals = {term: _total(plan, term, recombined, index) for term in summed}
     cuts = {term: _cut(plan, term, recombined, index, release) for term in terms}
-    return Answered(plan, totals, ran, Errors(plan, release, index), cuts)
+    return Answered(plan, totals, ran, PlanVariances(plan, release, index), cuts)
 
 
 def _rows_of(plan: Plan, terms: Sequence[Term], release: Release) -> list[Term]:
@@ -530,22 +505,3 @@ def _cut(
     if not any(map(np.any, misplaced.values())):
         return np.zeros(len(index[0]) if index else 1)
     return most_moved(plan.view.statistics[term.measure], misplaced, release)
-
-
-@np.errstate(over="ignore", invalid="ignore")
-def central(form: Noisy, answered: Answered) -> FloatArray:
-    """The value of a form; NaN for an AVG whose count may be 0."""
-    above, below = answered.parts(form)
-    if isinstance(form, Linear):
-        return above
-    defined = below != 0
-    if form.mean:
-        z = answered.z(form.below, NULL_LEVEL)
-        defined &= np.abs(below) > z * np.sqrt(answered.errors.variance(form.below))
-    ratio: FloatArray = np.divide(above, below, out=np.full(len(above), np.nan), where=defined)
-    return ratio
-
-
-def nullable(values: FloatArray) -> list[float | None]:
-    """NaN and infinity as None."""
-    return [value if math.isfinite(value) else None for value in values.tolist()]

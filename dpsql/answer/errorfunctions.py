@@ -14,19 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpsql.answer.answered import nullable
 from dpsql.answer.leafsets import FloatArray
-from dpsql.answer.uncertainty.estimated import Estimated
-from dpsql.answer.uncertainty.linear import quantile
-from dpsql.answer.uncertainty.scale import Parts
+from dpsql.answer.uncertainty.estimated import ErrorComponents, Estimated, RunningCounts, nullable
+from dpsql.answer.uncertainty.fieller import quantile
 from dpsql.variance.model import Covariance
-
-if TYPE_CHECKING:
-    from dpsql.answer.quantiles import Prefix
 
 DEFAULT_LEVEL = 0.95
 
@@ -48,7 +43,7 @@ class ErrorFunction:
     summary: str
     of: Callable[[Estimated, float], FloatArray]
     takes_level: bool = False
-    of_quantile: Callable[[Prefix, float], Any] | None = None
+    of_quantile: Callable[[RunningCounts, float], Any] | None = None
     parts: Mapping[str, ErrorFunction] = field(default_factory=dict)
     compares: bool = False
     type: str = "DOUBLE"
@@ -69,11 +64,13 @@ def _noise(numbers: Estimated, level: float) -> FloatArray:
     return numbers.noise()
 
 
-def _beside(component: Callable[[Parts], FloatArray]) -> Callable[[Estimated, float], FloatArray]:
+def _beyond_noise(
+    component: Callable[[ErrorComponents], FloatArray],
+) -> Callable[[Estimated, float], FloatArray]:
     """A part beside the noise; 0 where shapes were not scaled, NaN where the noise is not defined."""
 
     def of(numbers: Estimated, level: float) -> FloatArray:
-        components, noise = numbers.beside(), numbers.noise()
+        components, noise = numbers.beyond_noise(), numbers.noise()
         error = np.zeros_like(noise) if components is None else np.sqrt(component(components))
         return np.where(np.isnan(noise), np.nan, error)
 
@@ -94,7 +91,12 @@ def interval(numbers: Estimated, level: float) -> Interval:
     Every error that is shown comes from here. An average's interval is cut to the values that its measure may have, but
     never so far that the average itself lies outside.
     """
-    z, middle, components, limits = numbers.z(level), numbers.central(), numbers.beside(), numbers.limits()
+    z, middle, components, limits = (
+        numbers.z(level),
+        numbers.central(),
+        numbers.beyond_noise(),
+        numbers.limits(),
+    )
     inside = numbers.variance(lambda covariance: covariance.within_leaf)
     none = np.zeros(len(middle))
     tails = (none, none) if components is None else (components.down, components.up)
@@ -145,14 +147,14 @@ PARTS = {
         "the channel of a reported column alone", _part(lambda covariance: covariance.channel)
     ),
     "scale": ErrorFunction(
-        "noise of the total that shapes are scaled to", _beside(lambda parts: parts.scale)
+        "noise of the total that shapes are scaled to", _beyond_noise(lambda parts: parts.scale)
     ),
     "spread": ErrorFunction(
-        "groups whose units own more or less than others", _beside(lambda parts: parts.spread)
+        "groups whose units own more or less than others", _beyond_noise(lambda parts: parts.spread)
     ),
     "tail": ErrorFunction(
         "rows of the few who own most, beyond every bound; of its longer side",
-        _beside(lambda parts: parts.tail),
+        _beyond_noise(lambda parts: parts.tail),
     ),
     "within_leaf": ErrorFunction(
         "where rows lie inside of leaves that were measured as wholes (`blocks`)",
@@ -175,12 +177,12 @@ HIGH = ErrorFunction(
 )
 MODEL_BOUND = ErrorFunction(
     "the most that cutting a bin may add, beside the noise",
-    lambda numbers, level: numbers.moved(),
+    lambda numbers, level: numbers.misplaced(),
     of_quantile=lambda prefix, level: 0.0,
 )
 BIAS_HINT = ErrorFunction(
     "about which share of the rows bounding left out; NULL where it was not measured, or noise hides it",
-    lambda numbers, level: numbers.left_out(),
+    lambda numbers, level: numbers.share_beyond(),
 )
 DIFFERS = ErrorFunction(
     "whether two values differ by more than their errors explain: their difference's interval leaves out 0",

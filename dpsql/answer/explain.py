@@ -16,24 +16,15 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from dpsql.answer.answered import Answered, runs
-from dpsql.answer.block import (
-    Block,
-    Condition,
-    Every,
-    Form,
-    Known,
-    Linear,
-    Predicate,
-    Ratio,
-    Some,
-    terms_of,
-)
+from dpsql.answer.block import Block
 from dpsql.answer.errorfunctions import DEFAULT_LEVEL, STDERR
 from dpsql.answer.leafsets import AxisCells, masks
 from dpsql.answer.relation import Relation, relate
 from dpsql.answer.sql.parse import parse, pointed
 from dpsql.answer.sql.rewrite import take_apart
-from dpsql.answer.uncertainty.estimated import Groups
+from dpsql.answer.terms import Condition, Every, Predicate, Some
+from dpsql.answer.uncertainty.composite import Composite
+from dpsql.answer.uncertainty.forms import Form, Linear, is_summed
 from dpsql.answer.uncertainty.partial_bins import Interpolated, interpolated, overall
 from dpsql.errors import Error
 from dpsql.release import Release
@@ -106,9 +97,9 @@ def _plan_words(answered: Answered, block: Block, release: Release) -> list[str]
                 f"{statistic.currency} {float(Fraction(statistic.budget)):.4g}"
             )
     for value in block.values:
-        terms = terms_of(value)
-        if isinstance(value, (Linear, Ratio)) and terms and all(term in answered.totals for term in terms):
-            errors = STDERR.values(Groups(value, answered), DEFAULT_LEVEL)
+        terms = value.terms
+        if is_summed(value) and terms and all(term in answered.totals for term in terms):
+            errors = STDERR.values(Composite.of_form(value, answered), DEFAULT_LEVEL)
             closed = errors[np.isfinite(errors)]
             if len(closed):
                 lines.append(f"predicted standard error: {closed.min():.6g} to {closed.max():.6g}")
@@ -202,23 +193,23 @@ def predict(answerer: Answerer, text: str, *, dialect: str = "duckdb") -> tuple[
 
 
 def _column(name: str, form: Form, relation: Relation) -> PredictedColumn:
-    answered = None if isinstance(form, Known) else relation.answered_for(form)
+    answered = relation.answered_for(form) if is_summed(form) else None
     groups = len(relation.columns[0])
-    if answered is None or isinstance(form, Known):
+    if answered is None or not is_summed(form):
         return PredictedColumn(name, "", groups, None, None, None, False, 0)
     view = answered.plan.view
-    cut = interpolated(answered.plan, terms_of(form))
+    cut = interpolated(answered.plan, form.terms)
     facts = (bool(cut), sum(axis.bins for axis in cut), overall(cut))
-    rehearsed, ratio = view.of in answered.errors.release.scales, not isinstance(form, Linear)
+    rehearsed, ratio = view.of in answered.errors.release.scales, len(form.sides) > 1
     if ratio and not rehearsed:
         return PredictedColumn(name, view.name, groups, None, None, None, False, 0, *facts, ratio=True)
-    estimated = Groups(form, answered)
+    estimated = Composite.of_form(form, answered)
     errors = STDERR.values(estimated, DEFAULT_LEVEL)
     relative = _relative(errors, estimated.central()) if rehearsed else None
     errors = errors[~np.isnan(errors)]
     plain = (
         isinstance(form, Linear)
-        and [term.measure for term in terms_of(form)] == ["count"]
+        and [term.measure for term in form.terms] == ["count"]
         and abs(form.weights[0][1]) == 1
     )
     closed = errors[np.isfinite(errors)]

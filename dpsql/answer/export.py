@@ -33,7 +33,7 @@ import numpy.typing as npt
 
 from dpsql.answer.answered import answer_terms
 from dpsql.answer.answerer import Answerer
-from dpsql.answer.block import TRUE, Block, Term, one
+from dpsql.answer.block import Block
 from dpsql.answer.errorfunctions import DEFAULT_LEVEL, HIGH, LOW, STDERR, ErrorFunction
 from dpsql.answer.leafnames import LeafColumn, leaf_columns
 from dpsql.answer.leafsets import AxisCells, AxisQuestion
@@ -41,7 +41,9 @@ from dpsql.answer.notes import bias_notes, reported_notes
 from dpsql.answer.people import not_taken
 from dpsql.answer.plan import Plan, View, needed_measures, views_of
 from dpsql.answer.session import OpenReleases
-from dpsql.answer.uncertainty.estimated import Groups
+from dpsql.answer.terms import TRUE, Term
+from dpsql.answer.uncertainty.composite import Composite
+from dpsql.answer.uncertainty.forms import one
 from dpsql.errors import InterfaceError, NotSupportedError
 from dpsql.faults import ANEW, machine
 from dpsql.progress import Progress, Stage
@@ -324,7 +326,7 @@ def _cells(task: Task, ranges: Sequence[range], level: float) -> list[npt.NDArra
         group + leaves.start for group, leaves in zip(index, ranges, strict=True)
     ]
     for term in task.terms:
-        numbers = Groups(one(term), answered)
+        numbers = Composite.of_form(one(term), answered)
         columns.append(numbers.central())
         columns += [error.values(numbers, DEFAULT_LEVEL if error is STDERR else level) for _, error in VALUES]
     return columns

@@ -8,17 +8,7 @@ from typing import Any
 
 import duckdb
 
-from dpsql.answer.block import (
-    Block,
-    ColumnRef,
-    Condition,
-    Every,
-    Expression,
-    Known,
-    Predicate,
-    every,
-    predicates,
-)
+from dpsql.answer.block import Block
 from dpsql.answer.leafsets import (
     AxisQuestion,
     ask_axis,
@@ -29,6 +19,16 @@ from dpsql.answer.leafsets import (
 from dpsql.answer.plan import Plan, View, has_partner, no_view, partner_column
 from dpsql.answer.run import run
 from dpsql.answer.schema import Schema
+from dpsql.answer.terms import (
+    ColumnRef,
+    Condition,
+    Every,
+    Expression,
+    Predicate,
+    every,
+    predicates,
+)
+from dpsql.answer.uncertainty.forms import Known
 from dpsql.errors import NotSupportedError, NoViewError
 from dpsql.release import Release
 

@@ -23,8 +23,8 @@ import duckdb
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.answer.block import Comparison, Expression, Predicate
 from dpsql.answer.run import run
+from dpsql.answer.terms import Comparison, Expression, Predicate
 from dpsql.errors import DataError, NotSupportedError
 from dpsql.release import AxisMeta, ColumnMeta, Release
 

@@ -22,15 +22,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
 from typing import NamedTuple
 
-from dpsql.answer.block import Block, ErrorOf, Known, Ratio, Term, Value, terms_of
+from dpsql.answer.block import Block
 from dpsql.answer.people import asks_only_people, people_caveat
 from dpsql.answer.plan import Plan
-from dpsql.answer.uncertainty.linear import weight_error
+from dpsql.answer.terms import Term
+from dpsql.answer.uncertainty.reads import weight_error
 from dpsql.release import Release
 from dpsql.release.format import MeasureScale, Meta, ScaleMeta
 from dpsql.star.tables import NONRESPONSES
-
-QUANTILES = ("median", "quantile")
 
 
 class Note(NamedTuple):
@@ -78,25 +77,11 @@ def reads_of(blocks: Iterable[Block]) -> Reads:
 
     Arithmetic outside of a block is not looked at: a share that the outer statement works out reads counts.
     """
-    values = [
-        value.form if isinstance(value, ErrorOf) else value for block in blocks for value in block.values
-    ]
-    noisy = [value for value in values if value is not None and is_noisy(value)]
+    values = [value.subject for block in blocks for value in block.values]
+    noisy = [value for value in values if value is not None and value.is_noisy]
     if not noisy:
         return Reads.CATALOG
-    return Reads.AVERAGES if all(_has_no_size(value) for value in noisy) else Reads.TOTALS
-
-
-def is_noisy(value: Value) -> bool:
-    """Whether a value is made of people's rows, not of the catalog alone."""
-    return bool(terms_of(value)) or (isinstance(value, Known) and value.function in QUANTILES)
-
-
-def _has_no_size(value: Value) -> bool:
-    """Whether a value stays as it is when everybody counts twice."""
-    if isinstance(value, Ratio):
-        return value.above.constant == 0 == value.below.constant
-    return isinstance(value, Known)
+    return Reads.AVERAGES if all(value.scale_free for value in noisy) else Reads.TOTALS
 
 
 def reported_notes(meta: Meta, block: Block) -> list[Note]:

@@ -20,20 +20,21 @@ from weakref import WeakSet
 import duckdb
 import numpy as np
 
-from dpsql.answer.block import ErrorOf, Form, Linear, Ratio
 from dpsql.answer.errorfunctions import ErrorFunction, Interval, interval
-from dpsql.answer.leafsets import UNBOUND, FloatArray, IntArray
+from dpsql.answer.leafsets import UNBOUND, IntArray
 from dpsql.answer.notes import Note
 from dpsql.answer.relation import Relation
 from dpsql.answer.result import Grid
 from dpsql.answer.run import Answer, run_apart
 from dpsql.answer.schema import Listing
-from dpsql.answer.sql.carry import Carried, Emitted, carry
+from dpsql.answer.sql.carry import RATIO, Carried, Emitted, carry
 from dpsql.answer.sql.follow import Unknown
 from dpsql.answer.sql.picks import PickQuery, pick_queries
 from dpsql.answer.sql.statement import Statement
+from dpsql.answer.uncertainty.cells import composite, numbers_of
 from dpsql.answer.uncertainty.chosen import NOTHING, UNCOUNTED, Candidates, Choice, choice, together
-from dpsql.answer.uncertainty.composite import Composite, Denominators, Sides, listed
+from dpsql.answer.uncertainty.composite import Composite
+from dpsql.answer.uncertainty.forms import ErrorOf, Form
 from dpsql.errors import DataError, Error, InternalError, NotSupportedError, ProgrammingError, SqlSyntaxError
 from dpsql.release.request import Request, check, paced, requested, size_of, take
 
@@ -167,7 +168,7 @@ class Outer:
             return interval(composite(score, [rows[i] for i in indices], self.relations), level)
 
         return choice(
-            executed_query, Candidates(kept_mask, _numbers([row[score.value] for row in rows]), intervals)
+            executed_query, Candidates(kept_mask, numbers_of([row[score.value] for row in rows]), intervals)
         )
 
     @Lazy
@@ -265,7 +266,7 @@ class Outer:
             return tuple(
                 number
                 for number, forms in enumerate(self.statement.forms)
-                if (any(isinstance(form, Linear | Ratio) for form in forms.values()) if self._settled(forms)
+                if (any(form.sides for form in forms.values()) if self._settled(forms)
                     else isinstance(self._columns[number], Emitted))
             )  # fmt: skip
 
@@ -389,7 +390,7 @@ def _widened(relation: Relation, inside: Choice) -> tuple[list[Any], ...]:
     columns = list(relation.columns)
     for number, value in enumerate(relation.block.values):
         if isinstance(value, ErrorOf):
-            errors = relation.errors_of(value.error, value.form, inside.level(value.level))[1]
+            errors = relation.errors_of(value.error, value.subject, inside.level(value.level))[1]
             columns[relation.names.index(f"v{number}")] = (
                 errors or columns[relation.names.index(f"v{number}")]
             )
@@ -425,54 +426,11 @@ def _with_sides(table: Table, relation: Relation) -> Table:
     """A block's relation with both sides of its ratios beside them."""
     columns, values = list(table.columns), list(table.values)
     for number, value in enumerate(relation.block.values):
-        answered = relation.answered_for(value) if isinstance(value, Ratio) else None
-        if isinstance(value, Ratio):
-            columns += [f"v{number}a", f"v{number}b"]
-            rows = len(values[0])
-            sides = answered.parts(value) if answered is not None else (np.full(rows, np.nan),) * 2
-            values += [np.broadcast_to(side, rows).tolist() for side in sides]
+        if len(value.sides) > 1:
+            columns += [f"v{number}{letter}" for letter in RATIO]
+            values += [relation.side_values(value, side) for side in value.sides]
     types = [*table.types, *["DOUBLE"] * (len(columns) - len(table.columns))]
     return Table(table.name, columns, types, values)
-
-
-def composite(column: Emitted, rows: Sequence[Row | None], relations: tuple[Relation, ...]) -> Composite:
-    """A column's numbers with the cells that they follow.
-
-    Args:
-        column: where they are in each row.
-        rows: rows of a carrying statement; None for one whose cells are not known.
-        relations: the blocks' answers.
-    """
-    taken = iter(column.at)
-
-    def values() -> list[Any]:
-        place = next(taken)
-        return [None if row is None else row[place] for row in rows]
-
-    middle = _numbers([None if row is None else row[column.value] for row in rows])
-    cells = listed(values(), values())
-    quotient = near = None
-    if column.follows.quotient is not None:
-        above, above_cells = _numbers(values()), listed(values(), values())
-        quotient = Sides(above, above_cells, _numbers(values()), listed(values(), values()))
-    if column.follows.near:
-        lines = ((r, denominator) for r, row in enumerate(values()) for denominator in row or ())
-        reached = [
-            (r, denominator) for r, denominator in lines if denominator["g"] is not None
-        ]  # None: of a branch that was not taken
-        lists = [[tuple(cell.values()) for cell in denominator["g"]] for _, denominator in reached]
-        near = Denominators(
-            np.array([r for r, _ in reached], np.int64), _numbers([denominator["b"] for _, denominator in reached]),
-            listed([[c for c, _ in cells] for cells in lists], [[w for _, w in cells] for cells in lists]),
-        )  # fmt: skip
-    return Composite(relations, middle, cells, column.follows.linear, quotient, near)
-
-
-def _numbers(values: Sequence[Any]) -> FloatArray:
-    """Numbers, NaN for what is none."""
-    return np.array(
-        [math.nan if value is None or isinstance(value, str) else float(value) for value in values]
-    )
 
 
 def _in_order(wanted: Sequence[Row], rows: Sequence[Row]) -> list[Row | None]:

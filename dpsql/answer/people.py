@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dpsql.answer.block import Block, Term, predicates
+from dpsql.answer.block import Block
 from dpsql.answer.plan import Plan, conditions
 from dpsql.answer.schema import Schema
+from dpsql.answer.terms import Term, predicates
 from dpsql.errors import NoViewError
 from dpsql.release import Release
 from dpsql.star.graph import PEOPLE

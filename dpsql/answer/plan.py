@@ -16,21 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpsql.answer.block import (
-    FALSE,
-    TRUE,
-    Always,
-    Block,
-    ColumnRef,
-    Condition,
-    Every,
-    Expression,
-    Predicate,
-    Term,
-    every,
-    predicates,
-    some,
-)
+from dpsql.answer.block import Block
 from dpsql.answer.leafsets import (
     AxisCells,
     AxisQuestion,
@@ -43,6 +29,20 @@ from dpsql.answer.leafsets import (
 )
 from dpsql.answer.run import run
 from dpsql.answer.schema import Schema
+from dpsql.answer.terms import (
+    FALSE,
+    TRUE,
+    Always,
+    ColumnRef,
+    Condition,
+    Every,
+    Expression,
+    Predicate,
+    Term,
+    every,
+    predicates,
+    some,
+)
 from dpsql.errors import NotSupportedError, NoViewError
 from dpsql.release import AxisMeta, Release, StatisticMeta
 

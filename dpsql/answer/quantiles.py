@@ -28,12 +28,14 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.answer.answered import Answered
-from dpsql.answer.block import TRUE, Block, Expression, Known, Predicate, Term, every, one
+from dpsql.answer.block import Block
 from dpsql.answer.leafsets import AxisQuestion, FloatArray, axis_source, quoted, truth_sql
 from dpsql.answer.plan import Box
 from dpsql.answer.run import run
 from dpsql.answer.schema import Schema
-from dpsql.answer.uncertainty.linear import LAPLACE_KURTOSIS, quantile
+from dpsql.answer.terms import TRUE, Expression, Predicate, Term, every
+from dpsql.answer.uncertainty.fieller import LAPLACE_KURTOSIS, quantile
+from dpsql.answer.uncertainty.forms import Known, one
 from dpsql.errors import NotSupportedError
 from dpsql.release import ColumnMeta, Release
 

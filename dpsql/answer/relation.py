@@ -12,6 +12,7 @@ cells, then to the name. Views that would have to cut a bin come after those tha
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -19,11 +20,11 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from dpsql.answer.answered import Answered, answer_terms, central, nullable
-from dpsql.answer.block import TRUE, Block, ErrorOf, Expression, Form, Known, Noisy, Term, Value, terms_of
+from dpsql.answer.answered import Answered, answer_terms
+from dpsql.answer.block import Block
 from dpsql.answer.errorfunctions import ErrorFunction
 from dpsql.answer.known import catalog_plan, known_values, not_an_axis
-from dpsql.answer.notes import QUANTILES, Note, bias_notes, bounding_notes, domain_notes, reported_notes
+from dpsql.answer.notes import Note, bias_notes, bounding_notes, domain_notes, reported_notes
 from dpsql.answer.people import asks_people, no_people_view, not_taken
 from dpsql.answer.plan import (
     Plan,
@@ -36,7 +37,10 @@ from dpsql.answer.plan import (
 )
 from dpsql.answer.quantiles import Prefix, quantiles
 from dpsql.answer.schema import Schema
-from dpsql.answer.uncertainty.estimated import Groups
+from dpsql.answer.terms import TRUE, Expression, Term
+from dpsql.answer.uncertainty.composite import Composite
+from dpsql.answer.uncertainty.estimated import nullable
+from dpsql.answer.uncertainty.forms import ErrorOf, Form, Known, Linear, Value
 from dpsql.answer.uncertainty.partial_bins import cut_notes, excess, mixed_axes, refuse_partial
 from dpsql.answer.wanted import wanted_view
 from dpsql.errors import InterfaceError, NotSupportedError, NoViewError, PartialBinError
@@ -194,14 +198,20 @@ class Relation:
     notes: tuple[Note, ...] = ()
     prefixes: dict[Known, tuple[str, list[Prefix]]] = field(default_factory=dict)
 
-    def answered_for(self, form: Noisy) -> Answered | None:
+    def answered_for(self, form: Value) -> Answered | None:
         """The plan that holds all terms of a form, or None."""
-        wanted = terms_of(form)
+        wanted = form.terms
         return next((a for a in self.answered if all(term in a.totals for term in wanted)), None)
+
+    def side_values(self, form: Value, side: Linear) -> list[float]:
+        """One side of a ratio for each group; NaN where no plan holds all of the ratio."""
+        answered = self.answered_for(form)
+        rows = len(self.columns[0])
+        return [math.nan] * rows if answered is None else answered.value(side).tolist()
 
     def holds(self, form: Form) -> bool:
         """Whether one plan holds all of a form."""
-        return isinstance(form, Known) or self.answered_for(form) is not None
+        return not form.sides or self.answered_for(form) is not None
 
     def at(self, groups: Sequence[int]) -> Relation:
         """The same for some of its groups, by their rows; for their errors alone."""
@@ -235,7 +245,7 @@ class Relation:
         answered = self.answered_for(form) if form is not None else None
         if form is None or answered is None:
             return error.type, None
-        return error.type, error.column(Groups(form, answered), level)
+        return error.type, error.column(Composite.of_form(form, answered), level)
 
 
 def relate(
@@ -257,7 +267,7 @@ def relate(
     Returns:
         The relation of its groups, in catalog order.
     """
-    terms = list(dict.fromkeys(term for value in block.values for term in terms_of(value)))
+    terms = list(dict.fromkeys(term for value in block.values for term in value.terms))
     notes = reported_notes(release.meta, block)
     if not terms or (block.listing and not _answerable(block, terms, release, schema)):
         plan = catalog_plan(block, release, schema)
@@ -280,8 +290,8 @@ def _bounded(block: Block, release: Release) -> list[Note]:
 
 
 def _asks_quantiles(block: Block) -> bool:
-    forms = [value.form if isinstance(value, ErrorOf) else value for value in block.values]
-    return any(isinstance(form, Known) and form.function in QUANTILES for form in forms)
+    subjects = [value.subject for value in block.values]
+    return any(form is not None and not form.sides and form.is_noisy for form in subjects)
 
 
 def _catalog_note(block: Block) -> str:
@@ -312,7 +322,7 @@ def _plans(
             raise
     planned_terms: list[tuple[Plan, list[Term]]] = []
     for value in block.values:
-        wanted = terms_of(value)
+        wanted = list(value.terms)
         if wanted and not any(set(wanted) <= set(done) for _, done in planned_terms):
             planned_terms.append((choice(wanted), wanted))
     if shared is not None and all(plan.view.name == shared.view.name for plan, _ in planned_terms):
@@ -374,7 +384,7 @@ def _quantiles(
     on_partial_bin: PartialBin | None,
 ) -> dict[Known, tuple[str, list[Prefix]]]:
     """Running counts for every quantile that the block asks, alone or inside an error bar."""
-    forms = [value.form if isinstance(value, ErrorOf) else value for value in block.values]
+    forms = [value.subject for value in block.values]
     keys = list(zip(*columns[1:], strict=True)) if len(columns) > 1 else [()]
     prefixes: dict[Known, tuple[str, list[Prefix]]] = {}
 
@@ -437,7 +447,7 @@ def _column(
     """One value column: (DuckDB type, values)."""
     rows = len(index[0]) if index else 1
     if isinstance(value, ErrorOf):
-        kind, errors = relation.errors_of(value.error, value.form, value.level)
+        kind, errors = relation.errors_of(value.error, value.subject, value.level)
         return kind, [None] * rows if errors is None else errors
     if isinstance(value, Known):
         if value.function == "quantile":
@@ -446,4 +456,6 @@ def _column(
         kind, flat = known_values(value, relation.block, plan, release, schema)
         return kind, [flat[i] for i in np.ravel_multi_index(index, plan.shape)] if index else flat[:1]
     answered = relation.answered_for(value)
-    return "DOUBLE", [None] * rows if answered is None else nullable(central(value, answered))
+    return "DOUBLE", [None] * rows if answered is None else nullable(
+        Composite.of_form(value, answered).central()
+    )

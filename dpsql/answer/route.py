@@ -25,7 +25,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from dpsql.answer.answerer import Answerer, put_together
-from dpsql.answer.block import Block, ErrorOf, Known
+from dpsql.answer.block import Block
 from dpsql.answer.combine import promise_together
 from dpsql.answer.errorfunctions import PARTS
 from dpsql.answer.notes import PARTICIPATIONS, Reads, reads_of
@@ -497,8 +497,8 @@ def rank(relations: Sequence[Relation]) -> tuple[int, float]:
     missing, errors = 0, []
     for relation in relations:
         for value in relation.block.values:
-            form = value.form if isinstance(value, ErrorOf) else value
-            if form is None or isinstance(form, Known):
+            form = value.subject
+            if form is None or not form.sides:
                 continue
             by_component = [relation.errors_of(PARTS[component], form, 0.0)[1] or [] for component in RANKED]
             cells = list(zip(*by_component, strict=True))

@@ -30,7 +30,7 @@ from dpsql.answer.common_groups import ColumnComparison, Overlap, overlaps_of
 from dpsql.answer.leafsets import FloatArray
 from dpsql.answer.plan import views_of
 from dpsql.answer.tables import Everybody, Table, read_table, sampled
-from dpsql.answer.uncertainty.linear import LAPLACE_KURTOSIS, quantile
+from dpsql.answer.uncertainty.fieller import LAPLACE_KURTOSIS, quantile
 from dpsql.release import Release
 from dpsql.release.reports import LocalMeta
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from dpsql import star
-from dpsql.answer.block import ColumnRef
+from dpsql.answer.terms import ColumnRef
 from dpsql.release import AxisMeta, ColumnMeta, Release
 
 

@@ -28,7 +28,7 @@ import numpy as np
 from dpsql.answer.leafsets import FloatArray
 from dpsql.answer.plan import View, presence
 from dpsql.answer.run import run
-from dpsql.answer.uncertainty.linear import weight_error
+from dpsql.answer.uncertainty.reads import weight_error
 from dpsql.release import Release, StatisticMeta
 from dpsql.release.format import UNIT, Meta
 from dpsql.release.memory import MadeStatistic, TakenAxis, release_in_memory

@@ -22,8 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpsql.answer.answered import answer_terms, nullable
-from dpsql.answer.block import TRUE, Term, one
+from dpsql.answer.answered import answer_terms
 from dpsql.answer.errorfunctions import DEFAULT_LEVEL, STDERR
 from dpsql.answer.leafsets import AxisCells, AxisQuestion, quoted
 from dpsql.answer.people import not_taken
@@ -31,7 +30,10 @@ from dpsql.answer.plan import Plan, View, views_of
 from dpsql.answer.run import run
 from dpsql.answer.schema import Listing, Schema, information_tables
 from dpsql.answer.sql.statement import Statement
-from dpsql.answer.uncertainty.estimated import Groups
+from dpsql.answer.terms import TRUE, Term
+from dpsql.answer.uncertainty.composite import Composite
+from dpsql.answer.uncertainty.estimated import nullable
+from dpsql.answer.uncertainty.forms import one
 from dpsql.errors import NoViewError
 from dpsql.release import Release, StatisticMeta
 from dpsql.star.graph import PEOPLE
@@ -141,4 +143,4 @@ def _error(release: Release, view: View, term: Term, ranges: Sequence[range]) ->
     if not_taken(plan, [term], release):
         return None
     answered = answer_terms(plan, [term], tuple(np.zeros(1, np.int64) for _ in cells), release)
-    return nullable(STDERR.values(Groups(one(term), answered), DEFAULT_LEVEL))[0]
+    return nullable(STDERR.values(Composite.of_form(one(term), answered), DEFAULT_LEVEL))[0]

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dpsql.answer.block import Block, ColumnRef, Term, predicates
+from dpsql.answer.block import Block
 from dpsql.answer.plan import conditions
+from dpsql.answer.terms import ColumnRef, Term, predicates
 from dpsql.star import Catalog
 from dpsql.star.graph import paths_to, reachable
 

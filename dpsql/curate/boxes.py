@@ -13,12 +13,13 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from dpsql.answer.answered import Answered
-from dpsql.answer.block import Linear, Noisy, Ratio, Term, one
 from dpsql.answer.errorfunctions import DEFAULT_LEVEL, HIGH, LOW, STDERR
 from dpsql.answer.leafsets import FloatArray
 from dpsql.answer.plan import Box, View, presence
-from dpsql.answer.uncertainty.estimated import Groups
-from dpsql.answer.uncertainty.linear import Errors
+from dpsql.answer.terms import Term
+from dpsql.answer.uncertainty.composite import Composite
+from dpsql.answer.uncertainty.forms import Noisy, Ratio, one
+from dpsql.answer.uncertainty.reads import PlanVariances
 from dpsql.release import Release
 
 SEEN = 3.0
@@ -98,20 +99,18 @@ def box_answers(
     plan = cast(Any, boxes)
     index = tuple(np.arange(len(count)) for _ in boxes.masks)
     lookup = cast(Any, SimpleNamespace(nodes=(len(count),)))
-    answered = Answered(plan, totals, (lookup,), Errors(plan, release, index), {})
+    answered = Answered(plan, totals, (lookup,), PlanVariances(plan, release, index), {})
     return {
         name: _answer(form, answered, 1.0 if name == "COUNT" else 1 / scale) for name, form in forms.items()
     }
 
 
 def _answer(form: Noisy, answered: Answered, scale: float) -> Answer:
-    above, below = answered.parts(form)
-    value = above if isinstance(form, Linear) else np.divide(above, below)
-    groups = Groups(form, answered)
-    low, high, stderr = (error.values(groups, DEFAULT_LEVEL) * scale for error in (LOW, HIGH, STDERR))
-    value = value * scale
-    if not isinstance(form, Linear):
-        noise = np.sqrt(np.maximum(answered.errors.variance(form.below), 1e-300))
-        lost = np.abs(below) < SEEN * noise
-        value, low, high, stderr = (np.where(lost, np.nan, each) for each in (value, low, high, stderr))
-    return Answer(value, low, high, stderr)
+    numbers = Composite.of_form(form, answered)
+    errors = [error.values(numbers, DEFAULT_LEVEL) for error in (LOW, HIGH, STDERR)]
+    columns = [column * scale for column in (numbers.central(), *errors)]
+    if numbers.quotient is not None:
+        count = Composite.of_form(form.sides[-1], answered)
+        lost = np.abs(count.central()) < SEEN * np.maximum(count.noise(), 1e-150)
+        columns = [np.where(lost, np.nan, column) for column in columns]
+    return Answer(*columns)

@@ -23,11 +23,12 @@ from typing import NamedTuple
 import numpy as np
 
 from dpsql.answer.answerer import Answerer
-from dpsql.answer.block import Block, Term, terms_of
+from dpsql.answer.block import Block
 from dpsql.answer.plan import View as AskedView
 from dpsql.answer.plan import make_plan, no_view, place
 from dpsql.answer.sql.parse import parse
 from dpsql.answer.sql.rewrite import take_apart
+from dpsql.answer.terms import Term
 from dpsql.axis.model import OrderedRule
 from dpsql.curate.dry import Priced, dry_answerer, priced_plan
 from dpsql.errors import CatalogError, InterfaceError, NotSupportedError
@@ -154,7 +155,7 @@ def _needed(priced: Priced, statements: Sequence[str]) -> list[Needed]:
     with dry_answerer(priced) as answerer:
         for text in statements:
             for block in take_apart(parse(text, ""), answerer.schema, text).blocks:
-                terms = list(dict.fromkeys(term for value in block.values for term in terms_of(value)))
+                terms = list(dict.fromkeys(term for value in block.values for term in value.terms))
                 if terms:
                     needs.setdefault(block.root.lower(), []).append(_asked(block, terms, answerer))
     return [_together(table_needs) for table_needs in needs.values()]

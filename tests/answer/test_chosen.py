@@ -12,7 +12,7 @@ from dpsql.answer.errorfunctions import Interval
 from dpsql.answer.output import margin_lines
 from dpsql.answer.sql.picks import Limit, PickQuery
 from dpsql.answer.uncertainty.chosen import UNKNOWN, Candidates, Choice, choice
-from dpsql.answer.uncertainty.linear import quantile
+from dpsql.answer.uncertainty.fieller import quantile
 from dpsql.release import open_release
 from tests.release_fixture import make_rows, write_fixture
 

@@ -13,9 +13,10 @@ import pytest
 import dpsql
 from dpsql import api
 from dpsql.answer import Answerer
-from dpsql.answer.block import Expression, Linear, Predicate, Ratio, Term
 from dpsql.answer.output import render
 from dpsql.answer.relation import PartialBin
+from dpsql.answer.terms import Expression, Predicate, Term
+from dpsql.answer.uncertainty.forms import Linear, Ratio
 from dpsql.answer.uncertainty.partial_bins import average_of, ratio_moved
 from dpsql.doors.cli.plan import plan_text
 from dpsql.errors import InterfaceError, NoViewError, PartialBinError

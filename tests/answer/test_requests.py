@@ -15,7 +15,7 @@ from dpsql.answer import run as running
 from dpsql.answer.output import FORMATS, render, shown
 from dpsql.answer.run import MOST_OF_A_ROLE, run_apart
 from dpsql.answer.session import OpenReleases, open_session
-from dpsql.answer.uncertainty.linear import Errors
+from dpsql.answer.uncertainty.reads import PlanVariances
 from dpsql.doors import questions
 from dpsql.errors import NotSupportedError, QueryTimeout
 from dpsql.noise import ExactNoise, insecure_test_entropy
@@ -104,13 +104,13 @@ def test_errors_are_those_of_the_rows_that_are_shown(
     shop: OpenReleases, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[int] = []
-    plain = Errors._product
+    plain = PlanVariances._product
 
-    def counted(self: Errors, *key: object) -> object:
+    def counted(self: PlanVariances, *key: object) -> object:
         asked.append(len(self.index[0]))
         return plain(self, *key)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Errors, "_product", counted)
+    monkeypatch.setattr(PlanVariances, "_product", counted)
     text = (
         "SELECT age, COUNT(*) AS n, AVG(amount) AS m FROM sales JOIN customer USING (customer_id) GROUP BY 1"
     )

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dpsql.answer import Answerer
-from dpsql.answer.uncertainty.linear import fieller, quantile
+from dpsql.answer.uncertainty.fieller import fieller, quantile
 from dpsql.errors import DataError, InterfaceError
 from dpsql.release import open_release
 from tests.release_fixture import UNIT, axis_plans, make_rows, write_fixture

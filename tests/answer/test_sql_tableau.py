@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from sqlglot import exp
 
-from dpsql.answer.block import Known
 from dpsql.answer.schema import Schema, Table
 from dpsql.answer.sql.parse import parse
 from dpsql.answer.sql.rewrite import take_apart
+from dpsql.answer.uncertainty.forms import Known
 from dpsql.errors import Error, NotSupportedError, RawRowsError
 from dpsql.release import AxisMeta, ColumnMeta
 

@@ -14,12 +14,14 @@ import pytest
 import dpsql
 from benchmarks.local.simulated import simulate_tallies
 from dpsql.answer import Answerer
-from dpsql.answer.block import TRUE, Block, Term, one
+from dpsql.answer.block import Block
 from dpsql.answer.explain import predict
 from dpsql.answer.plan import views_of
 from dpsql.answer.route import rank
 from dpsql.answer.tables import read_table
-from dpsql.answer.uncertainty.linear import Weight, weight_error, weight_of
+from dpsql.answer.terms import TRUE, Term
+from dpsql.answer.uncertainty.forms import one
+from dpsql.answer.uncertainty.reads import weight_error, weight_of
 from dpsql.client.plan import Plan, read_plan
 from dpsql.collecting import content
 from dpsql.collecting.collector import Manifest
@@ -118,14 +120,6 @@ def errors(answerer: Answerer, *values: str) -> list[float]:
     row = answerer.query(f"SELECT {', '.join(values)} FROM visit").stderr_rows[0]
     assert None not in row
     return [float(error) for error in row]
-
-
-def test_what_a_weight_adds() -> None:
-    weight = Weight(relative=0.1, rows=100.0, variance=4.0)
-    everything, half = weight.added(np.array([100.0, 50.0]), np.array([4.0, 2.5]))
-    assert 4 + everything == pytest.approx(10**2)  # the slots' own error cancels
-    assert half == pytest.approx(0.25 * 4 - 2 * 0.5 * 2.5 + 5**2)
-    assert weight.added(np.zeros(1), np.array([3.0]))[0] == 0
 
 
 def test_the_total_errs_by_the_weight_alone_and_constants_do_not_scale(answerer: Answerer) -> None:

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpsql.answer import leafsets
-from dpsql.answer.block import Expression, Predicate
 from dpsql.answer.leafsets import AxisQuestion, atoms_that_hold, axis_sql
 from dpsql.answer.run import run
 from dpsql.answer.sql.binding import comparisons
+from dpsql.answer.terms import Expression, Predicate
 from dpsql.noise import ExactNoise, insecure_test_entropy
 from dpsql.publishing.central import publish_release
 from dpsql.release import Release, open_release

@@ -17,7 +17,13 @@ from typing import Any
 import sqlglot
 from sqlglot import exp
 
-from dpsql.answer.block import (
+from dpsql.answer.schema import Schema, Table
+from dpsql.answer.sql.finite import finite
+from dpsql.answer.sql.parse import Span, refusal, span
+from dpsql.answer.sql.paths import Paths
+from dpsql.answer.sql.rows import Rows, column_of, placed
+from dpsql.answer.sql.typed import Kind, kind_of_type, typed
+from dpsql.answer.terms import (
     FALSE,
     TRUE,
     Bound,
@@ -32,12 +38,6 @@ from dpsql.answer.block import (
     predicates,
     some,
 )
-from dpsql.answer.schema import Schema, Table
-from dpsql.answer.sql.finite import finite
-from dpsql.answer.sql.parse import Span, refusal, span
-from dpsql.answer.sql.paths import Paths
-from dpsql.answer.sql.rows import Rows, column_of, placed
-from dpsql.answer.sql.typed import Kind, kind_of_type, typed
 from dpsql.errors import NotSupportedError, ProgrammingError
 from dpsql.star.sql.expression import Node
 

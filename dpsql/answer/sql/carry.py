@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from sqlglot import exp
 
-from dpsql.answer.block import Block, ErrorOf, Known, Ratio, Value
+from dpsql.answer.block import Block
 from dpsql.answer.errorfunctions import ErrorFunction
 from dpsql.answer.sql.follow import (
     EMPTY,
@@ -36,6 +36,7 @@ from dpsql.answer.sql.follow import (
 from dpsql.answer.sql.rows import aggregates
 from dpsql.answer.sql.statement import AT, Statement, is_error_call, unaliased
 from dpsql.answer.sql.values import error_call
+from dpsql.answer.uncertainty.forms import ErrorOf, Known, Value
 from dpsql.star.sql import bounded
 from dpsql.star.sql import identifier as quoted
 from dpsql.star.sql.expression import Node
@@ -492,7 +493,7 @@ def value_cells(value: Value, block: int, number: int, alias: str) -> Dependence
         weight = f"CASE WHEN {table}v{number} IS NULL THEN CAST('nan' AS DOUBLE) ELSE CAST(1 AS DOUBLE) END"
         return f"[{{'c': {table}{AT} * {STEP} + {code(block, number, part)}, 'w': {weight}}}]"
 
-    if not isinstance(value, Ratio):
+    if len(value.sides) == 1:
         return Follows(cell(WHOLE))
     above, below = (Side(f"{table}v{number}{letter}", Follows(cell(part))) for letter, part in RATIO.items())
     return divided(above, below)

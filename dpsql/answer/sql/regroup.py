@@ -22,7 +22,6 @@ from typing import NamedTuple
 
 from sqlglot import exp
 
-from dpsql.answer.block import Known, Linear, Ratio, Value
 from dpsql.answer.sql.binding import Binding
 from dpsql.answer.sql.parse import refusal
 from dpsql.answer.sql.rows import (
@@ -36,6 +35,7 @@ from dpsql.answer.sql.rows import (
     resolve,
 )
 from dpsql.answer.sql.statement import AT, Context, Draft, Scope, Shape, named, quoted_column
+from dpsql.answer.uncertainty.forms import Known, Linear, Value
 from dpsql.errors import NotSupportedError
 from dpsql.star.sql.expression import Node
 
@@ -391,12 +391,11 @@ def _again(value: Value, draft: Draft, relation: str) -> Node:
         summed = exp.Sum(this=exp.column(draft.value(form), relation))
         return exp.Coalesce(this=summed, expressions=[exp.Literal.number(0)])
 
-    if isinstance(value, Linear):
-        return total(value)
-    if isinstance(value, Ratio):
-        return exp.Div(
-            this=total(value.above),
-            expression=exp.Nullif(this=total(value.below), expression=exp.Literal.number(0)),
+    if value.sides:
+        first, *others = (total(side) for side in value.sides)
+        zero = exp.Literal.number(0)
+        return (
+            exp.Div(this=first, expression=exp.Nullif(this=others[0], expression=zero)) if others else first
         )
     extreme = {"min": exp.Min, "max": exp.Max}.get(value.function) if isinstance(value, Known) else None
     if extreme is None:

@@ -13,7 +13,6 @@ from functools import partial
 
 from sqlglot import exp
 
-from dpsql.answer.block import ErrorOf, Form
 from dpsql.answer.schema import INFORMATION, Schema, nearest
 from dpsql.answer.sql.binding import DIALECT
 from dpsql.answer.sql.dialects import native
@@ -39,6 +38,7 @@ from dpsql.answer.sql.statement import (
 )
 from dpsql.answer.sql.typed import Kind, kind, kind_of_type, typed
 from dpsql.answer.sql.values import error_call, form_of
+from dpsql.answer.uncertainty.forms import ErrorOf, Form
 from dpsql.answer.views import VIEWS
 from dpsql.errors import NotSupportedError, ProgrammingError, UnknownName
 from dpsql.star.sql.expression import Node

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from dpsql.answer.block import Block, ErrorOf, Form, Known, Linear, Ratio, Value, every
+from dpsql.answer.block import Block
 from dpsql.answer.sql.binding import Binding, condition, derived, expression, joined
 from dpsql.answer.sql.parse import refusal, span
 from dpsql.answer.sql.paths import check_tests, find_paths
@@ -41,6 +41,8 @@ from dpsql.answer.sql.statement import (
 )
 from dpsql.answer.sql.typed import kind
 from dpsql.answer.sql.values import aggregate, error_call, form_of
+from dpsql.answer.terms import every
+from dpsql.answer.uncertainty.forms import ErrorOf, Form, is_form
 from dpsql.errors import NotSupportedError, ProgrammingError, RawRowsError
 from dpsql.star.sql.expression import Node
 
@@ -94,7 +96,7 @@ class Builder:
     def forms(self) -> dict[str, Form]:
         """Form of each value column so far; none where the block's groups are finer than the statement's."""
         values = [] if self.again else self.draft.values
-        return {f"v{i}": v for i, v in enumerate(values) if not isinstance(v, ErrorOf) and _has_form(v)}
+        return {f"v{i}": v for i, v in enumerate(values) if is_form(v)}
 
 
 def build(context: Context, select: exp.Select, scope: Scope, track: bool, inner: Inner) -> Shape:
@@ -169,10 +171,6 @@ def _over_groups(
     again = regrouped(keys, builder.draft, tests, relation)
     select.set("from_", exp.From(this=again))
     return finer.keys, replace(shape, forms=[{} for _ in shape.forms], block=None)
-
-
-def _has_form(value: Value) -> bool:
-    return isinstance(value, (Linear, Ratio)) or (isinstance(value, Known) and value.function == "quantile")
 
 
 def _has_aggregates(select: exp.Select, with_order: bool = True) -> bool:

@@ -30,7 +30,11 @@ from typing import NamedTuple
 
 from sqlglot import exp
 
-from dpsql.answer.block import (
+from dpsql.answer.schema import Schema
+from dpsql.answer.sql.parse import parse
+from dpsql.answer.sql.rewrite import take_apart
+from dpsql.answer.sql.statement import Statement
+from dpsql.answer.terms import (
     Always,
     Bound,
     Comparison,
@@ -42,10 +46,6 @@ from dpsql.answer.block import (
     predicates,
     some,
 )
-from dpsql.answer.schema import Schema
-from dpsql.answer.sql.parse import parse
-from dpsql.answer.sql.rewrite import take_apart
-from dpsql.answer.sql.statement import Statement
 from dpsql.errors import SqlSyntaxError
 from dpsql.star.sql.expression import Node
 from dpsql.star.sql.guard import MAX_BYTES, check_text

@@ -9,10 +9,11 @@ from typing import NamedTuple
 
 from sqlglot import exp
 
-from dpsql.answer.block import Block, ErrorOf, Form, Value
+from dpsql.answer.block import Block
 from dpsql.answer.errorfunctions import ERRORS
 from dpsql.answer.schema import Schema
 from dpsql.answer.sql.typed import Kind
+from dpsql.answer.uncertainty.forms import ErrorOf, Form, Value
 from dpsql.errors import NotSupportedError
 from dpsql.star.sql.expression import Node
 

@@ -8,29 +8,31 @@ from typing import NamedTuple
 
 from sqlglot import exp
 
-from dpsql.answer.block import (
-    TRUE,
-    Condition,
-    Expression,
-    Form,
-    Known,
-    Linear,
-    Predicate,
-    Ratio,
-    Term,
-    Value,
-    added,
-    complement,
-    divided,
-    every,
-    is_constant,
-    multiplied,
-    one,
-)
 from dpsql.answer.errorfunctions import DEFAULT_LEVEL, ERRORS, ErrorFunction
 from dpsql.answer.sql.binding import Binding, condition, declared_measures, expression
 from dpsql.answer.sql.parse import refusal
 from dpsql.answer.sql.paths import check_call
+from dpsql.answer.terms import (
+    TRUE,
+    Condition,
+    Expression,
+    Predicate,
+    Term,
+    complement,
+    every,
+)
+from dpsql.answer.uncertainty.forms import (
+    Form,
+    Known,
+    Linear,
+    Ratio,
+    Value,
+    added,
+    divided,
+    is_constant,
+    multiplied,
+    one,
+)
 from dpsql.errors import NotSupportedError, ProgrammingError
 from dpsql.star.graph import PEOPLE
 from dpsql.star.sql.expression import Node
@@ -116,10 +118,8 @@ def _under(value: Value, extra: Condition, node: Node) -> Value:
         weights = tuple((replace(t, condition=every([t.condition, extra])), w) for t, w in form.weights)
         return replace(form, weights=weights)
 
-    if isinstance(value, Linear):
-        return narrowed(value)
-    if isinstance(value, Ratio):
-        return Ratio(narrowed(value.above), narrowed(value.below), value.mean)
+    if isinstance(value, Linear | Ratio):
+        return value.mapped(narrowed)
     raise refusal(
         NotSupportedError,
         "FILTER goes with COUNT, SUM and AVG only",
@@ -449,8 +449,7 @@ def form_of(node: Node, forms: Mapping[str, Form]) -> Form | None:
     if isinstance(node, exp.Literal):
         return None if node.is_string else Linear((), float(node.this))
     if isinstance(node, exp.Neg):
-        inner = form_of(node.this, forms)
-        return inner.scaled(-1.0) if isinstance(inner, (Linear, Ratio)) else None
+        return multiplied(Linear((), -1.0), form_of(node.this, forms))
     if isinstance(node, exp.Cast):
         return form_of(node.this, forms) if _numeric(node) else None
     if isinstance(node, (exp.Coalesce, exp.Round)):

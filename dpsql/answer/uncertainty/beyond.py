@@ -30,14 +30,14 @@ all: a count only grows, a sum of amounts that are never negative too.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from dpsql.answer.answered import Answered, rows_term
-from dpsql.answer.block import Term
 from dpsql.answer.leafsets import FloatArray, IntArray
+from dpsql.answer.terms import Term
 from dpsql.answer.uncertainty.partial_bins import value_bounds
 from dpsql.release import Release
 from dpsql.release.format import RowsBeyondBound
@@ -127,12 +127,6 @@ def share_beyond(release: Release, of: str) -> float:
     else:
         share = next((table.clipped_fraction for table in release.meta.bounding if table.of == of), 0.0)
     return np.nan if share is None else share
-
-
-def conditions_of(terms: Sequence[Term]) -> Mapping[Term, int]:
-    """A number for the condition of every term."""
-    numbers = {condition: i for i, condition in enumerate(dict.fromkeys(term.condition for term in terms))}
-    return {term: numbers[term.condition] for term in terms}
 
 
 def grown(moving: Moving) -> Grown:

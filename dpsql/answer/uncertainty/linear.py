@@ -1,470 +1,470 @@
-"""How far an answer may be off: variances of forms, delta method, Fieller's interval, the weight of local releases.
+"""Numbers that are linear in noisy cells: what they read of releases, and how these reads err together.
+
+A block's value follows one cell, its own row's; an outer statement's value follows the cells of many groups.
 
 | here | there | unit |
 |---|---|---|
-| read | (statistic, box, factor): one recombined number in stored units | |
-| variance, covariance | | squared units of the answer |
-| `relative` | r, standard error of E r over E r | 1 |
-| `rows` | W, the view's COUNT(*) | rows |
-| `Weight.variance` | Var(W) of slots alone | squared rows |
-| `shared` | Cov(F, W) of slots alone | units of F times rows |
+| a cell | one term of a block's answers, in one of its rows | |
+| `Weights` | d number / d cell, one line for each that is not 0 | |
+| a read | a statistic under a box, in one row: what the release stores | stored units |
 
-COUNT and the centred SUM of one view have independent noise, and so SUM = y + mid c has
-Var = Var(y) + mid^2 Var(c). A ratio uses the delta method while its denominator is far from 0 and
-Fieller's interval nearer to it.
+    Var = sum over pairs of reads of  weight weight' Cov(read, read')
 
-Counts and sums of a local release share an estimated weight (`row_weighting: mar`). A count is people x E r x its part
-of all rows within tau, a sum likewise: the weight E r / E min(r, tau) puts every slot's rows in the place of the slot.
-So answers share the relative error of E r, and what they count is divided by what all slots hold: a count of everything
-does not carry the slots' error at all. By the delta method an answer F has
-
-    Var(F) - 2 (F/W) Cov(F, W) + (F/W)^2 Var(W) + r^2 F^2
-
-in place of Var(F), and a, b of one release have r^2 a b more in common. Ratios see neither: both sides carry the same.
-This is in standard errors and intervals, while `variance` and `covariance` are of the noise alone.
+A sum over groups is one read again: masks of groups that are added with one weight are added up, axis by axis, before
+the release's model of its noise is evaluated. So a total has the same error whether SQL sums all rows or the groups,
+and a thousand groups cost as much as one. Reads of two releases are independent, unless both hold one noise.
 
 **Privacy**: published values alone.
+**Source**: docs/method/views.md, "Variance of a view".
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
-from statistics import NormalDist
-from typing import overload
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from dpsql.answer.block import Linear, Noisy, Term
-from dpsql.answer.leafsets import FloatArray
-from dpsql.answer.plan import Box, Plan, presence
-from dpsql.answer.run import run
-from dpsql.release import Release, StatisticMeta
-from dpsql.release.format import UNIT
-from dpsql.release.request import blocks, take
+from dpsql.answer.answered import Answered
+from dpsql.answer.combine import independent
+from dpsql.answer.leafsets import FloatArray, IntArray
+from dpsql.answer.plan import Box
+from dpsql.answer.terms import Term
+from dpsql.answer.uncertainty.forms import Linear
+from dpsql.answer.uncertainty.reads import cell_variance, reads
+from dpsql.release import Release
+from dpsql.release.request import blocks, check
 from dpsql.variance.model import Covariance
 
-
-@dataclass(frozen=True)
-class Weight:
-    """An estimated weight, as the answers of one view see it.
-
-    Args:
-        relative: relative standard error of the rows a person has.
-        rows: the view's COUNT(*).
-        variance: its variance without the weight's error.
-    """
-
-    relative: float
-    rows: float
-    variance: float
-
-    def added(self, values: FloatArray, shared: FloatArray) -> FloatArray:
-        """What an answer's variance gains; below 0 where more of the slots' error cancels than the weight brings.
-
-        Args:
-            values: the answers without their constants, shape (rows,).
-            shared: their covariances with `rows`, shape (rows,).
-        """
-        share = values / self.rows
-        return share**2 * self.variance - 2 * share * shared + (self.relative * values) ** 2
+MOST_WEIGHTS = 16
+"""Different weights of one number up to which masks are added for each weight apart, as they were asked."""
+PAIRS = 1 << 18
+"""Pairs that are worked out at once: 30 MB with what tells them apart."""
 
 
-def weight_error(release: Release) -> float:
-    """Relative standard error of the weight of rows; 0 where rows have none."""
-    return 0.0 if release.meta.local is None else release.meta.local.weight_error
-
-
-def weight_of(release: Release, count: StatisticMeta) -> Weight | None:
-    """The weight that a view's answers share.
+class Weights(NamedTuple):
+    """By how much numbers move with cells or reads; arrays of shape (lines,).
 
     Args:
-        release: an open release.
-        count: the view's count.
-
-    Returns:
-        None where rows have no estimated weight, or where the view counts no rows.
+        number: which number.
+        cell: which cell, or which row of a read.
+        weight: the derivative.
     """
-    relative = weight_error(release)
-    if not relative:
-        return None
-    roots = " AND ".join(f"n{i + 1} = 0" for i in range(len(count.axes)))
-    text = f"SELECT {release.estimate(count.id)} FROM node_combination_{count.id} WHERE {roots or 'true'}"
-    root_rows = run(release, text).rows
-    rows = root_rows[0][0] / UNIT if root_rows else 0.0
-    all_leaves = [np.ones((1, release.axes[axis].leaves)) for axis in count.axes]
-    return (
-        Weight(relative, rows, float(release.reading(count.id).covariance(all_leaves).noise[0]))
-        if rows > 0
-        else None
-    )
+
+    number: IntArray
+    cell: IntArray
+    weight: FloatArray
+
+    @staticmethod
+    def row_by_row(weight: FloatArray) -> Weights:
+        """Number i follows row i, for all rows."""
+        rows = np.arange(len(weight))
+        return Weights(rows, rows, weight)
+
+    @property
+    def by_row(self) -> bool:
+        """Whether number i follows row i alone: one array then numbers both."""
+        return self.number is self.cell
+
+    def times(self, factor: FloatArray) -> Weights:
+        """Each number times a factor."""
+        return self._replace(weight=self.weight * factor[self.number])
+
+    def totals(self, values: FloatArray, numbers: int) -> FloatArray:
+        """Values of the lines added up for each number."""
+        return np.asarray(np.bincount(self.number, values, numbers), np.float64)
+
+    def taken_by(self, numbers: IntArray) -> Weights:
+        """For each of some numbers its lines, numbered anew in this order."""
+        pairs = [(i, self.cell[j], self.weight[j]) for i, j in pairs_of(numbers, self.number)]
+        none = np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0)
+        return Weights(*(np.concatenate(column) for column in zip(none, *pairs, strict=True)))
+
+    @staticmethod
+    def joined(summands: Sequence[Weights]) -> Weights:
+        """Lines of several added up, one for each number and cell; lines of 0 left out unless all go row by row."""
+        if summands and all(weights.by_row for weights in summands):
+            return summands[0]._replace(weight=sum((weights.weight for weights in summands), np.zeros(1)))
+        columns = [np.concatenate(column) for column in zip(NO_WEIGHTS, *summands, strict=True)]
+        lines = Weights(*columns)
+        first, back = distinct([lines.number, lines.cell], len(lines.number))
+        weight = np.bincount(back, lines.weight, len(first))
+        first, weight = first[weight != 0], weight[weight != 0]
+        return Weights(lines.number[first], lines.cell[first], weight)
 
 
-LAPLACE_KURTOSIS = 3.0
-FAR = 10.0
-"""Standard errors between a denominator and 0 from which the delta method is good enough."""
+NO_WEIGHTS = Weights(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
 
 
-@lru_cache(maxsize=256)
-def _quantiles(level: float) -> tuple[float, float]:
-    """Two-sided quantiles of normal and of Laplace noise with standard deviation 1, the latter never the smaller."""
-    normal = NormalDist().inv_cdf(0.5 + level / 2)
-    return normal, max(normal, -math.log(1.0 - level) / math.sqrt(2.0))
-
-
-@overload
-def quantile(level: float, kurtosis: float = 0.0) -> float: ...
-@overload
-def quantile(level: float, kurtosis: FloatArray) -> FloatArray: ...
-def quantile(level: float, kurtosis: float | FloatArray = 0.0) -> float | FloatArray:
-    """Standard errors on each side of an answer that hold it with probability `level`.
-
-    One Laplace draw has heavier tails than a normal one (2.118 against 1.960 at 95%); a sum of many is
-    normal. Between the two it goes linearly in the excess kurtosis, and never below the normal quantile.
+class MeasuredTerm(NamedTuple):
+    """A term of a block's answers.
 
     Args:
-        level: in (0, 1).
-        kurtosis: excess kurtosis of the noise: 0 for normal, 3 for one Laplace draw, 3/m for a sum of m; one number
-            or an array.
-
-    Returns:
-        The factor, in the shape of `kurtosis`.
-
-    >>> round(quantile(0.95), 3), round(quantile(0.95, 3.0), 3)
-    (1.96, 2.118)
+        block: the block's number in its statement.
+        answered: the answers that hold the term.
+        term: the term.
     """
-    normal, laplace = _quantiles(level)
-    factor = normal + np.clip(np.divide(kurtosis, LAPLACE_KURTOSIS), 0.0, 1.0) * (laplace - normal)
-    return factor if isinstance(kurtosis, np.ndarray) else float(factor)
+
+    block: int
+    answered: Answered
+    term: Term
 
 
-def laplace_kurtosis(largest: FloatArray, variance: FloatArray) -> FloatArray:
-    """Excess kurtosis of Laplace noise: that of as many equal draws as make up the variance.
+class BoxStatistic(NamedTuple):
+    """What is read of a block's answers: a statistic under a box; None is all rows."""
 
-    It depends on what an answer is, not on how it is spelt or which stored nodes are added up.
-
-    Args:
-        largest: variance that the cell with the largest weight adds (`Errors.largest`).
-        variance: of the noise.
-    """
-    with np.errstate(divide="ignore", invalid="ignore"):
-        share = np.where(variance > 0, largest / variance, 0.0)
-    return LAPLACE_KURTOSIS * np.clip(share, 0.0, 1.0)
-
-
-def cell_variance(release: Release, statistic: int) -> float:
-    """Noise variance of one cell in the middle of a statistic's axes: about that of one draw.
-
-    Where leaves were measured as wholes (`blocks`) the noise of a leaf is a small part of a draw's: there it is the
-    noise of all leaves over the number of wholes.
-    """
-    meta = release.statistics[statistic]
-
-    def variance() -> float:
-        sizes = [release.axes[axis].leaves for axis in meta.axes]
-        reading = release.reading(statistic)
-        covariance = reading.covariance([np.eye(1, leaves, leaves // 2) for leaves in sizes])
-        if not np.any(covariance.within_leaf):
-            return float(np.max(covariance.noise))
-        wholes = len(next(iter(reading.columns()[0].values())))
-        return float(reading.covariance([np.ones((1, leaves)) for leaves in sizes]).noise[0]) / wholes
-
-    return release.kept(("cell_variance", statistic), variance)
-
-
-@dataclass(frozen=True)
-class Read:
-    """One recombined number with its factor in an answer."""
-
+    block: int
+    answered: Answered
     statistic: int
-    box: Box
-    factor: float
+    box: Box | None
+
+    @property
+    def release(self) -> Release:
+        """The release that stores it."""
+        return self.answered.errors.release
 
 
-def reads(plan: Plan, term: Term) -> list[Read]:
-    """What a term reads: its statistic, and the count that its centre is multiplied by."""
-    statistic = plan.view.statistics[term.measure]
-    scale = 10.0**-statistic.scale
-    term_reads = [Read(statistic.id, box, scale) for box in plan.boxes_for(term)]
-    if statistic.mid:
-        count = presence(term.measure, plan.view)
-        assert count is not None
-        mid = statistic.mid if statistic.noise_mid is None else statistic.noise_mid
-        term_reads += [Read(count.id, box, mid * scale) for box in plan.boxes_for(term)]
-    return term_reads
-
-
-def reads_of(plan: Plan, form: Linear) -> dict[tuple[int, Box], float]:
-    """All reads of a linear form, factors of equal ones added up."""
-    total: dict[tuple[int, Box], float] = {}
-    for term, weight in form.weights:
-        for read in reads(plan, term):
-            key = (read.statistic, read.box)
-            total[key] = total.get(key, 0.0) + weight * read.factor
-    return total
+Reads = Mapping[BoxStatistic, Weights]
+"""By how much numbers move with what is read."""
 
 
 @dataclass(frozen=True, eq=False)
-class Errors:
-    """Variances on one plan for given groups.
+class LinearNumbers:
+    """Numbers that are linear in terms.
 
     Args:
-        plan: the plan.
-        release: an open release.
-        index: for each axis the group of each row, shape (rows,).
+        count: how many numbers.
+        terms: by how much they move with each term.
     """
 
-    plan: Plan
-    release: Release
-    index: tuple[np.ndarray, ...]
-    _products: dict[tuple[int, Box, Box | None, int | None], Covariance] = field(
-        default_factory=dict, repr=False
-    )
+    count: int
+    terms: Mapping[MeasuredTerm, Weights]
 
-    def covariance(self, left: Linear, right: Linear) -> FloatArray:
-        """Covariance of two linear forms, shape (rows,)."""
-        rows = len(self.index[0]) if self.index else 1
-        total = np.zeros(rows)
-        a, b = reads_of(self.plan, left), reads_of(self.plan, right)
-        for (statistic, box), factor in a.items():
-            for (right_statistic, second), weight in b.items():
-                if factor and weight:
-                    total += factor * weight * self.product(statistic, box, second, right_statistic).noise
-        return total
+    @staticmethod
+    def of_form(form: Linear, answered: Answered) -> LinearNumbers:
+        """A block's linear form, row by row."""
+        rows = answered.errors.rows
+        return LinearNumbers.of_slopes(
+            [(term, np.full(rows, weight)) for term, weight in form.weights], answered
+        )
 
-    def part(
-        self, of: Callable[[Covariance], FloatArray | float], form: Linear, other: Linear | None = None
-    ) -> FloatArray:
-        """One part of a covariance of two linear forms, of a variance without `other`, shape (rows,)."""
-        total = np.zeros(len(self.index[0]) if self.index else 1)
-        second = form if other is None else other
-        for (statistic, box), factor in reads_of(self.plan, form).items():
-            for (s, b), weight in reads_of(self.plan, second).items():
-                total = total + factor * weight * of(self.product(statistic, box, b, s))
-        return total
-
-    def part_variance(
-        self,
-        of: Callable[[Covariance], FloatArray | float],
-        form: Noisy,
-        above: FloatArray,
-        below: FloatArray,
-    ) -> FloatArray:
-        """One part of the variance of a form, of a ratio by the delta method, shape (rows,); arguments as `stderr`."""
-        if isinstance(form, Linear):
-            return np.maximum(self.part(of, form), 0.0)
-        ratio = _divided(above, below)
-        spread = self.part(of, form.above) - 2 * ratio * self.part(of, form.above, form.below)
-        spread = spread + ratio**2 * self.part(of, form.below)
-        return _divided(np.maximum(spread, 0.0), below**2)
-
-    def largest(self, form: Noisy, above: FloatArray, below: FloatArray) -> FloatArray:
-        """Noise variance that the cell with the largest weight adds to a form, shape (rows,); arguments as `stderr`."""
-        rows = len(self.index[0]) if self.index else 1
-        weights: dict[tuple[int, Box], FloatArray] = {}
-        if isinstance(form, Linear):
-            sides = [(form, np.ones(rows))]
-        else:
-            slope = _divided(np.ones(rows), below)
-            sides = [(form.above, slope), (form.below, -_divided(above, below) * slope)]
-        for side, slope in sides:
-            for read, factor in reads_of(self.plan, side).items():
-                weights[read] = weights.get(read, np.zeros(rows)) + factor * slope
-        largest = np.zeros(rows)
-        for (statistic, box), weight in weights.items():
-            peak = np.abs(weight)
-            for mask, group in zip(self.plan.box_masks(box), self.index, strict=True):
-                peak = peak * np.abs(mask).max(axis=1)[group]
-            largest = np.fmax(
-                largest, np.where(peak > 0, peak, 0.0) ** 2 * cell_variance(self.release, statistic)
-            )
-        return largest
-
-    def variance(self, form: Linear) -> FloatArray:
-        """Variance of a linear form, shape (rows,)."""
-        return np.maximum(self.covariance(form, form), 0.0)
-
-    def spread(self, rows: npt.NDArray[np.int64], weights: FloatArray, boxes: Sequence[Box]) -> float:
-        """Standard error of a weighted sum of COUNTs of groups that differ along one axis.
-
-        Args:
-            rows: rows of the relation.
-            weights: one for each of them.
-            boxes: the boxes of the count; NaN is returned for more than one.
-        """
-        if len(boxes) != 1 or not len(rows):
-            return math.nan
-        masks = []
-        for mask, index in zip(self.plan.box_masks(boxes[0]), self.index, strict=True):
-            group = index[rows]
-            same = bool(np.all(group == group[0]))
-            masks.append(mask[group[:1]] if same else np.bincount(group, weights, len(mask))[None] @ mask)
-        count = self.plan.view.statistics["count"].id
-        scale = 1.0 if len(rows) > 1 else float(weights[0] ** 2)
-        covariance = self.release.reading(count).covariance(masks)
-        return math.sqrt(scale * max(0.0, float(np.sum(covariance.noise + covariance.within_leaf))))
+    @staticmethod
+    def of_slopes(slopes: Sequence[tuple[Term, FloatArray]], answered: Answered) -> LinearNumbers:
+        """What moves with a block's terms row by row, by these slopes."""
+        summands: dict[MeasuredTerm, list[Weights]] = {}
+        for term, slope in slopes:
+            summands.setdefault(MeasuredTerm(0, answered, term), []).append(Weights.row_by_row(slope))
+        return LinearNumbers(
+            answered.errors.rows, {key: Weights.joined(weights) for key, weights in summands.items()}
+        )
 
     @cached_property
-    def weight(self) -> Weight | None:
-        """The weight that counts and sums share, where it is estimated."""
-        count = self.plan.view.statistics.get("count")
-        return None if count is None else weight_of(self.release, count)
+    def reads(self) -> Reads:
+        """By how much the numbers move with what is read."""
+        summands: dict[BoxStatistic, list[Weights]] = {}
+        for key, weights in self.terms.items():
+            for read in reads(key.answered.plan, key.term):
+                source = BoxStatistic(key.block, key.answered, read.statistic, read.box)
+                moved = weights._replace(weight=weights.weight * read.factor)
+                summands.setdefault(source, []).append(moved)
+        return {source: Weights.joined(weights) for source, weights in summands.items()}
 
-    def weighted(self, form: Noisy, above: FloatArray, below: FloatArray) -> FloatArray:
-        """What the error of the weight adds to the variance of a form, of a ratio times its denominator squared.
+    @cached_property
+    def variances(self) -> Covariance:
+        """Variances by component, as rounding leaves them: perhaps a little below 0."""
+        return covariance(self.reads, self.reads, self.count)
 
-        A constant is not weighted: of a ratio nothing is left but what its constants leave.
-        """
-        weight, rows = self.weight, len(self.index[0]) if self.index else 1
-        if weight is None:
-            return np.zeros(rows)
-        if isinstance(form, Linear):
-            return weight.added(above - form.constant, self._with_all(form))
-        ratio = _divided(above, below)
-        from_constants = ratio * form.below.constant - form.above.constant
-        return weight.added(from_constants, self._with_all(form.above) - ratio * self._with_all(form.below))
+    def misplaced(self) -> FloatArray:
+        """The most that cut bins may add to the numbers."""
+        misplaced = np.zeros(self.count)
+        for key, weights in self.terms.items():
+            cuts = key.answered.cuts[key.term]
+            misplaced += weights.totals(np.abs(weights.weight) * cuts[weights.cell], self.count)
+        return misplaced
 
-    def _with_all(self, form: Linear) -> FloatArray:
-        """Covariance of a linear form with the count of all of the view's rows, shape (rows,)."""
-        count = self.plan.view.statistics["count"].id
-        total = np.zeros(len(self.index[0]) if self.index else 1)
-        for (statistic, box), factor in reads_of(self.plan, form).items():
-            if statistic == count:
-                total += factor * self.product(statistic, box, None).noise
-        return total
+    def taken(self, numbers: IntArray) -> LinearNumbers:
+        """Some of the numbers, in this order."""
+        terms = {key: weights.taken_by(numbers) for key, weights in self.terms.items()}
+        return LinearNumbers(len(numbers), terms)
 
-    def product(self, statistic: int, left: Box, right: Box | None, other: int | None = None) -> Covariance:
-        """Covariances of two boxes by part, each of shape (rows,), of one statistic or of two; None is all rows.
-
-        Kept, since a standard error, both ends of an interval and its parts ask for the same.
-        """
-        key = statistic, left, right, other
-        if key not in self._products:
-            covariance = self._product(statistic, left, right, other)
-            take(sum(component.nbytes for component in covariance if isinstance(component, np.ndarray)))
-            self._products[key] = covariance
-        return self._products[key]
-
-    def _product(
-        self, statistic: int, left: Box, right: Box | None, right_statistic: int | None
-    ) -> Covariance:
-        second = statistic if right_statistic is None else right_statistic
-        if second < statistic and right is not None:
-            return self.product(second, right, left, statistic)
-        reading = self.release.shared(statistic, second)
-        if reading is None:
-            return Covariance(np.zeros(len(self.index[0]) if self.index else 1))
-        left_masks = self.plan.box_masks(left)
-        if right is None:
-            right_masks = [np.ones_like(mask) for mask in left_masks]
-        else:
-            right_masks = left_masks if left == right else self.plan.box_masks(right)
-        if not left_masks:
-            return reading.covariance([])
-        covariances = []
-        for block in blocks(len(self.index[0]), max(mask.shape[1] for mask in left_masks)):
-            rows = [index[block] for index in self.index]
-            u, v = (
-                [mask[i] for mask, i in zip(masks, rows, strict=True)] for masks in (left_masks, right_masks)
-            )
-            alone = left == right and second == statistic
-            covariances.append(reading.covariance(u, None if alone else v))
-        if not covariances:
-            return Covariance(np.zeros(0))
-        return Covariance(*(_joined(pieces, len(self.index[0])) for pieces in zip(*covariances, strict=True)))
-
-    def stderr(self, form: Noisy, above: FloatArray, below: FloatArray) -> FloatArray:
-        """Standard error of a form.
-
-        Args:
-            form: linear or a ratio.
-            above: value of the linear form, or of the ratio's numerator.
-            below: value of the ratio's denominator; not read for linear forms.
-
-        Returns:
-            Shape (rows,); NaN where a ratio's denominator is 0.
-        """
-        if isinstance(form, Linear):
-            return np.sqrt(np.maximum(self.variance(form) + self.weighted(form, above, below), 0.0))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            ratio = above / below
-            spread = (
-                self.variance(form.above)
-                - 2 * ratio * self.covariance(form.above, form.below)
-                + ratio**2 * self.variance(form.below)
-                + self.weighted(form, above, below)
-            )
-            error: FloatArray = np.where(below == 0, np.nan, np.sqrt(np.maximum(spread, 0.0)) / np.abs(below))
-            return error
-
-    def interval(
-        self, form: Noisy, above: FloatArray, below: FloatArray, z: FloatArray
-    ) -> tuple[FloatArray, FloatArray]:
-        """Ends of the interval of z standard errors, z of shape (rows,); NaN where it is unbounded."""
-        middle = above if isinstance(form, Linear) else _divided(above, below)
-        half = z * self.stderr(form, above, below)
-        if isinstance(form, Linear):
-            return middle - half, middle + half
-        low, high = fieller(
-            above,
-            below,
-            self.variance(form.above),
-            self.covariance(form.above, form.below),
-            self.variance(form.below),
-            z,
+    @cached_property
+    def weighted(self) -> FloatArray | None:
+        """What the estimated weight of rows adds to the variance, release by release (`reads.EstimatedWeight`)."""
+        sizes: dict[int, tuple[float, FloatArray]] = {}
+        wholes: dict[BoxStatistic, list[Weights]] = {}
+        numbers = np.arange(self.count)
+        for key, weights in self.terms.items():
+            weight = key.answered.errors.weight
+            if weight is None:
+                continue
+            size = weights.totals(weights.weight * key.answered.totals[key.term][weights.cell], self.count)
+            whole = BoxStatistic(key.block, key.answered, key.answered.plan.view.statistics["count"].id, None)
+            lines = Weights(numbers, np.zeros_like(numbers), -size / weight.rows)
+            wholes.setdefault(whole, []).append(lines)
+            release = id(key.answered.errors.release)
+            subtotal = sizes[release][1] if release in sizes else np.zeros(self.count)
+            sizes[release] = weight.relative, subtotal + size
+        if not wholes:
+            return None
+        joined = {source: Weights.joined(lines) for source, lines in wholes.items()}
+        variance = (
+            2 * covariance(self.reads, joined, self.count).noise
+            + covariance(joined, joined, self.count).noise
         )
-        near = np.abs(below) < FAR * np.sqrt(self.variance(form.below))
-        if self.weight is not None:
-            weight_margin = z * np.sqrt(
-                _divided(np.maximum(self.weighted(form, above, below), 0.0), below**2)
-            )
-            low, high = (
-                middle - np.hypot(middle - low, weight_margin),
-                middle + np.hypot(high - middle, weight_margin),
-            )
-        return np.where(near, low, middle - half), np.where(near, high, middle + half)
+        return variance + sum(relative**2 * size**2 for relative, size in sizes.values())
 
 
-def _joined(pieces: Sequence[FloatArray | float], rows: int) -> FloatArray:
-    """Pieces one after the other; a part that a reading does not have is 0 everywhere."""
-    arrays = [piece for piece in pieces if isinstance(piece, np.ndarray)]
-    return np.concatenate(arrays) if arrays else np.zeros(rows)
-
-
-def _divided(above: FloatArray, below: FloatArray) -> FloatArray:
-    ratio: FloatArray = np.divide(above, below, out=np.full(len(above), np.nan), where=below != 0)
-    return ratio
-
-
-def fieller(
-    above: FloatArray,
-    below: FloatArray,
-    va: FloatArray,
-    cab: FloatArray,
-    vb: FloatArray,
-    z: float | FloatArray,
-) -> tuple[FloatArray, FloatArray]:
-    """Fieller's interval of a ratio of two normal numbers.
+@dataclass(frozen=True, eq=False)
+class MaskProducts:
+    """Products of masks that numbers are made of, on the axes of one view.
 
     Args:
-        above, below: numerator and denominator.
-        va, cab, vb: their variances and covariance.
-        z: standard errors on each side.
-
-    Returns:
-        (low, high), NaN where the denominator's own interval holds 0.
-
-    >>> low, high = fieller(*(np.array([x]) for x in (10.0, 5.0, 0.0, 0.0, 0.25)), 2.0)
-    >>> round(float(low[0]), 3), round(float(high[0]), 3)
-    (1.667, 2.5)
+        number, weight: of each product, shape (t,).
+        at: for each axis which mask each product has, shape (t,).
+        masks: for each axis its masks, shape (m_i, n_i).
     """
-    a = below**2 - z**2 * vb
-    b = above * below - z**2 * cab
-    c = above**2 - z**2 * va
-    with np.errstate(divide="ignore", invalid="ignore"):
-        root = np.sqrt(np.maximum(b**2 - a * c, 0.0))
-        good = a > 0
-        return np.where(good, (b - root) / a, np.nan), np.where(good, (b + root) / a, np.nan)
+
+    number: IntArray
+    weight: FloatArray
+    at: tuple[IntArray, ...]
+    masks: tuple[FloatArray, ...]
+
+    def taken(self, axis: int, rows: IntArray) -> FloatArray:
+        """The masks of some products on an axis."""
+        return self.masks[axis][self.at[axis][rows]]
+
+
+def mask_products(source: BoxStatistic, weights: Weights) -> MaskProducts:
+    """Groups as products of masks, those of equal weight added up axis by axis.
+
+    Args:
+        source: what is read.
+        weights: of its rows.
+    """
+    plan, index = source.answered.plan, source.answered.errors.index
+    masks = plan.box_masks((None,) * len(plan.cells) if source.box is None else source.box)
+    if source.box is None:
+        masks = [np.ones((1, mask.shape[1])) for mask in masks]
+        index = tuple(np.zeros_like(axis_index) for axis_index in index)
+    if weights.by_row:  # no two rows are one number
+        return MaskProducts(weights.number, weights.weight, index, tuple(masks))
+    number, factor = weights.number, weights.weight
+    at = [axis_index[weights.cell] for axis_index in index]
+    lists = source.release.reading(source.statistic).listed
+    inside = np.ones(len(number))
+    if _many_weights(weights):
+        largest = np.zeros(int(number.max(initial=-1)) + 1)
+        np.maximum.at(largest, number, np.abs(factor))
+        factor, inside = largest[number], factor / largest[number]
+    tables = list(masks)
+    free = [i for i in range(len(tables)) if i not in lists]
+    for axis in sorted(free, key=lambda i: -len(np.unique(at[i]))):
+        keys = np.stack([number, *(at[i] for i in range(len(at)) if i != axis)])
+        number, factor, at, tables[axis] = _added_along(axis, keys, Lines(factor, inside, at), tables[axis])
+        inside = np.ones(len(number))
+    if not np.all(inside == 1.0):  # no axis could take the weights in
+        factor = factor * inside
+    return MaskProducts(number, factor, tuple(at), tuple(tables))
+
+
+def _many_weights(weights: Weights) -> bool:
+    """Whether some number has more different weights than are kept apart."""
+    ranks = np.unique(weights.weight, return_inverse=True)[1].reshape(-1)
+    first, _ = distinct([weights.number, ranks], len(ranks))
+    return bool(np.max(np.bincount(weights.number[first]), initial=0) > MOST_WEIGHTS)
+
+
+class Lines(NamedTuple):
+    """Weights outside and inside of masks, and the masks on each axis."""
+
+    factor: FloatArray
+    inside: FloatArray
+    at: Sequence[IntArray]
+
+
+class AxisProducts(NamedTuple):
+    """Products after masks of one axis were added up."""
+
+    number: IntArray
+    factor: FloatArray
+    at: list[IntArray]
+    table: FloatArray
+
+
+def _added_along(axis: int, keys: IntArray, lines: Lines, table: FloatArray) -> AxisProducts:
+    """Add up the masks of lines that differ on one axis alone, weight by weight."""
+    ranks = np.unique(lines.factor, return_inverse=True)[1].reshape(-1)
+    first, back = distinct([*keys, ranks], len(ranks))
+    if len(first) == len(ranks) and np.all(lines.inside == 1.0):  # no two lines are one
+        return AxisProducts(keys[0], lines.factor, list(lines.at), table)
+    groups, at = np.unique(lines.at[axis], return_inverse=True)
+    counts = np.zeros((len(first), len(groups)))
+    np.add.at(counts, (back, at), lines.inside)
+    different, inverse = np.unique(counts, axis=0, return_inverse=True)
+    places = [axis_index[first] for axis_index in lines.at]
+    places[axis] = inverse.reshape(-1)
+    return AxisProducts(keys[0][first], lines.factor[first], places, different @ table[groups])
+
+
+def pairs_of(left: IntArray, right: IntArray) -> Iterator[tuple[IntArray, IntArray]]:
+    """Positions of all pairs with one number, in blocks of about `PAIRS`; the request is asked before each.
+
+    >>> [[i.tolist(), j.tolist()] for i, j in pairs_of(np.array([0, 1, 1]), np.array([1, 0]))]
+    [[[0, 1, 2], [1, 0, 0]]]
+    """
+    order = np.argsort(right, kind="stable")
+    low = np.searchsorted(right[order], left, "left")
+    many = np.searchsorted(right[order], left, "right") - low
+    ends = np.cumsum(many)
+    start = 0
+    while start < len(left):
+        check()
+        offset = ends[start - 1] if start else 0
+        stop = max(start + 1, int(np.searchsorted(ends, offset + PAIRS, "right")))
+        i = np.repeat(np.arange(start, stop), many[start:stop])
+        inside = np.arange(len(i)) + offset - np.repeat(ends[start:stop] - many[start:stop], many[start:stop])
+        yield i, order[np.repeat(low[start:stop], many[start:stop]) + inside]
+        start = stop
+
+
+def distinct(columns: Sequence[IntArray], rows: int) -> tuple[IntArray, IntArray]:
+    """First rows of the different rows of some columns of numbers from 0 on, and to which of them each row belongs."""
+    code = np.zeros(rows, np.int64)
+    for column in columns:
+        size = int(column.max(initial=0)) + 1
+        if int(code.max(initial=0)) > np.iinfo(np.int64).max // (size + 1):
+            code = np.unique(code, return_inverse=True)[1].reshape(-1)
+        code = code * size + column
+    _, first, back = np.unique(code, return_index=True, return_inverse=True)
+    return first, back.reshape(-1)
+
+
+def largest_cells(moved: Reads, count: int) -> FloatArray:
+    """Noise variance that the cell with the largest weight adds to each number, of Laplace noise."""
+    largest = np.zeros(count)
+    for source, weights in moved.items():
+        if source.answered.laplace:
+            products = mask_products(source, weights)
+            peak = np.abs(products.weight)
+            for at, masks in zip(products.at, products.masks, strict=True):
+                peak = peak * np.abs(masks).max(axis=1)[at]
+            variance = cell_variance(source.release, source.statistic)
+            np.maximum.at(largest, products.number, np.where(peak > 0, peak, 0.0) ** 2 * variance)
+    return largest
+
+
+class _Products:
+    """Mask products of reads, made when the first pair needs them."""
+
+    def __init__(self, moved: Reads) -> None:
+        self._reads = moved
+        self._made: dict[BoxStatistic, MaskProducts] = {}
+
+    def of(self, source: BoxStatistic) -> MaskProducts:
+        """The products of one source."""
+        if source not in self._made:
+            self._made[source] = mask_products(source, self._reads[source])
+        return self._made[source]
+
+
+def covariance(
+    left: Reads, right: Reads, count: int,
+    only: Collection[tuple[BoxStatistic, BoxStatistic]] | None = None,
+) -> Covariance:  # fmt: skip
+    """Covariances of numbers under two sets of weights, by component.
+
+    Args:
+        left, right: what both read.
+        count: how many numbers there are.
+        only: pairs of sources that count; None for all.
+    """
+    total = [np.zeros(count) for _ in Covariance._fields]
+    left_products = _Products(left)
+    right_products = left_products if right is left else _Products(right)
+    for left_source, left_weights in left.items():
+        for right_source, right_weights in right.items():
+            if only is not None and (left_source, right_source) not in only:
+                continue
+            between = _row_by_row(left_source, left_weights, right_source, right_weights)
+            if between is None:
+                between = _between(
+                    left_source,
+                    left_products.of(left_source),
+                    right_source,
+                    right_products.of(right_source),
+                    count,
+                )
+            for component, summand in zip(total, between, strict=True):
+                component += summand
+    return Covariance(*total)
+
+
+def _row_by_row(
+    left_source: BoxStatistic, left: Weights, right_source: BoxStatistic, right: Weights
+) -> Covariance | None:
+    """Covariances of what two sources give to the rows of one block's answers; None of any other numbers."""
+    if not (left.by_row and right.by_row and left_source.answered is right_source.answered):
+        return None
+    assert left_source.box is not None
+    product = left_source.answered.errors.product(
+        left_source.statistic, left_source.box, right_source.box, right_source.statistic
+    )
+    factor = left.weight * right.weight
+    return Covariance(*(factor * component for component in product))
+
+
+def _between(
+    left_source: BoxStatistic, left: MaskProducts, right_source: BoxStatistic, right: MaskProducts, count: int
+) -> Covariance:
+    """Covariances of what two sources give to the same numbers."""
+    a, b = left_source.release, right_source.release
+    if a is not b:
+        apart = 0.0 if err_apart(a, b) else np.nan
+        common = np.isin(np.arange(count), np.intersect1d(left.number, right.number))
+        return Covariance(np.where(common, apart, 0.0))
+    if right_source.statistic < left_source.statistic:
+        return _between(right_source, right, left_source, left, count)
+    between = both_err(a, left_source.statistic, right_source.statistic)
+    if between is None:
+        return Covariance(np.zeros(count))
+    total = [np.zeros(count) for _ in Covariance._fields]
+    for i, j in pairs_of(left.number, right.number):
+        first, back = distinct([at[i] for at in left.at] + [at[j] for at in right.at], len(i))
+        values = [np.zeros(len(first)) for _ in Covariance._fields]
+        for block in blocks(len(first), max([m.shape[1] for m in (*left.masks, *right.masks)], default=1)):
+            u = [left.taken(axis, i[first[block]]) for axis in range(len(left.masks))]
+            w = [right.taken(axis, j[first[block]]) for axis in range(len(right.masks))]
+            same = left_source == right_source and all(
+                np.array_equal(x, y) for x, y in zip(u, w, strict=True)
+            )
+            for value, component in zip(values, between(u, None if same else w), strict=True):
+                value[block] = component
+        factor = left.weight[i] * right.weight[j]
+        for component, value in zip(total, values, strict=True):
+            component += np.bincount(left.number[i], factor * value[back], count)
+    return Covariance(*total)
+
+
+Between = Callable[[Sequence[FloatArray], Sequence[FloatArray] | None], Covariance]
+"""Covariances of answers under masks of one statistic and of another; None for the same ones."""
+
+
+def both_err(release: Release, one: int, two: int) -> Between | None:
+    """How two statistics of a release err together, the lower first; None where independently."""
+    left, right = release.statistics[one], release.statistics[two]
+    if left.view == right.view or release.together:
+        reading = release.shared(one, two)
+        return None if reading is None else reading.covariance
+    across = release.across(one, two)
+    if across is not None:
+        return lambda u, w: across.covariance(u, u if w is None else w)
+    if release.meta.reported:  # what a channel does to two views at once is not kept
+        return lambda u, w: Covariance(np.full(len(u[0]) if u else 1, np.nan))
+    return None
+
+
+def err_apart(one: Release, two: Release) -> bool:
+    """Whether two releases err independently: neither was made of several when they were opened."""
+    return independent([one.meta, two.meta]) and not one.together and not two.together

@@ -37,10 +37,13 @@ from typing import Any
 
 import numpy as np
 
-from dpsql.answer.block import Block, Condition, Expression, Ratio, Term
+from dpsql.answer.block import Block
 from dpsql.answer.leafsets import NEAR, FloatArray, Weighed, bounds_of, masks, quoted, reach, special_leaves
 from dpsql.answer.plan import Plan, View, presence
 from dpsql.answer.run import run
+from dpsql.answer.terms import Condition, Expression, Term
+from dpsql.answer.uncertainty.estimated import AverageLimits
+from dpsql.answer.uncertainty.forms import Noisy
 from dpsql.errors import PartialBinError
 from dpsql.release import Release, StatisticMeta
 from dpsql.star.graph import PEOPLE
@@ -335,19 +338,29 @@ def ratio_moved(
     )
 
 
-def average_of(form: Ratio, view: View) -> tuple[Term, float] | None:
+def average_of(form: Noisy, view: View) -> tuple[Term, float] | None:
     """The one measure that a ratio is the average of, with its factor; None for any other ratio.
 
     SUM(x) / COUNT(x) is one too, where the view tells by its counts that both are over the same rows.
     """
-    if any(len(side.weights) != 1 or side.constant for side in (form.above, form.below)):
+    if len(form.sides) != 2 or any(len(side.weights) != 1 or side.constant for side in form.sides):
         return None
-    (term, factor), (rows, of) = form.above.weights[0], form.below.weights[0]
+    (term, factor), (rows, of) = (side.weights[0] for side in form.sides)
     if term.factor is not None or is_count(term.measure):
         return None
     count = presence(term.measure, view)
     same = count is not None and is_count(count.measure) and rows == Term(count.measure, term.condition)
     return (term, factor / of) if form.mean or same else None
+
+
+def average_limits(form: Noisy, view: View, release: Release) -> AverageLimits | None:
+    """The limits of an average, by the bounds that the catalog declares; None for any other form."""
+    average = average_of(form, view)
+    if average is None:
+        return None
+    term, factor = average
+    ends = value_bounds(view.statistics[term.measure], release)
+    return AverageLimits(min(factor * end for end in ends), max(factor * end for end in ends))
 
 
 def cut_notes(

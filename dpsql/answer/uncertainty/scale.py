@@ -25,90 +25,113 @@ open end is infinite.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
 from dpsql.answer.answered import Answered
-from dpsql.answer.block import Linear, Noisy, Term, terms_of
 from dpsql.answer.leafsets import NEAR, FloatArray
-from dpsql.answer.plan import Box, presence
-from dpsql.answer.uncertainty.beyond import Moving, Reach, by_table, conditions_of, reach_of
+from dpsql.answer.plan import presence
+from dpsql.answer.terms import Condition, Term
+from dpsql.answer.uncertainty.beyond import Moving, by_table, reach_of, share_beyond
+from dpsql.answer.uncertainty.estimated import ErrorComponents
+from dpsql.answer.uncertainty.linear import BoxStatistic, LinearNumbers, MeasuredTerm, Weights, covariance
 from dpsql.answer.uncertainty.partial_bins import value_bounds
-from dpsql.release.format import MeasureScale, RelativeError, ScaleMeta
+from dpsql.release.format import MeasureScale, RelativeError
 from dpsql.star.graph import PEOPLE
-from dpsql.variance.model import Covariance
-
-
-@dataclass(frozen=True, eq=False)
-class Parts:
-    """Variances beside the noise, each of shape (rows,) in squared units of the answer.
-
-    Args:
-        scale: the common factor's noise.
-        spread: of groups.
-        down, up: the tail, towards less and more; infinite where nothing bounds it.
-        shift_low, shift_high: estimated bias from a declared bound, in units of the answer, for either end.
-    """
-
-    scale: FloatArray
-    spread: FloatArray
-    down: FloatArray
-    up: FloatArray
-    shift_low: FloatArray
-    shift_high: FloatArray
-
-    @property
-    def tail(self) -> FloatArray:
-        """The tail's longer side."""
-        return np.maximum(self.down + self.shift_low**2, self.up + self.shift_high**2)
-
-    @staticmethod
-    def beyond(reach: Reach) -> Parts:
-        """Of rows beyond a declared bound."""
-        none = np.zeros_like(reach.up)
-        return Parts(none, none, reach.down, reach.up, reach.shift_low, reach.shift_high)
-
-    @staticmethod
-    def joined(components: Sequence[Parts]) -> Parts | None:
-        """Of several tables or releases; None of none."""
-        if not components:
-            return None
-        columns = zip(*(component._fields() for component in components), strict=True)
-        return Parts(*(np.asarray(sum(column), np.float64) for column in columns))
-
-    def _fields(self) -> tuple[FloatArray, ...]:
-        return self.scale, self.spread, self.down, self.up, self.shift_low, self.shift_high
-
 
 Sizes = Mapping[MeasureScale, FloatArray]
 """The part of an answer that follows the size of each factor."""
+Terms = Mapping[MeasuredTerm, Weights]
+"""By how much numbers move with terms."""
 
 
-def parts_of(form: Noisy, answered: Answered) -> Parts | None:
-    """What a form may be off by beside its noise; None where its table has no scale and no measured rows beyond.
+def beyond_noise(numbers: LinearNumbers) -> ErrorComponents | None:
+    """What numbers may be off by beyond their noise; None where no table has a scale or measured rows beyond its bound.
 
-    What people report has its weight of rows in its noise (`linear.Weight`).
+    Each release's scale is its own. What people report has its weight of rows in its noise (`reads.EstimatedWeight`).
+
+    Args:
+        numbers: the numbers, or the derivatives of others.
     """
-    release = answered.errors.release
-    if release.meta.local is not None or not any(map(follows_scale, terms_of(form))):
-        return None
-    scale, components = release.scales.get(answered.plan.view.of), []
-    slopes = _slopes(form, answered)
-    if scale is not None:
-        off = _shares_off(slopes, answered)
-        components.append(common_parts(_sizes(slopes, answered, scale), off.spread, off.tail))
-    numbers = len(answered.errors.index[0]) if answered.errors.index else 1
-    rows, places = np.arange(numbers), conditions_of(list(slopes))
-    moving = [Moving(answered, term, places[term], rows, rows, slope) for term, slope in slopes.items()]
-    components += [Parts.beyond(reach_of(lines, numbers, measured)) for measured, lines in by_table(moving)]
-    return Parts.joined(components)
+    components: list[ErrorComponents] = []
+    releases = {id(key.answered.errors.release): key.answered.errors.release for key in numbers.terms}
+    for release in releases.values():
+        terms = {
+            key: weights for key, weights in numbers.terms.items() if key.answered.errors.release is release
+        }
+        scaled = {
+            key: weights for key, weights in terms.items()
+            if release.scales.get(key.answered.plan.view.of) is not None and follows_scale(key.term)
+        }  # fmt: skip
+        if release.meta.local is None and scaled:
+            components.append(_scaled_components(scaled, terms, numbers.count))
+        components += _beyond_bounds(terms, numbers.count)
+    return ErrorComponents.joined(components)
 
 
-def common_parts(sizes: Sizes, spread: FloatArray | float, tail: FloatArray | float) -> Parts:
-    """The parts of answers, from what follows the size of each factor and what their shares may be off by."""
+def share_beyond_bound(numbers: LinearNumbers) -> FloatArray:
+    """Which share of the rows lies beyond the bound; NaN where it is unknown, or where tables differ."""
+    shares: set[float | None] = set()
+    for key in numbers.terms:
+        if follows_scale(key.term):
+            beyond = share_beyond(key.answered.errors.release, key.answered.plan.view.of)
+            shares.add(None if np.isnan(beyond) else beyond)
+    share = shares.pop() if len(shares) == 1 else None if shares else 0.0
+    return np.full(numbers.count, np.nan if share is None else share)
+
+
+def _beyond_bounds(terms: Terms, count: int) -> Iterator[ErrorComponents]:
+    """How far rows beyond declared bounds may move numbers, for every table of one release."""
+    codes: dict[tuple[int, Condition], int] = {}
+    moving = []
+    for key, weights in terms.items():
+        condition = codes.setdefault((key.block, key.term.condition), len(codes))
+        moving.append(Moving(key.answered, key.term, condition, *weights))
+    for measured, lines in by_table(moving):
+        bounds = reach_of(lines, count, measured)
+        none = np.zeros_like(bounds.up)
+        yield ErrorComponents(none, none, bounds.down, bounds.up, bounds.shift_low, bounds.shift_high)
+
+
+def _scaled_components(scaled: Terms, terms: Terms, count: int) -> ErrorComponents:
+    """Scale, spread and tail of numbers, by their terms of one release."""
+    none = np.zeros(count)
+    sizes: dict[MeasureScale, FloatArray] = {}
+    gross: dict[MeasureScale, FloatArray] = {}
+    for key, weights in scaled.items():
+        scale = key.answered.errors.release.scales[key.answered.plan.view.of].measure(key.term.measure)
+        size = weights.weight * key.answered.totals[key.term][weights.cell]
+        sizes[scale] = sizes.get(scale, none) + weights.totals(size, count)
+        gross[scale] = gross.get(scale, none) + weights.totals(np.abs(size), count)
+    summands: dict[BoxStatistic, list[Weights]] = {}
+    for key, weights in terms.items():
+        for source, moved in _shares(key, weights):
+            summands.setdefault(source, []).append(moved)
+    moved_shares = {source: Weights.joined(lines) for source, lines in summands.items()}
+    alike = {(one, two) for one in moved_shares for two in moved_shares if one.statistic == two.statistic}
+    off = covariance(moved_shares, moved_shares, count, alike)
+    sizes = {scale: _settled(size, gross[scale]) for scale, size in sizes.items()}
+    return _common_components(sizes, off.spread + none, off.tail + none)
+
+
+def _shares(key: MeasuredTerm, weights: Weights) -> Iterator[tuple[BoxStatistic, Weights]]:
+    """What of a term is read as a share of the total: its statistic, and a sum's rows by the average of a row."""
+    plan = key.answered.plan
+    statistic, count = plan.view.statistics[key.term.measure], presence(key.term.measure, plan.view)
+    for box in plan.boxes_for(key.term):
+        by_unit = weights._replace(weight=weights.weight * 10.0**-statistic.scale)
+        yield BoxStatistic(key.block, key.answered, statistic.id, box), by_unit
+        if statistic.noise_mid is not None and count is not None and count.id != statistic.id:
+            rows = _average(key.answered, key.term)[weights.cell]
+            moved = weights._replace(weight=weights.weight * rows)
+            yield BoxStatistic(key.block, key.answered, count.id, box), moved
+
+
+def _common_components(sizes: Sizes, spread: FloatArray | float, tail: FloatArray | float) -> ErrorComponents:
+    """The components of answers, from what follows the size of each factor and what their shares may be off by."""
     noise = _common(sizes, lambda error, sign: np.full_like(sign, error.noise))
     sides = [_common(sizes, _towards(way)) for way in (-1.0, 1.0)]
     down, up = (
@@ -116,7 +139,7 @@ def common_parts(sizes: Sizes, spread: FloatArray | float, tail: FloatArray | fl
         for side, way in zip(sides, (-1.0, 1.0), strict=True)
     )
     none = np.zeros_like(noise)
-    return Parts(noise, np.maximum(spread, 0.0), down, up, none, none)
+    return ErrorComponents(noise, np.maximum(spread, 0.0), down, up, none, none)
 
 
 def _is_open(sizes: Sizes, way: float) -> npt.NDArray[np.bool_]:
@@ -134,7 +157,7 @@ def _is_open(sizes: Sizes, way: float) -> npt.NDArray[np.bool_]:
     return open_rows
 
 
-def settled(size: FloatArray, gross: FloatArray) -> FloatArray:
+def _settled(size: FloatArray, gross: FloatArray) -> FloatArray:
     """Sizes, 0 where what they are added up from cancels: a share of a total has none.
 
     Args:
@@ -147,35 +170,6 @@ def settled(size: FloatArray, gross: FloatArray) -> FloatArray:
 def follows_scale(term: Term) -> bool:
     """Whether a term was scaled to a total: rows and sums are, people are counted as they are."""
     return term.measure != PEOPLE
-
-
-def _slopes(form: Noisy, answered: Answered) -> dict[Term, FloatArray]:
-    """By how much the answer of each group moves with each of its terms."""
-    above, below = answered.parts(form)
-    rows = len(answered.errors.index[0]) if answered.errors.index else 1
-    if isinstance(form, Linear):
-        return {term: np.full(rows, weight) for term, weight in form.weights}
-    slopes: dict[Term, FloatArray] = {}
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = above / below
-        for term, weight in form.above.weights:
-            slopes[term] = slopes.get(term, 0.0) + weight / below
-        for term, weight in form.below.weights:
-            slopes[term] = slopes.get(term, 0.0) - ratio * weight / below
-    return {term: np.broadcast_to(slope, rows) for term, slope in slopes.items()}
-
-
-def _sizes(slopes: Mapping[Term, FloatArray], answered: Answered, scale: ScaleMeta) -> Sizes:
-    """Terms with one factor, added up."""
-    net: dict[MeasureScale, FloatArray] = {}
-    gross: dict[MeasureScale, FloatArray] = {}
-    for term, slope in slopes.items():
-        if not follows_scale(term):
-            continue
-        factor, size = scale.measure(term.measure), slope * answered.totals[term]
-        net[factor] = net.get(factor, 0.0) + size
-        gross[factor] = gross.get(factor, 0.0) + np.abs(size)
-    return {factor: settled(size, gross[factor]) for factor, size in net.items()}
 
 
 Side = Callable[[RelativeError, FloatArray], FloatArray]
@@ -219,34 +213,7 @@ def _common(sizes: Sizes, side: Side) -> FloatArray:
     return variance
 
 
-def _shares_off(slopes: Mapping[Term, FloatArray], answered: Answered) -> Covariance:
-    """Spread and tail of what a form reads; each read has a slope a group."""
-    reads: dict[tuple[int, Box], FloatArray] = {}
-
-    def add(statistic: int, boxes: tuple[Box, ...], slope: FloatArray) -> None:
-        for box in boxes:
-            reads[statistic, box] = reads.get((statistic, box), 0.0) + slope
-
-    plan = answered.plan
-    for term, slope in slopes.items():
-        statistic, boxes = plan.view.statistics[term.measure], tuple(plan.boxes_for(term))
-        add(statistic.id, boxes, slope * 10.0**-statistic.scale)
-        count = presence(term.measure, plan.view)
-        if statistic.noise_mid is not None and count is not None and count.id != statistic.id:
-            add(count.id, boxes, slope * average(answered, term))
-    spread = tail = np.zeros(len(answered.errors.index[0]) if answered.errors.index else 1)
-    for (statistic_id, box), slope in reads.items():
-        for (other_id, second), weight in reads.items():
-            if statistic_id == other_id:
-                covariance = answered.errors.product(statistic_id, box, second)
-                spread, tail = (
-                    spread + slope * weight * covariance.spread,
-                    tail + slope * weight * covariance.tail,
-                )
-    return Covariance(np.zeros(1), spread, tail)
-
-
-def average(answered: Answered, term: Term) -> FloatArray:
+def _average(answered: Answered, term: Term) -> FloatArray:
     """The average value of a scaled sum's rows, group by group, within what the catalog allows."""
     statistic = answered.plan.view.statistics[term.measure]
     count = presence(term.measure, answered.plan.view)

@@ -16,11 +16,12 @@ from typing import Any
 import numpy as np
 
 from dpsql.answer.answerer import Answerer
-from dpsql.answer.block import Block, ColumnRef, Term, predicates, terms_of
+from dpsql.answer.block import Block
 from dpsql.answer.plan import Plan, conditions, make_plan, place
 from dpsql.answer.plan import View as AskedView
 from dpsql.answer.sql.parse import parse
 from dpsql.answer.sql.rewrite import take_apart
+from dpsql.answer.terms import ColumnRef, Term, predicates
 from dpsql.axis.model import OrderedRule
 from dpsql.curate.dry import Priced
 from dpsql.engines.engine import Engine
@@ -244,7 +245,7 @@ class _Reader:
             return Question(text, (), str(error))
 
     def _need(self, block: Block, text: str, number: int) -> Need:
-        terms = [] if block.listing else list(dict.fromkeys(t for v in block.values for t in terms_of(v)))
+        terms = [] if block.listing else list(dict.fromkeys(t for v in block.values for t in v.terms))
         root_axes = {p: i for p, i in self.axes.items() if p.of.lower() == block.root.lower()}
         if not terms:
             return self._listing(block, text, number)

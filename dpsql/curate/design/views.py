@@ -23,11 +23,12 @@ from typing import Any
 import numpy as np
 
 from dpsql.answer.answerer import Answerer
-from dpsql.answer.block import Linear, Ratio, Term, terms_of
 from dpsql.answer.plan import Plan
 from dpsql.answer.relation import choose
 from dpsql.answer.sql.parse import parse
 from dpsql.answer.sql.rewrite import take_apart
+from dpsql.answer.terms import Term
+from dpsql.answer.uncertainty.forms import is_summed
 from dpsql.answer.views import COUNTS
 from dpsql.axis.model import CategoryRule, OrderedRule
 from dpsql.curate.design.axes import Axis, AxisWriter
@@ -322,15 +323,13 @@ class Errors:
         """
         statement = take_apart(parse(need.sql, ""), self.answerer.schema, need.sql)
         block = statement.blocks[need.block]
-        values = [value for value in block.values if isinstance(value, (Linear, Ratio)) and terms_of(value)]
-        terms = list(dict.fromkeys(term for value in values for term in terms_of(value)))
+        values = [value for value in block.values if is_summed(value) and value.terms]
+        terms = list(dict.fromkeys(term for value in values for term in value.terms))
         plan = choose(block, terms, self.answerer.release, self.answerer.schema, "interpolate")
         errors: dict[str, float] = {}
         for value in values:
-            for term in dict.fromkeys(terms_of(value)):
-                for name, error in self._term(
-                    plan, term, mean=isinstance(value, Ratio) and value.mean
-                ).items():
+            for term in dict.fromkeys(value.terms):
+                for name, error in self._term(plan, term, mean=value.mean).items():
                     errors[name] = errors.get(name, 0.0) + error / len(values)
         return {name: error for name, error in errors.items() if error > 0}
 

@@ -19,14 +19,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.answer.answered import answer_terms, nullable
-from dpsql.answer.block import TRUE, Term, one
+from dpsql.answer.answered import answer_terms
 from dpsql.answer.errorfunctions import DEFAULT_LEVEL, interval
 from dpsql.answer.leafsets import AxisCells, AxisQuestion
 from dpsql.answer.plan import Plan, views_of
 from dpsql.answer.run import run
-from dpsql.answer.uncertainty.estimated import Groups
-from dpsql.answer.uncertainty.linear import cell_variance, weight_error
+from dpsql.answer.terms import TRUE, Term
+from dpsql.answer.uncertainty.composite import Composite
+from dpsql.answer.uncertainty.estimated import nullable
+from dpsql.answer.uncertainty.forms import one
+from dpsql.answer.uncertainty.reads import cell_variance, weight_error
 from dpsql.doors.describe import TableInfo, asked_name, describe, widest
 from dpsql.release import ColumnMeta, Release, StatisticMeta
 from dpsql.release.format import UNIT, RowsBeyondBound
@@ -258,7 +260,9 @@ def _ends(
         view, tuple(AxisQuestion(axis, ()) for axis in view.axes), tuple(cells), TRUE, ((),) * len(cells)
     )
     term = Term(statistic.measure)
-    ends = interval(Groups(one(term), answer_terms(plan, [term], tuple(index), release)), DEFAULT_LEVEL)
+    ends = interval(
+        Composite.of_form(one(term), answer_terms(plan, [term], tuple(index), release)), DEFAULT_LEVEL
+    )
     return tuple([None if end is None else _short(end, 7) for end in nullable(side)] for side in ends)  # type: ignore[return-value]
 
 

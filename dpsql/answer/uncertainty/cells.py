@@ -1,0 +1,103 @@
+"""What a column of an outer statement follows: cells that the statement carries along, as numbers of a `Composite`.
+
+A column that one block's row decides has a form, and its numbers follow that row. For any other noisy column the
+statement, run once more, lists the cells of each row with the derivative by each (`sql.carry`).
+
+**Privacy**: post-processing of noisy groups.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from dpsql.answer.leafsets import FloatArray
+from dpsql.answer.relation import Relation
+from dpsql.answer.sql.carry import BELOW, STEP, Emitted, place_of
+from dpsql.answer.uncertainty.composite import Composite, Denominators, Sides
+from dpsql.answer.uncertainty.linear import LinearNumbers, MeasuredTerm, Weights
+
+Row = tuple[Any, ...]
+CellLists = Sequence[Sequence[Any] | None]
+
+
+def composite(column: Emitted, rows: Sequence[Row | None], relations: Sequence[Relation]) -> Composite:
+    """A column's numbers with the cells that they follow.
+
+    Args:
+        column: where they are in each row.
+        rows: rows of a carrying statement; None for one whose cells are not known.
+        relations: the blocks' answers.
+    """
+    taken = iter(column.at)
+
+    def values() -> list[Any]:
+        place = next(taken)
+        return [None if row is None else row[place] for row in rows]
+
+    def followed() -> LinearNumbers:
+        return _linear_numbers(values(), values(), relations)
+
+    middle = numbers_of([None if row is None else row[column.value] for row in rows])
+    slope = followed()
+    quotient = near = None
+    if column.follows.quotient is not None:
+        above, above_numbers = numbers_of(values()), followed()
+        quotient = Sides(above, above_numbers, numbers_of(values()), followed())
+    if column.follows.near:
+        near = _denominators(values(), relations)
+    return Composite(middle, slope, column.follows.linear, quotient, near=near)
+
+
+def _denominators(lists: CellLists, relations: Sequence[Relation]) -> Denominators:
+    """The denominators of each row; a `g` of None is that of a branch that was not taken."""
+    reached = [
+        (r, denominator) for r, row in enumerate(lists) for denominator in row or ()
+        if denominator["g"] is not None
+    ]  # fmt: skip
+    cells = [[tuple(cell.values()) for cell in denominator["g"]] for _, denominator in reached]
+    numbers = _linear_numbers(
+        [[c for c, _ in pairs] for pairs in cells], [[w for _, w in pairs] for pairs in cells], relations
+    )
+    values = numbers_of([denominator["b"] for _, denominator in reached])
+    return Denominators(np.array([r for r, _ in reached], np.int64), values, numbers)
+
+
+def _linear_numbers(cells: CellLists, weights: CellLists, relations: Sequence[Relation]) -> LinearNumbers:
+    """Numbers that follow lists of cells, None for one that has none."""
+    lines = listed(cells, weights)
+    terms: dict[MeasuredTerm, list[Weights]] = {}
+    codes, back = np.unique(lines.cell % STEP, return_inverse=True)
+    for i, code in enumerate(codes.tolist()):
+        place, at_place = place_of(code), back.reshape(-1) == i
+        relation = relations[place.block]
+        form = relation.block.values[place.value].sides[1 if place.part == BELOW else 0]
+        answered = relation.answered_for(form)
+        assert answered is not None
+        followed = Weights(lines.number[at_place], lines.cell[at_place] // STEP, lines.weight[at_place])
+        for term, weight in form.weights:
+            summand = followed._replace(weight=followed.weight * weight)
+            terms.setdefault(MeasuredTerm(place.block, answered, term), []).append(summand)
+    return LinearNumbers(len(cells), {key: Weights.joined(summands) for key, summands in terms.items()})
+
+
+def listed(cells: CellLists, weights: CellLists) -> Weights:
+    """Weights from a list of cells and of weights for each number, None for one that has none.
+
+    >>> listed([[3, 5], None], [[1.0, 2.0], None]).cell.tolist()
+    [3, 5]
+    """
+    lengths = [len(lines or ()) for lines in cells]
+    flat = np.array([cell for lines in cells for cell in lines or ()], np.int64)
+    derivatives = np.array([weight for lines in weights for weight in lines or ()], np.float64)
+    return Weights.joined([Weights(np.repeat(np.arange(len(lengths)), lengths), flat, derivatives)])
+
+
+def numbers_of(values: Sequence[Any]) -> FloatArray:
+    """Numbers, NaN for what is none."""
+    return np.array(
+        [math.nan if value is None or isinstance(value, str) else float(value) for value in values]
+    )
