@@ -2,16 +2,17 @@
 
 answerer    the whole way, and its cache: read this first
 sql/        guard, parse, whitelist, name resolution; the only code here that knows the parser
-block       what an aggregate block asks, free of parser types, and arithmetic on its values
+terms       columns, conditions and noisy terms of a block; block puts them together, free of parser types
 schema      tables, keys and axes of a release, and information_schema
 leafsets    predicates and groups, evaluated on an axis table -> coverage of leaves
 plan        how a view would answer: leaves on each axis, disjoint boxes
 answered    leaf coverage -> tree nodes -> one DuckDB statement -> terms
 relation    a block -> the view that answers -> the relation of its groups
 known       what the catalog alone answers, and quantiles
-uncertainty standard errors and intervals: variances, quotients, cut bins, rows beyond a contribution bound
+uncertainty forms of values, their standard errors and intervals: linear numbers, quotients, cut bins, scale
 notes       what no error bar tells: whom an answer is about, what may have biased it
 explain     a plan in words; standard errors beforehand
+errorfunctions  DP_STDERR and its like, by their names in SQL
 run         one DuckDB statement, and stopping it
 result      what the caller gets; output writes and draws it
 session     open releases, several together; combine blends their answers
