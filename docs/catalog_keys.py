@@ -207,7 +207,6 @@ KEYS: Mapping[str, Place] = {
         "mechanism": ("{tree: kary, arity: 4}", "trees"),
         "questions": ("[[[[[0, 1]], [[0, 2]]]]]", "[[[[0, 1]]]]", {"views.demand.mechanism": "asked"}),
         "ways": ("2", "3", CUBE),
-        "objective": ("max", "least", {**CUBE, "views.demand.ways": "2"}),
         "data_dependent": ("allow", "often"),
         "nonnegative": ("false", "often"),
         "cells": ("100000", "0"),

@@ -19,7 +19,7 @@ import numpy as np
 
 from dpsql.mechanisms.law import GAUSSIAN, NoiseLaw
 from dpsql.mechanisms.timeline.endless import EndlessStrategy
-from dpsql.mechanisms.timeline.fenwick import EqualBudgets, FenwickStrategy, fda_budgets, fenwick_nodes
+from dpsql.mechanisms.timeline.fda import fenwick_nodes
 from dpsql.mechanisms.timeline.question import TimeQuestion, question_of
 from dpsql.mechanisms.timeline.spectral import ending_rows, lasting_rows
 from dpsql.mechanisms.timeline.toeplitz import ToeplitzStrategy
@@ -31,16 +31,6 @@ from dpsql.tree import FloatArray, IntArray
 
 USUAL = ("running", "range", "1", "7")
 """What is asked where a test does not say."""
-
-
-def fenwick(law: NoiseLaw, horizon: int) -> FenwickStrategy:
-    """Equal budgets."""
-    return FenwickStrategy(law, EqualBudgets(horizon))
-
-
-def fda(law: NoiseLaw, horizon: int) -> FenwickStrategy:
-    """The budgets of least mean prefix error."""
-    return FenwickStrategy(law, fda_budgets(law, horizon))
 
 
 def asking(law: NoiseLaw, horizon: int, *names: str, ends: bool = True, units: int = 1) -> TimeQuestion:

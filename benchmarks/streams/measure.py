@@ -25,11 +25,13 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import minimize
 
+from benchmarks.baselines.fenwick_equal import equal_fenwick
 from benchmarks.streams.agree import agreement_figures, choice_figures
 from benchmarks.streams.retail import retail_figures, retail_run, retail_table
 from benchmarks.streams.spectral import spectral_figures
 from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, AxisBudget, NoiseLaw
-from dpsql.mechanisms.timeline import fenwick, toeplitz
+from dpsql.mechanisms.timeline import toeplitz
+from dpsql.mechanisms.timeline.fda import fda_strategy, fenwick_nodes
 from dpsql.mechanisms.timeline.nodes import NodeErrors
 from dpsql.mechanisms.timeline.question import question_of
 from dpsql.mechanisms.timeline.registry import words
@@ -42,13 +44,11 @@ from dpsql.tree import FloatArray
 from tests.time_forms import (
     asking,
     create_stream,
-    fda,
     fda_error,
     fda_share,
     root_coefficients,
     strategy_matrix,
 )
-from tests.time_forms import fenwick as fenwick_equal
 
 SIZES = (15, 63, 365, 1023, 16383, 65535, 2**20 - 1)
 COUNT = StreamStatistic(LAPLACE, (AxisBudget(np.ones(1, np.int64), 1),), Fraction(1), 1)
@@ -71,7 +71,7 @@ class Figure(NamedTuple):
 def solved_shares(n: int) -> tuple[float, float]:
     """SLSQP's least sum of uses / lambda^2 over n batches, and the seconds it took."""
     cover = strategy_matrix(n).astype(float)
-    uses = fenwick.fenwick_nodes(n).uses.astype(float)
+    uses = fenwick_nodes(n).uses.astype(float)
     begin = time.perf_counter()
     result = minimize(
         lambda x: float((uses / x**2).sum()) / n,
@@ -154,14 +154,14 @@ def comparison() -> Iterator[str]:
     pure: list[tuple[str, Callable[[int], tuple[float, float] | None]]] = [
         ("naive: increments", naive_error),
         ("Chan binary tree", chan_error),
-        ("Fenwick tree, equal budgets", lambda n: of_nodes(fenwick_equal(LAPLACE, n).errors(n))),
+        ("Fenwick tree, equal budgets", lambda n: of_nodes(equal_fenwick(LAPLACE, n))),
         ("convex solver (SLSQP)", lambda n: (2 * solved_shares(n)[0] / n, float("nan")) if n <= 63 else None),
-        ("FDA", lambda n: of_nodes(fda(LAPLACE, n).errors(n))),
+        ("FDA", lambda n: of_nodes(fda_strategy(LAPLACE, n).errors(n))),
         ("time tree + BLUE, best plan, asked at once", lambda n: of_time(n, LAPLACE)),
         ("k-ary subtraction, theorem budgets", lambda n: of_subtraction(n, LAPLACE)),
     ]
     zcdp: list[tuple[str, Callable[[int], tuple[float, float] | None]]] = [
-        ("FDA, shares of mu^2", lambda n: of_nodes(fda(GAUSSIAN, n).errors(n))),
+        ("FDA, shares of mu^2", lambda n: of_nodes(fda_strategy(GAUSSIAN, n).errors(n))),
         ("time tree + BLUE, best plan, asked at once", lambda n: of_time(n, GAUSSIAN)),
         ("k-ary subtraction, theorem budgets", lambda n: of_subtraction(n, GAUSSIAN)),
         ("square-root Toeplitz", of_toeplitz),
@@ -184,7 +184,7 @@ def year() -> Iterator[str]:
     for law in (LAPLACE, GAUSSIAN):
         strategies += [
             (f"{law.name}: each day on its own", TreeStrategy(law)),
-            (f"{law.name}: FDA", fda(law, 365)),
+            (f"{law.name}: FDA", fda_strategy(law, 365)),
             (f"{law.name}: k-ary subtraction", best_subtraction(asking(law, 365, "prefix"))),
             (f"{law.name}: days and blocks of 28, budgets 6 : 4", TreeStrategy(law, (1, 28), (6, 4))),
         ]
@@ -210,7 +210,7 @@ def speed() -> Iterator[str]:
 def share_time(n: int) -> tuple[float, float]:
     """Mean and 99th percentile of the microseconds that one share takes, one at a time."""
     numbers = np.unique(np.linspace(1, n, min(n, 4000)).astype(int)).tolist()
-    budgets = fenwick.fda_budgets(LAPLACE, n)
+    budgets = fda_strategy(LAPLACE, n)
     taken = []
     for number in numbers:
         begin = time.perf_counter()
@@ -255,7 +255,7 @@ def long_tree(horizon: int) -> TimeStrategy:
 def growth_figures() -> Iterator[Figure]:
     """Cost of a batch late in a stream against early on, to 2^16 batches, and the nodes it touches."""
     horizon, span = 1 << 16, "last 4,096 of 2^16 / first 4,096"
-    for name, strategy in (("time tree", long_tree(horizon)), ("FDA", fda(LAPLACE, horizon))):
+    for name, strategy in (("time tree", long_tree(horizon)), ("FDA", fda_strategy(LAPLACE, horizon))):
         most, early, late = decide_times(strategy, horizon)
         yield Figure(f"{name}, most nodes in one batch of 2^16", most, 17)
         yield Figure(f"{name}, seconds to decide a batch, {span}", late / early, 1.5)

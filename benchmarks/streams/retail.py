@@ -21,6 +21,7 @@ import numpy as np
 from dpsql.answer.answerer import Answerer
 from dpsql.examples.retail import CUSTOMERS, make_star, write_star
 from dpsql.mechanisms.law import LAPLACE
+from dpsql.mechanisms.timeline.fda import fda_strategy
 from dpsql.mechanisms.timeline.strategy import TimeStrategy
 from dpsql.mechanisms.timeline.tree import TreeStrategy
 from dpsql.noise import ExactNoise, os_entropy
@@ -28,7 +29,6 @@ from dpsql.release import open_release
 from dpsql.star import load_catalog
 from dpsql.streams.publish import Arrival, Chance, append_batch
 from tests.stream_shop import CATALOG, FIRST, NOW, StreamShop
-from tests.time_forms import fda, fenwick
 
 DAYS = 365
 BETWEEN = "COUNT(*) FROM sales WHERE sold_on BETWEEN DATE '{}' AND DATE '{}'"
@@ -124,7 +124,7 @@ def plot(path: Path) -> None:
 
     lengths = (1, 2, 3, 5, 7, 10, 14, 21, 28, 30, 45, 60, 90, 120, 180, 270, 365)
     strategies: list[tuple[str, TimeStrategy]] = [
-        ("increments", TreeStrategy(LAPLACE)), ("Fenwick tree", fenwick(LAPLACE, DAYS)), ("FDA", fda(LAPLACE, DAYS)),
+        ("increments", TreeStrategy(LAPLACE)), ("FDA", fda_strategy(LAPLACE, DAYS)),
         ("days and blocks of 28 + BLUE", TreeStrategy(LAPLACE, (1, 28), (6, 4))),
     ]  # fmt: skip
     figure, axis = plt.subplots(figsize=(5.6, 3.6))

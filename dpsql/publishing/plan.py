@@ -97,7 +97,7 @@ def _question(catalog: Catalog, of: str, planner: AxisPlanner) -> FamilyQuestion
                 view.name, tuple(axes.index(axis) for axis in view_axes), _word(view.spec), view.spec.data_dependent,
                 {measure.name: _charge(catalog, view.name, measure) for measure in view.measures},
                 all(measure.is_count for measure in view.measures), view.spec.share is None, view.spec.questions,
-                view.spec.together, view.spec.objective == "max",
+                view.spec.together,
             )
         )  # fmt: skip
     laws, batches = laws_for(currency_at(catalog.privacy.delta)), catalog.stream is not None

@@ -22,6 +22,7 @@ from typing import Annotated, Any, ClassVar, Protocol
 
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
@@ -113,6 +114,21 @@ class OneOf:
             )
             raise ValueError(f"`{written}` is not known here; {hint}")
         return self.values[written]
+
+
+def refused(**words: str) -> BeforeValidator:
+    """Refuses words of older catalogs, each with a sentence that says what to write.
+
+    >>> refused(chain="`chain` is called `tree`; write strategy: tree").func("fda")
+    'fda'
+    """
+
+    def check(written: Any) -> Any:
+        if isinstance(written, str) and written in words:
+            raise ValueError(words[written])
+        return written
+
+    return BeforeValidator(check)
 
 
 class Model(BaseModel):

@@ -23,7 +23,7 @@ from pydantic import (
 )
 
 from dpsql.errors import CatalogError
-from dpsql.star.base import Exact, Model, OneOf, Text
+from dpsql.star.base import Exact, Model, OneOf, Text, refused
 from dpsql.star.checks import check_catalog
 from dpsql.star.collection import Collection
 from dpsql.star.source import Source, vouched_tables
@@ -118,10 +118,18 @@ def _form(value: Any) -> str:
     return "tree" if isinstance(value, dict | Model) else "word"
 
 
+def _ways(value: Any) -> Any:
+    """A whole number, from text too."""
+    return int(str(value)) if str(value).isdecimal() else value
+
+
 class View(Model):
     """What is measured together: a table, a few axes, and measures that split the view's share."""
 
-    former: ClassVar[Mapping[str, str]] = {"coarsen": "write `{axis: <axis>, cuts: <cuts>}` in `axes`"}
+    former: ClassVar[Mapping[str, str]] = {
+        "coarsen": "write `{axis: <axis>, cuts: <cuts>}` in `axes`",
+        "objective": "a cube has the least mean error over its sets; remove the key",
+    }
 
     of: str = Field(description="the table whose rows are counted")
     axes: tuple[Annotated[AxisSpec, BeforeValidator(_axis)], ...] = Field(
@@ -142,12 +150,14 @@ class View(Model):
         description="of `mechanism: asked`: the only questions measured, each as disjoint boxes, each box as"
         " intervals [first, beyond last] of leaves on each axis; `dpsql buy` writes them",
     )
-    ways: Literal[2, 3] | None = Field(
+    ways: (
+        Annotated[
+            Literal[2], BeforeValidator(_ways), refused(**{"3": "a cube has pairs of axes; write ways: 2"})
+        ]
+        | None
+    ) = Field(
         None,
-        description="a cube: in the place of all its axes together, all sets of up to so many of them (needs delta)",
-    )
-    objective: Literal["mean", "max"] = Field(
-        "mean", description="of a cube: least mean error over its sets, or least error of the worst one"
+        description="2: a cube; in the place of all its axes together, all sets of up to two of them (needs delta)",
     )
     data_dependent: Literal["refuse", "allow"] = Field(
         "refuse",
@@ -179,15 +189,8 @@ class View(Model):
         """Axes that a statement may use together."""
         return self.ways or len(self.axes)
 
-    @field_validator("ways", mode="before")
-    @classmethod
-    def _whole_number(cls, value: Any) -> Any:
-        return int(str(value)) if str(value).isdecimal() else value
-
     @model_validator(mode="after")
     def _is_a_cube(self) -> Self:
-        if self.ways is None and self.objective != "mean":
-            raise ValueError("`objective` is of a cube; write `ways: 2`, or remove it")
         if self.ways is not None and self.ways >= len(self.axes):
             raise ValueError(f"`ways: {self.ways}` needs more than {self.ways} axes; remove it")
         if self.ways is not None and self.word not in ("auto", "residual"):
@@ -370,9 +373,13 @@ class Stream(Model):
         description="table.column of the time axis; its lower bound lies in the first batch, every view has it"
     )
     grain: Literal["hour", "day", "week", "month"] = Field("day", description="what one batch covers")
-    strategy: Literal["auto", "chain", "fenwick", "fda", "prefix", "toeplitz", "spectral"] = Field(
-        "auto", description="what is measured over time; `auto` is what errs least"
-    )
+    strategy: Annotated[
+        Literal["auto", "tree", "fda", "prefix", "toeplitz", "spectral"],
+        refused(
+            chain="`chain` is called `tree`; write strategy: tree",
+            fenwick="Fenwick nodes of equal budgets are gone; write strategy: fda",
+        ),
+    ] = Field("auto", description="what is measured over time; `auto` is what errs least")
     horizon: int = Field(ge=1, le=2**20, description="batches planned for")
     ends: bool = Field(
         False,

@@ -1,4 +1,4 @@
-"""`SET dp_nonnegative`, `PRAGMA DP_NONNEGATIVE` and `RESET` through DB-API, the shell, SQLAlchemy and the wire."""
+"""`SET dp_nonnegative` and `RESET` through DB-API, the shell, SQLAlchemy and the wire."""
 
 from __future__ import annotations
 
@@ -36,9 +36,7 @@ def answers(shop: Path) -> tuple[list[tuple], list[tuple]]:
 @pytest.mark.parametrize(
     ("statement", "verb", "value"),
     [
-        ("PRAGMA DP_NONNEGATIVE", "PRAGMA", True),
-        ("pragma dp_nonnegative = false;", "PRAGMA", False),
-        ("PRAGMA dp_nonnegative(true)", "PRAGMA", True),
+        ("set dp_nonnegative = false;", "SET", False),
         ("SET dp_nonnegative = true", "SET", True),
         ("SET SESSION dp_nonnegative TO off", "SET", False),
         ("-- first\n/* then */ SET dp_nonnegative = '1'", "SET", True),
@@ -71,8 +69,11 @@ def test_other_statements_are_none_of_ours(statement: str) -> None:
     [
         ("SET dp_nonnegativ = true", UnknownName, "did you mean dp_nonnegative?"),
         ("PRAGMA nonnegative", UnknownName, "did you mean dp_nonnegative?"),
-        ("SET dp_level = 1", UnknownName, "the settings are dp_nonnegative, dp_estimate"),
-        ("SET dp_estimate = mean", ProgrammingError, "SET dp_estimate = unbiased"),
+        ("SET dp_level = 1", UnknownName, "the settings are dp_nonnegative, dp_min_relative_error"),
+        ("SET dp_estimate = unbiased", UnknownName, "SET dp_nonnegative = true or false"),
+        ("PRAGMA DP_NONNEGATIVE", ProgrammingError, "SET dp_nonnegative = true"),
+        ("pragma dp_nonnegative = false;", ProgrammingError, "SET dp_nonnegative = true"),
+        ("PRAGMA dp_nonnegative(true)", ProgrammingError, "SET dp_nonnegative = true"),
         ("SET dp_nonnegative = 3", ProgrammingError, "SET dp_nonnegative = true"),
         ("SET dp_nonnegative", ProgrammingError, "SET dp_nonnegative = true"),
         ("SET LOCAL dp_nonnegative = on", ProgrammingError, "SET dp_nonnegative = true"),
@@ -112,7 +113,7 @@ def test_dbapi(shop: Path, answers: tuple[list[tuple], list[tuple]]) -> None:
         assert biased == list(second.result.flags)
         assert "hidden by noise, lie beyond max_ids (20)" in beyond
         assert untouched.execute(BY_AGE).fetchall() == plain
-        connection.execute("PRAGMA dp_nonnegative = off")
+        connection.execute("SET dp_nonnegative = off")
         again = connection.execute(BY_AGE)
         assert again.fetchall() == plain
         assert again.result.flags == ()
@@ -133,7 +134,7 @@ def test_reset_goes_back_to_how_the_connection_began(
 
 def test_one_question_has_no_session(shop: Path) -> None:
     with pytest.raises(SqlSyntaxError, match="nonnegative=True"):
-        dpsql.query("PRAGMA DP_NONNEGATIVE", release=shop)
+        dpsql.query("SET dp_nonnegative = true", release=shop)
 
 
 def test_sqlalchemy(shop: Path, answers: tuple[list[tuple], list[tuple]]) -> None:
@@ -150,7 +151,7 @@ def shell(shop: Path, text: str, style: str) -> tuple[str, str, int]:
 
 
 def test_shell(shop: Path) -> None:
-    script = f"PRAGMA DP_NONNEGATIVE; {BY_AGE}; SET dp_nonnegative = false; {BY_AGE};"
+    script = f"SET dp_nonnegative = true; {BY_AGE}; SET dp_nonnegative = false; {BY_AGE};"
     out, err, code = shell(shop, script, "table")
     assert code == 0
     assert out.count("non-negative estimates of view demand: biased") == 1

@@ -148,9 +148,9 @@ def test_they_answer_one_axis_unless_unbiased_ones_are_asked_for(release: Path) 
     assert mixed.rows[0][0] == found[False].rows[0][0]
     connection = dpsql.connect(str(release))
     assert connection.execute(one).fetchall() == [tuple(found[True].rows[0])]
-    connection.execute("SET dp_estimate = unbiased")
+    connection.execute("SET dp_nonnegative = false")
     assert connection.execute(one).fetchall() == [tuple(found[False].rows[0])]
-    connection.execute("SET dp_estimate = nonnegative")
+    connection.execute("SET dp_nonnegative = true")
     assert connection.execute(one).fetchall() == [tuple(found[True].rows[0])]
     connection.close()
 

@@ -10,12 +10,12 @@ import pytest
 from dpsql.errors import InterfaceError, InternalError
 from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, NoiseLaw
 from dpsql.mechanisms.timeline import registry, subtraction, toeplitz
-from dpsql.mechanisms.timeline.fenwick import FdaBudgets
+from dpsql.mechanisms.timeline.fda import FdaStrategy, fda_strategy
 from dpsql.mechanisms.timeline.nodes import best_shares
 from dpsql.mechanisms.timeline.question import question_of
 from dpsql.mechanisms.timeline.strategy import UNIT, TimeStrategy
 from dpsql.mechanisms.timeline.tree import TreeStrategy
-from tests.time_forms import asking, fda, fenwick, root_coefficients
+from tests.time_forms import asking, root_coefficients
 
 LAWS = pytest.mark.parametrize("law", [LAPLACE, GAUSSIAN], ids=lambda law: str(law.name))
 
@@ -49,7 +49,7 @@ def test_frozen_budgets_above_the_whole_are_refused() -> None:
     for bad in ([b + 1 for b in good["budget"]], good["budget"][:-1], [0, *good["budget"][1:]]):
         with pytest.raises(ValueError, match="budget"):
             registry.thaw("prefix", LAPLACE, {**good, "budget": bad})
-    kept = fda(LAPLACE, 6).frozen()
+    kept = fda_strategy(LAPLACE, 6).frozen()
     for part in ("corners", "blocks"):
         for bad in ([*kept[part], 1], [UNIT + 1] * len(kept[part]), [0] * len(kept[part])):
             with pytest.raises(ValueError, match="parts"):
@@ -66,11 +66,10 @@ def test_figures_of_the_prefix_strategies() -> None:
     assert prefix(LAPLACE, 1023) <= 160
     assert prefix(LAPLACE, 65535) <= 560
     assert prefix(GAUSSIAN, 1023) <= 24.5
-    assert fda(LAPLACE, 1023).errors(1023).running() == pytest.approx(435.5, abs=0.05)
-    assert fenwick(LAPLACE, 1023).errors(1023).running() == pytest.approx(1001, abs=0.5)
+    assert fda_strategy(LAPLACE, 1023).errors(1023).running() == pytest.approx(435.5, abs=0.05)
     assert toeplitz.square_root(GAUSSIAN, 1023).errors(1023).running() == pytest.approx(9.67, abs=0.005)
-    assert fda(GAUSSIAN, 1023).errors(1023).running() == pytest.approx(31.5, abs=0.05)
-    year = fda(LAPLACE, 365).errors(365)
+    assert fda_strategy(GAUSSIAN, 1023).errors(1023).running() == pytest.approx(31.5, abs=0.05)
+    year = fda_strategy(LAPLACE, 365).errors(365)
     assert np.allclose(
         [year.prefix(), year.range(), year.window(1), year.window(30)], [307, 551, 141, 469], atol=0.5
     )
@@ -119,7 +118,7 @@ def shipped(law: NoiseLaw, horizon: int, *asked: str) -> dict[str, float]:
         *(TreeStrategy(law, (1, span), (6, 4)) for span in (7, 28) if 2 * span <= horizon),
     ]
     rest: list[TimeStrategy] = [
-        fenwick(law, horizon), fda(law, horizon), subtraction.best_subtraction(question),
+        fda_strategy(law, horizon), subtraction.best_subtraction(question),
     ]  # fmt: skip
     if question.allows(GAUSSIAN):
         rest.append(toeplitz.square_root(law, horizon))
@@ -134,7 +133,7 @@ def test_auto_is_the_least_of_all_that_ship(law: NoiseLaw, horizon: int, asked: 
     assert choice.expected_error <= min(shipped(law, horizon, *asked).values()) * (1 + 1e-12)
     assert choice.expected_error == asking(law, horizon, *asked).candidate(choice.strategy).error
     errors = [choice.expected_error, *(error for _, error in choice.runners_up)]
-    assert errors == sorted(errors) and len(errors) + len(choice.refused) == 7
+    assert errors == sorted(errors) and len(errors) + len(choice.refused) == 6
     gaussian = {"toeplitz", "spectral"} if law == LAPLACE else set()
     assert {refusal.name for refusal in choice.refused} == gaussian | (
         set() if horizon >= 8 else {"blocks of batches"}
@@ -167,7 +166,6 @@ def test_long_streams_take_strategies_with_small_models() -> None:
     choice = registry.choose(asking(GAUSSIAN, 8760, "running"))
     assert choice.strategy.horizon is None
     assert {refusal.name for refusal in choice.refused} == {
-        "fenwick",
         "fda",
         "prefix",
         "toeplitz",
@@ -176,14 +174,10 @@ def test_long_streams_take_strategies_with_small_models() -> None:
 
 
 def test_fda_is_the_best_of_strategies_that_publish_nodes_only() -> None:
-    """FDA beats the plain Fenwick tree; subtraction, which draws noise ahead, beats both."""
+    """Equal budgets for the same nodes err by 1,001; subtraction, which draws noise ahead, beats both."""
     choice = registry.choose(asking(LAPLACE, 1023, "prefix"))
     errors = {choice.name: choice.expected_error, **dict(choice.runners_up)}
-    assert (
-        errors["prefix over 1023 batches"]
-        < errors["fda over 1023 batches"]
-        < errors["fenwick over 1023 batches"]
-    )
+    assert errors["prefix over 1023 batches"] < errors["fda over 1023 batches"] < 1001
 
 
 def test_a_strategy_that_asks_less_for_a_unit_wins_by_it() -> None:
@@ -202,7 +196,7 @@ def test_a_strategy_that_asks_less_for_a_unit_wins_by_it() -> None:
 
 
 @LAWS
-@pytest.mark.parametrize("word", ["auto", "chain", "fenwick", "fda", "prefix", "toeplitz", "spectral"])
+@pytest.mark.parametrize("word", ["auto", "tree", "fda", "prefix", "toeplitz", "spectral"])
 def test_the_words_of_the_catalog(word: str, law: NoiseLaw) -> None:
     named, question = registry.words()[word], asking(law, 200, "running")
     if word in ("toeplitz", "spectral") and law == LAPLACE:
@@ -210,9 +204,9 @@ def test_the_words_of_the_catalog(word: str, law: NoiseLaw) -> None:
             named.choose(question)
         return
     choice = named.choose(question)
-    wanted = {"auto": "prefix" if law == LAPLACE else "spectral", "chain": "tree"}.get(word, word)
+    wanted = {"auto": "prefix" if law == LAPLACE else "spectral"}.get(word, word)
     assert choice.strategy.kind == wanted and choice.expected_error > 0
-    assert named.tuned == (word in ("auto", "chain", "prefix", "spectral"))
+    assert named.tuned == (word in ("auto", "tree", "prefix", "spectral"))
 
 
 def test_weights_count() -> None:
@@ -226,8 +220,8 @@ def test_refusals() -> None:
         with pytest.raises(ValueError):
             TreeStrategy(LAPLACE, spans, budgets)
     with pytest.raises(ValueError, match="horizon"):
-        fenwick(LAPLACE, 0).errors(0)
+        fda_strategy(LAPLACE, 0).errors(0)
     with pytest.raises(ValueError):
-        FdaBudgets(3, (1,), (1,))
+        FdaStrategy(LAPLACE, 3, (1,), (1,))
     with pytest.raises(ValueError):
         question_of("weekly", 1)

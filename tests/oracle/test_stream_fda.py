@@ -12,11 +12,11 @@ from scipy.optimize import minimize
 from dpsql.mechanisms.law import GAUSSIAN as G
 from dpsql.mechanisms.law import LAPLACE as L
 from dpsql.mechanisms.law import NoiseLaw
-from dpsql.mechanisms.timeline import fenwick
 from dpsql.mechanisms.timeline import nodes as time_nodes
+from dpsql.mechanisms.timeline.fda import fda_strategy, fenwick_nodes
 from dpsql.mechanisms.timeline.strategy import UNIT, exponent
 from dpsql.mechanisms.timeline.tree import TreeStrategy
-from tests.time_forms import decoder_matrix, fda, fda_error, fda_share, strategy_matrix
+from tests.time_forms import decoder_matrix, fda_error, fda_share, strategy_matrix
 
 VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "continual.json").read_text())
 
@@ -24,7 +24,7 @@ VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "continual.json").
 def solved(n: int) -> float:
     """The least sum of uses / lambda^2 that SLSQP finds."""
     cover = strategy_matrix(n).astype(float)
-    uses = fenwick.fenwick_nodes(n).uses.astype(float)
+    uses = fenwick_nodes(n).uses.astype(float)
     result = minimize(
         lambda x: float((uses / x**2).sum()) / n,
         np.full(n, 1 / n.bit_length()),
@@ -50,7 +50,7 @@ def test_equals_a_convex_solver_for_every_n_to_63(sizes: range) -> None:
 def test_dual_certificate(n: int) -> None:
     """A feasible dual point of the same value, its multipliers on odd columns: no better split exists."""
     cover = strategy_matrix(n)
-    uses = fenwick.fenwick_nodes(n).uses
+    uses = fenwick_nodes(n).uses
     shares = np.array([fda_share(n, i) for i in range(1, n + 1)])
     assert (cover.T @ shares <= 1 + 1e-12).all()
     assert np.allclose((cover.T @ shares)[::2], 1)
@@ -68,13 +68,13 @@ def test_vectors() -> None:
     for n, error in VECTORS["err_N"].items():
         assert fda_error(int(n)) == pytest.approx(error, abs=1e-8)
     for n, value in VECTORS["sigma_identity_value"].items():
-        nodes = fenwick.fenwick_nodes(int(n))
+        nodes = fenwick_nodes(int(n))
         assert int(nodes.uses.sum()) * int(n).bit_length() ** 2 == value
     for n, shares in VECTORS["lambda"].items():
         numbered = shares if isinstance(shares, dict) else dict(enumerate(shares, start=1))
         for i, share in numbered.items():
             assert fda_share(int(n), int(i)) == pytest.approx(share, abs=2e-12)
-            assert float(fda(L, int(n)).budgets.share(int(i))) == pytest.approx(share, abs=2e-8)
+            assert float(fda_strategy(L, int(n)).share(int(i))) == pytest.approx(share, abs=2e-8)
 
 
 def test_seed_example_of_three_batches() -> None:
@@ -100,9 +100,9 @@ def test_day_and_block_vector() -> None:
 @pytest.mark.parametrize("law", [L, G], ids=lambda law: str(law.name))
 @pytest.mark.parametrize("n", [1, 2, 3, 10, 63, 365, 1000, 4095])
 def test_closed_form_is_the_split_theorem(n: int, law: NoiseLaw) -> None:
-    nodes, power = fenwick.fenwick_nodes(n), exponent(law)
+    nodes, power = fenwick_nodes(n), exponent(law)
     split = time_nodes.optimal_split(nodes.parent, nodes.uses, law)
-    budgets = fda(law, n).budgets
+    budgets = fda_strategy(law, n)
     assert np.allclose(split.shares, budgets.shares(), atol=2e-8)  # a few units of 2^-30
     assert split.optimum[nodes.parent < 0].sum() == pytest.approx(fda_error(n, power), rel=1e-12)
     for i in np.unique(np.linspace(1, n, 40).astype(int)).tolist():
@@ -125,7 +125,7 @@ def test_split_of_lue_trees() -> None:
 
 
 def test_integer_budgets_hold_the_path_sum() -> None:
-    nodes = fenwick.fenwick_nodes(1023)
+    nodes = fenwick_nodes(1023)
     shares = time_nodes.optimal_split(nodes.parent, nodes.uses, L).shares
     budget = time_nodes.integer_budgets(nodes.parent, shares, 1 << 30)
     assert int((strategy_matrix(1023).T @ budget).max()) <= 1 << 30

@@ -12,12 +12,13 @@ import pytest
 
 from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, NoiseLaw
 from dpsql.mechanisms.timeline import registry
+from dpsql.mechanisms.timeline.fda import fda_strategy
 from dpsql.mechanisms.timeline.strategy import Emission, TimeStrategy, share_variance
 from dpsql.mechanisms.timeline.subtraction import subtraction_strategy
 from dpsql.mechanisms.timeline.toeplitz import square_root
 from dpsql.mechanisms.timeline.tree import TreeStrategy
 from dpsql.tree import FloatArray, IntArray
-from tests.time_forms import ending, fda, fenwick, lasting
+from tests.time_forms import ending, lasting
 
 HORIZON = 24
 
@@ -27,8 +28,7 @@ def strategies(law: NoiseLaw) -> list[TimeStrategy]:
         TreeStrategy(law),
         TreeStrategy(law, (1, 3, 6), (5, 3, 2)),
         TreeStrategy(law, (1, 24), (5, 3)),
-        fenwick(law, HORIZON),
-        fda(law, HORIZON),
+        fda_strategy(law, HORIZON),
         subtraction_strategy(law, HORIZON, 3, 3),
     ]
 
@@ -153,7 +153,7 @@ def test_prices_that_are_met() -> None:
     """Blocks that are filled pay all of it; batches on their own pay one each, and Toeplitz rows little more."""
     assert TreeStrategy(GAUSSIAN).price(30) == 30 and TreeStrategy(LAPLACE, (1, 4), (6, 4)).price(30) == 30
     assert TreeStrategy(GAUSSIAN, (1, 28), (6, 4)).price(4) == Fraction(88, 10)
-    assert float(square_root(GAUSSIAN, 365).price(7)) < 38 and fda(GAUSSIAN, HORIZON).price(7) == 49
+    assert float(square_root(GAUSSIAN, 365).price(7)) < 38 and fda_strategy(GAUSSIAN, HORIZON).price(7) == 49
 
 
 def node_weights(strategy: TimeStrategy, nodes: list[int], reads: IntArray, rows: IntArray) -> IntArray:

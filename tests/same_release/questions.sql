@@ -84,10 +84,7 @@ SELECT SUM(amount), DP_STDERR(SUM(amount)) FROM shop WHERE sold_on < DATE '2025-
 -- stream_prefix
 SELECT COUNT(*), DP_STDERR(COUNT(*)) FROM shop WHERE sold_on >= DATE '2025-01-02';
 SELECT region, SUM(amount), DP_STDERR(SUM(amount)) FROM shop GROUP BY region;
--- stream_chain
-SELECT COUNT(*), DP_STDERR(COUNT(*)) FROM shop WHERE sold_on >= DATE '2025-01-02';
-SELECT region, SUM(amount), DP_STDERR(SUM(amount)) FROM shop GROUP BY region;
--- stream_fenwick
+-- stream_tree
 SELECT COUNT(*), DP_STDERR(COUNT(*)) FROM shop WHERE sold_on >= DATE '2025-01-02';
 SELECT region, SUM(amount), DP_STDERR(SUM(amount)) FROM shop GROUP BY region;
 -- stream_fda

@@ -18,7 +18,7 @@ STATISTIC = StreamStatistic(LAPLACE, (AxisBudget(np.ones(CELLS, np.int64), 1),),
 
 
 CASES = [
-    ("chain", LAPLACE, True), ("fda", LAPLACE, True), ("prefix", LAPLACE, True), ("spectral", GAUSSIAN, True),
+    ("tree", LAPLACE, True), ("fda", LAPLACE, True), ("prefix", LAPLACE, True), ("spectral", GAUSSIAN, True),
     ("spectral", GAUSSIAN, False),
 ]  # fmt: skip
 

@@ -23,6 +23,7 @@ from dpsql.errors import (
 )
 from dpsql.mechanisms.law import GAUSSIAN, AxisBudget
 from dpsql.mechanisms.law import LAPLACE as L
+from dpsql.mechanisms.timeline.fda import fda_strategy
 from dpsql.mechanisms.timeline.strategy import Read, TimeStrategy
 from dpsql.mechanisms.timeline.subtraction import subtraction_strategy
 from dpsql.mechanisms.timeline.toeplitz import square_root
@@ -40,7 +41,7 @@ from dpsql.streams.append import (
 from dpsql.streams.public import Manifest, read_manifest, read_segments, write_manifest
 from dpsql.streams.state import IN_USE, open_state, seal_state
 from dpsql.tree import IntArray
-from tests.time_forms import create_stream, ending, fda, fenwick, lasting
+from tests.time_forms import create_stream, ending, lasting
 
 pytestmark = pytest.mark.usefixtures("publishes")
 
@@ -49,8 +50,7 @@ TREE = TreeStrategy(L, (1, 3, 6), (5, 3, 2))
 STRATEGIES: list[TimeStrategy] = [
     TREE,
     TreeStrategy(L),
-    fenwick(L, 12),
-    fda(L, 12),
+    fda_strategy(L, 12),
     subtraction_strategy(L, 12, 3, 3),
     square_root(GAUSSIAN, 12),
     ending(12),
@@ -158,7 +158,7 @@ def test_a_public_batch_again_is_a_no_op(make: Make) -> None:
 
 
 def test_missing_and_future_batches_are_refused(make: Make) -> None:
-    place = make(fda(L, 3))
+    place = make(fda_strategy(L, 3))
     place.append(0)
     for number in (2, -1):
         with pytest.raises(BatchOrderError, match="batch 1 is next"):
@@ -301,7 +301,7 @@ def test_a_changed_public_side_is_refused(make: Make) -> None:
 def test_other_release_or_specification_is_refused(make: Make, tmp_path: Path) -> None:
     place = make()
     with pytest.raises(IntegrityError, match="another specification"):
-        place._replace(spec=StreamSpec(fda(L, 12), (2, 3))).append(0)
+        place._replace(spec=StreamSpec(fda_strategy(L, 12), (2, 3))).append(0)
     create_stream(tmp_path / "other", tmp_path / "other.stream", place.spec, release_id="r2", secret=SECRET)
     with pytest.raises(IntegrityError, match="another release"):
         place._replace(directory=tmp_path / "other").append(0)

@@ -314,10 +314,10 @@ class StreamShopAt(StreamShop):
 @pytest.mark.parametrize(
     ("strategy", "delta"),
     [
-        ("chain", "0"),
+        ("tree", "0"),
         ("fda", "0"),
         ("toeplitz", "1e-6"),
-        *(pytest.param(name, "1e-6", marks=pytest.mark.slow) for name in ("chain", "fenwick", "spectral")),
+        *(pytest.param(name, "1e-6", marks=pytest.mark.slow) for name in ("tree", "fda", "spectral")),
         pytest.param("prefix", "0", marks=pytest.mark.slow),
         ("spectral, ends: true, workload: {7: 1}", "1e-6"),
     ],

@@ -1,7 +1,7 @@
 """SQL text in, blocks and a regenerated outer statement out. The only package here that imports sqlglot.
 
 parse      guarded text -> one checked tree, and errors that point into the text
-settings   SET and PRAGMA for a session, which never reach the parser
+settings   SET for a session, which never reach the parser
 normal     what other systems write in their own way -> the words of the one that answers
 sets       ROLLUP, CUBE and GROUPING SETS -> a UNION ALL
 members    who has a row: IN and EXISTS over the people's table -> COUNT(DISTINCT ..)

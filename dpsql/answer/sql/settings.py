@@ -1,7 +1,7 @@
-"""Statements that set something for a session: `SET dp_estimate = unbiased`, `SET dp_nonnegative = true`, `RESET ..`.
+"""Statements that set something for a session: `SET dp_nonnegative = true`, `RESET dp_nonnegative`, `SHOW ..`.
 
-`dp_estimate` names what counts are answered from; `dp_nonnegative` is the same as a switch. `dp_min_relative_error`
-hides groups that drown in noise.
+`dp_nonnegative` says which estimates counts are answered from. `dp_min_relative_error` hides groups whose noise
+exceeds their values.
 
 Every dialect writes these with words of its own and none has an expression in them, so they are read here and never
 reach the parser. Settings of other engines are none of ours: a door may nod at them or refuse them.
@@ -19,11 +19,8 @@ from typing import NamedTuple
 from dpsql.errors import ProgrammingError, UnknownName
 
 NONNEGATIVE = "dp_nonnegative"
-ESTIMATE = "dp_estimate"
 MIN_RELATIVE_ERROR = "dp_min_relative_error"
-
-KINDS = {"unbiased": False, "nonnegative": True}
-"""What `dp_estimate` may be, and whether that is non-negative."""
+FORMER = "dp_estimate"
 
 ON, OFF = frozenset({"true", "on", "yes", "1"}), frozenset({"false", "off", "no", "0"})
 RESET = "default"
@@ -60,12 +57,6 @@ def _switch(word: str) -> bool:
     return word in ON
 
 
-def _kind(word: str) -> bool:
-    if word not in KINDS:
-        raise ValueError(word)
-    return KINDS[word]
-
-
 def _above_zero(word: str) -> float:
     number = float(word)
     if not 0 < number < math.inf:
@@ -82,10 +73,6 @@ def _estimates(nonnegative: Value) -> str:
 SETTINGS: Mapping[str, Setting] = {
     NONNEGATIVE: Setting(
         "nonnegative", "true or false", "true", _switch, lambda value: "on" if value else "off", _estimates
-    ),
-    ESTIMATE: Setting(
-        "nonnegative", " or ".join(KINDS), "unbiased", _kind,
-        lambda value: "default" if value is None else "nonnegative" if value else "unbiased", _estimates,
     ),
     MIN_RELATIVE_ERROR: Setting(
         "min_relative_error", "a number above 0", "0.5", _above_zero,
@@ -111,7 +98,7 @@ class Change:
     """What a statement does to the settings.
 
     Args:
-        verb: SET, PRAGMA, RESET or SHOW.
+        verb: SET, RESET or SHOW.
         name: the setting; empty for all of them.
         value: of the setting; None for how the session began, and for SHOW.
     """
@@ -132,14 +119,13 @@ def read_change(text: str) -> Change | None:
 
     Raises:
         UnknownName: it names a `dp_` setting that there is not, or misspells one.
-        ProgrammingError: the value is none that the setting has, or it is meant for more or less than a session.
+        ProgrammingError: the value is none that the setting has, it is meant for more or less than a session, or
+            the verb is PRAGMA.
 
-    >>> read_change("PRAGMA DP_NONNEGATIVE")
-    Change(verb='PRAGMA', name='dp_nonnegative', value=True)
+    >>> read_change("SET dp_nonnegative = true")
+    Change(verb='SET', name='dp_nonnegative', value=True)
     >>> read_change("SET dp_nonnegative TO off;").value, read_change("SET threads = 4")
     (False, None)
-    >>> read_change("SET dp_estimate = unbiased").value
-    False
     """
     if CLEAR.fullmatch(text):
         return Change("RESET", "")
@@ -150,6 +136,8 @@ def read_change(text: str) -> Change | None:
     if name not in SETTINGS:
         _refuse_misspelt(name)
         return None
+    if verb == "PRAGMA":
+        raise ProgrammingError(f"{name} is no pragma", hint=f"write SET {name} = {SETTINGS[name].example}")
     if (match["scope"] or "session").lower() != "session":
         raise ProgrammingError(
             f"{name} is set for a session", hint=f"write SET {name} = {SETTINGS[name].example}"
@@ -158,6 +146,8 @@ def read_change(text: str) -> Change | None:
 
 
 def _refuse_misspelt(name: str) -> None:
+    if name == FORMER:
+        raise UnknownName(f"there is no setting {name}", hint=f"write SET {NONNEGATIVE} = true or false")
     near = difflib.get_close_matches(name, SETTINGS, 1, ALIKE) or difflib.get_close_matches(
         f"dp_{name}", SETTINGS, 1, ALIKE
     )
@@ -167,12 +157,12 @@ def _refuse_misspelt(name: str) -> None:
 
 
 def _value(verb: str, name: str, written: str | None) -> Value:
-    """The value as written; a bare PRAGMA switches on."""
+    """The value as written."""
     if verb in ("RESET", "SHOW"):
         if written:
             raise ProgrammingError(f"{verb} {name} takes no value", hint=f"write {verb} {name}")
         return None
-    word = "true" if written is None and verb == "PRAGMA" else (written or "").strip("'\"()").lower()
+    word = (written or "").strip("'\"").lower()
     if word == RESET:
         return None
     setting = SETTINGS[name]

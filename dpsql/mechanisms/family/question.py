@@ -84,7 +84,6 @@ class FamilyView(NamedTuple):
         shared_out: whether its share was left open.
         questions: the only ones that it is for; empty where it is for whatever is asked.
         together: the most axes that are asked together; below the number of its axes it is a cube.
-        evened: whether the largest error of its sets counts, in the place of the mean.
     """
 
     name: str
@@ -96,7 +95,6 @@ class FamilyView(NamedTuple):
     shared_out: bool
     questions: tuple[Boxes, ...] = ()
     together: int = 0
-    evened: bool = False
 
     @property
     def sets(self) -> list[tuple[int, ...]]:

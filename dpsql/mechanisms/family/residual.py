@@ -28,7 +28,7 @@ post-processing.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import prod, sqrt
@@ -265,8 +265,7 @@ def _charges(question: FamilyQuestion, counted: str) -> list[Share]:
 
 def _sets(question: FamilyQuestion, counted: str, asked_axes: Mapping[int, AskedAxis]) -> list[SetPart]:
     """The sets of one measure, each with its part of what the views spend on it."""
-    evened = {subset for view in question.views if view.evened for subset in view.sets}
-    shares = best_shares(evened_sets(asked_sets(_charges(question, counted)), evened, asked_axes), asked_axes)
+    shares = best_shares(asked_sets(_charges(question, counted)), asked_axes)
     remaining = SHARES - len(shares)
     units = {
         subset: 1 + int(remaining * shares[subset])
@@ -300,32 +299,6 @@ def best_shares(sets: Mapping[Subset, float], asked: Mapping[int, AskedAxis]) ->
             )
     price = sum(sqrt(set_value) for set_value in value.values())
     return {subset: sqrt(set_value) / price for subset, set_value in value.items()}
-
-
-EVENING = 200
-"""Rounds after which the largest error is within 1% of the least that is possible."""
-
-
-def evened_sets(
-    sets: Mapping[Subset, float], evened: Collection[Subset], asked: Mapping[int, AskedAxis]
-) -> Mapping[Subset, float]:
-    """How often sets are asked, so that the least mean error is the least largest error of some of them.
-
-    A set that errs most is asked more often in the next round; all that stay below the largest are asked ever less.
-
-    Args:
-        sets: as of `best_shares`.
-        evened: the sets whose largest error counts; none leaves `sets` as they are.
-        asked: by axis.
-    """
-    weights = dict(sets)
-    part_of = float(sum(weights[subset] for subset in evened))
-    for _ in range(EVENING if evened else 0):
-        variances = {subset: 1 / share for subset, share in best_shares(weights, asked).items()}
-        errors = {subset: range_variance(variances, subset, asked) for subset in evened}
-        raw = {subset: weights[subset] * errors[subset] for subset in evened}
-        weights |= {subset: part_of * raw_weight / sum(raw.values()) for subset, raw_weight in raw.items()}
-    return weights
 
 
 def residual_estimates(

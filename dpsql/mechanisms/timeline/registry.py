@@ -8,11 +8,11 @@ from __future__ import annotations
 from dpsql.errors import InternalError
 from dpsql.mechanisms.law import NoiseLaw
 from dpsql.mechanisms.offers import least
-from dpsql.mechanisms.timeline import endless, fenwick, spectral, subtraction, toeplitz, tree
+from dpsql.mechanisms.timeline import endless, fda, spectral, subtraction, toeplitz, tree
 from dpsql.mechanisms.timeline.question import Named, TimeChoice, TimeMechanism, TimeQuestion
 from dpsql.mechanisms.timeline.strategy import Frozen, TimeStrategy
 
-MECHANISMS: tuple[TimeMechanism, ...] = (tree, fenwick, subtraction, toeplitz, spectral, endless)
+MECHANISMS: tuple[TimeMechanism, ...] = (tree, fda, subtraction, toeplitz, spectral, endless)
 
 
 def choose(question: TimeQuestion) -> TimeChoice:

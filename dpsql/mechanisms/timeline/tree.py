@@ -439,7 +439,7 @@ def _best(question: TimeQuestion, shapes: Iterable[Shape]) -> TimeCandidate:
     return min(trees, key=lambda candidate: (candidate.error, candidate.name))
 
 
-def _chain(question: TimeQuestion) -> TimeStrategy:
+def _tree(question: TimeQuestion) -> TimeStrategy:
     return _best(question, (ALONE, *_grid(question.batches))).strategy
 
 
@@ -448,7 +448,7 @@ def _thawed(law: NoiseLaw, frozen: Frozen) -> TreeStrategy:
     return TreeStrategy(law, spans, budgets)
 
 
-NAMED: Mapping[str, Named] = {"chain": only(_chain, tuned=True)}
+NAMED: Mapping[str, Named] = {"tree": only(_tree, tuned=True)}
 KINDS: Kinds = {"tree": _thawed}
 
 

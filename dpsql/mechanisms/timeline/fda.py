@@ -1,21 +1,21 @@
-"""Fenwick nodes over time: with equal budgets, and FDA, the optimal budgets for them in O(log N) per node.
+"""FDA: Fenwick nodes over time with the optimal budgets, in O(log N) per node.
 
 Node i (batch numbers from 1, since lowbit needs them) covers the lowbit(i) batches that end with batch i, as
 a half-open 0-based interval [i - lowbit(i), i). The prefix of t batches reads one node per one-bit of t. A batch
 publishes its own node, so what is kept are the exact sums at the ends of one chain of nodes.
 
-FDA's shares come from closed forms. Inside a complete block of 2^m - 1 nodes the middle node takes a part of the
+The shares come from closed forms. Inside a complete block of 2^m - 1 nodes the middle node takes a part of the
 budget that depends on m alone; the nodes left of it share the rest, those right of it are a problem of their own. So
 about 2 log2(N) integers hold all budgets, and they are what is frozen.
 
 | here                 | seed 004                     | unit                                   |
 |----------------------|------------------------------|----------------------------------------|
 | `fenwick_nodes(n)`   | M and B, algorithms 5.2, 5.3 | node i - 1 is row i of M, column i of B |
-| `FdaBudgets.share`   | lambda_i                     | fraction of epsilon (Gaussian: of mu^2)|
+| `FdaStrategy.share`  | lambda_i                     | fraction of epsilon (Gaussian: of mu^2)|
 | `_block_error`       | err_m                        | sum of w_i / lambda_i^2, w_i = uses    |
 
 **Privacy**: a node's budget is taken off what the nodes inside it may spend, in integers, so the budgets over any batch
-add up to at most 2^30. Equal budgets: 1 / bit_length(N) each, and no batch lies in more nodes.
+add up to at most 2^30.
 **Source**: docs/method/streams.md, "Fenwick nodes" and "FDA".
 """
 
@@ -25,7 +25,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,56 +81,21 @@ def fenwick_nodes(horizon: int) -> NoiseNodes:
     return NoiseNodes(horizon, number - size, number, number, stop, np.ones(horizon, np.int64), parent)
 
 
-class Budgets(Protocol):
-    """How Fenwick nodes share the budget."""
-
-    kind: ClassVar[str]
-
-    @property
-    def horizon(self) -> int:
-        """Number of batches planned for, at least 1."""
-
-    def share(self, number: int) -> Fraction:
-        """What node 1..horizon spends."""
-
-    def shares(self) -> FloatArray:
-        """All of them at once (float64[horizon], entry i - 1 is node i)."""
-
-    def frozen(self) -> dict[str, Any]:
-        """See `TimeStrategy`."""
-
-
 @dataclass(frozen=True)
-class EqualBudgets:
-    """Every node spends 1 / bit_length(N)."""
+class FdaStrategy:
+    """Fenwick nodes with the budgets of least mean prefix error, by parts of 2^30; `fda_strategy` makes them.
 
-    kind: ClassVar[str] = "fenwick"
-    horizon: int
-
-    def share(self, number: int) -> Fraction:
-        """See `Budgets`."""
-        return Fraction(1, self.horizon.bit_length())
-
-    def shares(self) -> FloatArray:
-        """See `Budgets`."""
-        return np.full(self.horizon, 1 / self.horizon.bit_length())
-
-    def frozen(self) -> dict[str, Any]:
-        """See `TimeStrategy`."""
-        return {"horizon": self.horizon}
-
-
-@dataclass(frozen=True)
-class FdaBudgets:
-    """The budgets of least mean prefix error, by parts of 2^30; `fda_budgets` makes them.
+    Each batch publishes the node that ends with it.
 
     Args:
+        law: the noise.
         horizon: number of batches planned for, at least 1.
         corners: for each one-bit of the horizon, the highest first: the part that the node over its block takes.
         blocks: entry m: the part of what is left that the middle node of a complete block of 2^(m + 1) - 1 nodes takes.
     """
 
     kind: ClassVar[str] = "fda"
+    law: NoiseLaw
     horizon: int
     corners: tuple[int, ...]
     blocks: tuple[int, ...]
@@ -150,7 +115,7 @@ class FdaBudgets:
         **Source**: docs/method/streams.md, "FDA".
 
         >>> from dpsql.mechanisms.law import LAPLACE
-        >>> [round(float(fda_budgets(LAPLACE, 3).share(i)), 6) for i in (1, 2, 3)]
+        >>> [round(float(fda_strategy(LAPLACE, 3).share(i)), 6) for i in (1, 2, 3)]
         [0.442493, 0.557507, 1.0]
         """
         if not 1 <= number <= self.horizon:
@@ -169,8 +134,8 @@ class FdaBudgets:
             node_share = remaining * self.blocks[level] // UNIT
         return Fraction(node_share, UNIT)
 
-    def shares(self) -> FloatArray:
-        """See `Budgets`."""
+    def node_shares(self) -> FloatArray:
+        """What every node spends (float64[horizon], entry i - 1 is node i)."""
         blocks = []
         for high, corner in zip(_one_bits(self.horizon), self.corners, strict=True):
             block, remaining = np.empty(1 << high, dtype=np.int64), np.array([UNIT - corner], dtype=np.int64)
@@ -186,29 +151,6 @@ class FdaBudgets:
         """See `TimeStrategy`."""
         return {"horizon": self.horizon, "corners": list(self.corners), "blocks": list(self.blocks)}
 
-
-@dataclass(frozen=True)
-class FenwickStrategy:
-    """Fenwick nodes; each batch publishes the one that ends with it.
-
-    Args:
-        law: the noise.
-        budgets: what each node spends.
-    """
-
-    law: NoiseLaw
-    budgets: Budgets
-
-    @property
-    def kind(self) -> str:
-        """See `TimeStrategy`."""
-        return self.budgets.kind
-
-    @property
-    def horizon(self) -> int:
-        """See `TimeStrategy`."""
-        return self.budgets.horizon
-
     @property
     def name(self) -> str:
         """See `TimeStrategy`."""
@@ -219,14 +161,14 @@ class FenwickStrategy:
         refuse_past(self, batch)
         length = batch + 1
         size = lowbit(length)
-        read = Read(batch, 1, self.budgets.share(length), length + 1)
+        read = Read(batch, 1, self.share(length), length + 1)
         return (Emission(size.bit_length() - 1, length - size, length, (read,)),)
 
     def needed(self, batches: int) -> tuple[int, ...]:
         """The ends of the nodes that the prefix of all batches so far reads.
 
         >>> from dpsql.mechanisms.law import LAPLACE
-        >>> FenwickStrategy(LAPLACE, EqualBudgets(100)).needed(11)
+        >>> fda_strategy(LAPLACE, 100).needed(11)
         (0, 8, 10, 11)
         """
         ends = [batches]
@@ -236,8 +178,8 @@ class FenwickStrategy:
 
     def shares(self) -> tuple[Fraction, Fraction]:
         """See `TimeStrategy`."""
-        shares = self.budgets.shares()
-        return self.budgets.share(int(shares.argmin()) + 1), self.budgets.share(int(shares.argmax()) + 1)
+        shares = self.node_shares()
+        return self.share(int(shares.argmin()) + 1), self.share(int(shares.argmax()) + 1)
 
     def price(self, batches: int) -> Fraction:
         """See `TimeStrategy`."""
@@ -253,20 +195,16 @@ class FenwickStrategy:
 
     def variance(self, batches: int) -> AxisVariance:
         """See `TimeStrategy`."""
-        node_variance = share_variance(self.law, self.budgets.shares())
+        node_variance = share_variance(self.law, self.node_shares())
         return fenwick_nodes(self.horizon).within(batches).covariance(node_variance)
 
     def errors(self, batches: int) -> NodeErrors:
         """See `TimeStrategy`."""
-        return node_errors(fenwick_nodes(self.horizon).within(batches), self.budgets.shares(), self.law)
-
-    def frozen(self) -> dict[str, Any]:
-        """See `TimeStrategy`."""
-        return self.budgets.frozen()
+        return node_errors(fenwick_nodes(self.horizon).within(batches), self.node_shares(), self.law)
 
 
-def fda_budgets(law: NoiseLaw, horizon: int) -> FdaBudgets:
-    """FDA's budgets for so many batches: the split theorem on Fenwick nodes, in closed form.
+def fda_strategy(law: NoiseLaw, horizon: int) -> FdaStrategy:
+    """FDA for so many batches: the split theorem on Fenwick nodes, in closed form.
 
     **Source**: docs/method/streams.md, "FDA".
     """
@@ -275,7 +213,7 @@ def fda_budgets(law: NoiseLaw, horizon: int) -> FdaBudgets:
         remaining -= 1 << level
         corners.append(_part(level, remaining + 1.0, power))
     blocks = [_part(level, float(1 << level), power) for level in range(horizon.bit_length() - 1)]
-    return FdaBudgets(horizon, tuple(corners), tuple(blocks))
+    return FdaStrategy(law, horizon, tuple(corners), tuple(blocks))
 
 
 def _one_bits(number: int) -> list[int]:
@@ -298,28 +236,20 @@ def _block_error(level: int, power: float) -> float:
     return float((block**power + float(1 << (level - 1)) ** power) ** (1 / power)) + block
 
 
-def _fenwick(question: TimeQuestion) -> FenwickStrategy:
-    return FenwickStrategy(question.law, EqualBudgets(question.batches))
+def _fda(question: TimeQuestion) -> FdaStrategy:
+    return fda_strategy(question.law, question.batches)
 
 
-def _fda(question: TimeQuestion) -> FenwickStrategy:
-    return FenwickStrategy(question.law, fda_budgets(question.law, question.batches))
-
-
-def _thaw_fenwick(law: NoiseLaw, frozen: Frozen) -> FenwickStrategy:
-    return FenwickStrategy(law, EqualBudgets(int(frozen["horizon"])))
-
-
-def _thaw_fda(law: NoiseLaw, frozen: Frozen) -> FenwickStrategy:
+def _thawed(law: NoiseLaw, frozen: Frozen) -> FdaStrategy:
     corners, blocks = (tuple(map(int, frozen[name])) for name in ("corners", "blocks"))
-    return FenwickStrategy(law, FdaBudgets(int(frozen["horizon"]), corners, blocks))
+    return FdaStrategy(law, int(frozen["horizon"]), corners, blocks)
 
 
-MAKERS: Mapping[str, Make] = {"fenwick": _fenwick, "fda": _fda}
-NAMED: Mapping[str, Named] = {word: only(make, tuned=False) for word, make in MAKERS.items()}
-KINDS: Kinds = {"fenwick": _thaw_fenwick, "fda": _thaw_fda}
+MAKERS: Mapping[str, Make] = {"fda": _fda}
+NAMED: Mapping[str, Named] = {"fda": only(_fda, tuned=False)}
+KINDS: Kinds = {"fda": _thawed}
 
 
 def offers(question: TimeQuestion) -> Iterator[TimeOffer | Refusal]:
-    """Both budgets."""
+    """The optimal budgets."""
     yield from dense_offers(question, MAKERS)
