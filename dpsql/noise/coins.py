@@ -7,6 +7,7 @@ BernoulliExp of Canonne, Kamath and Steinke (2020), algorithm 1, is `exp_coin` h
 from __future__ import annotations
 
 from collections.abc import Callable
+from fractions import Fraction
 from typing import TypeAlias
 
 import numpy as np
@@ -80,3 +81,71 @@ def geometric(denominator: int, size: int, entropy: Entropy) -> IntArray:
         alive = alive[exp_coin(np.ones(alive.size, dtype=np.int64), 1, entropy)]
         times[alive] += 1
     return times * denominator + remainder
+
+
+def rational_coin(
+    exponent: FloatArray, slack: FloatArray, exact: Callable[[int], Fraction], entropy: Entropy
+) -> BoolArray:
+    """Bernoulli(exp(-g)) for rational g >= 0 of any size: m coins of exp(-g / m), m the first integer above g.
+
+    Floats are a filter only: a coin that the slack leaves open is decided by exact fractions.
+
+    Args:
+        exponent: g in floats, one a coin.
+        slack: a proven bound of |exponent - g|, with room for two more roundings of each exponent.
+        exact: g of the coin at a position, called for open coins alone.
+        entropy: where uniform bytes come from.
+
+    Returns:
+        Shape of `exponent`; True where the coin came up.
+    """
+    rounds = np.maximum(np.floor(exponent + slack), 0.0) + 1.0
+    alive = np.arange(exponent.size)
+    accept = np.zeros(exponent.size, dtype=np.bool_)
+    done = 0
+    while alive.size:
+        alive = alive[_filtered_exp_coin(alive, exponent, slack, rounds, exact, entropy)]
+        done += 1
+        finished = rounds[alive] <= done
+        accept[alive[finished]] = True
+        alive = alive[~finished]
+    return accept
+
+
+def _filtered_exp_coin(
+    items: npt.NDArray[np.intp],
+    exponent: FloatArray,
+    slack: FloatArray,
+    rounds: FloatArray,
+    exact: Callable[[int], Fraction],
+    entropy: Entropy,
+) -> BoolArray:
+    """Bernoulli(exp(-g / m)) for the named items, by the same count of heads as `exp_coin`."""
+    accept = np.zeros(items.size, dtype=np.bool_)
+    alive = np.arange(items.size)
+    k = 1
+    while alive.size:
+        indices = items[alive]
+        share = rounds[indices] * k
+        word = (words(alive.size, entropy) >> np.uint64(10)).astype(np.float64)  # 53 bits, exact in float
+        middle, width = exponent[indices] / share, slack[indices] / share
+        heads = (word + 1.0) * 2.0**-53 <= middle - width
+        for j in np.flatnonzero(~heads & (word * 2.0**-53 < middle + width)):
+            heads[j] = _exact_coin(int(word[j]), exact(int(indices[j])) / int(share[j]), entropy)
+        accept[alive[~heads]] = k % 2 == 1
+        alive = alive[heads]
+        k += 1
+    return accept
+
+
+def _exact_coin(word: int, chance: Fraction, entropy: Entropy) -> bool:
+    """Is a uniform real that starts with these 53 bits below `chance`? It draws bits until that is clear."""
+    bits = 53
+    while True:
+        threshold = chance * (1 << bits)
+        if word + 1 <= threshold:
+            return True
+        if word >= threshold:
+            return False
+        word = (word << 64) | int.from_bytes(entropy(8), "big")
+        bits += 64

@@ -11,26 +11,23 @@ probability exp(-(|y| - sigma^2 / scale)^2 / (2 sigma^2)).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from fractions import Fraction
 
 import numpy as np
-import numpy.typing as npt
 
 from dpsql.errors import InternalError
 from dpsql.noise.coins import (
     BLOCK,
     BoolArray,
     Entropy,
-    FloatArray,
     IntArray,
     below,
     check_denominator,
     geometric,
-    words,
+    rational_coin,
 )
 
-_SMALLEST = Fraction(1, 1 << 20)  # the grain of sigma^2; keeps the rounds of `_gaussian_coin` exact in float
+_SMALLEST = Fraction(1, 1 << 20)  # the grain of sigma^2; keeps the rounds of `rational_coin` exact in float
 
 
 def discrete_gaussian(sigma2: Fraction, size: int, entropy: Entropy) -> IntArray:
@@ -78,7 +75,7 @@ def _gaussian_block(sigma2: Fraction, scale: int, size: int, entropy: Entropy) -
 
 
 def _gaussian_coin(magnitude: IntArray, sigma2: Fraction, scale: int, entropy: Entropy) -> BoolArray:
-    """Bernoulli(exp(-g)), g = (|y| - c)^2 / (2 sigma2), c = sigma2 / scale: m coins of exp(-g / m), m >= g.
+    """Bernoulli(exp(-g)), g = (|y| - c)^2 / (2 sigma2), c = sigma2 / scale.
 
     g is computed in float with a proven bound (each of the six operations is correctly rounded), used as a
     filter only: a coin that the bound leaves open (about one in 2^45) is decided with exact fractions.
@@ -87,57 +84,8 @@ def _gaussian_coin(magnitude: IntArray, sigma2: Fraction, scale: int, entropy: E
     real = magnitude.astype(np.float64)
     exponent = (real - centre) ** 2 / twice
     slack = (real + centre) ** 2 / twice * 2.0**-48
-    rounds = np.floor(exponent + slack) + 1.0
 
     def exact(index: int) -> Fraction:
         return (int(magnitude[index]) - sigma2 / scale) ** 2 / (2 * sigma2)
 
-    alive = np.arange(magnitude.size)
-    accept = np.zeros(magnitude.size, dtype=np.bool_)
-    done = 0
-    while alive.size:
-        alive = alive[_filtered_exp_coin(alive, exponent, slack, rounds, exact, entropy)]
-        done += 1
-        finished = rounds[alive] <= done
-        accept[alive[finished]] = True
-        alive = alive[~finished]
-    return accept
-
-
-def _filtered_exp_coin(
-    items: npt.NDArray[np.intp],
-    exponent: FloatArray,
-    slack: FloatArray,
-    rounds: FloatArray,
-    exact: Callable[[int], Fraction],
-    entropy: Entropy,
-) -> BoolArray:
-    """Bernoulli(exp(-g / m)) for the named items, by the same count of heads as `exp_coin`."""
-    accept = np.zeros(items.size, dtype=np.bool_)
-    alive = np.arange(items.size)
-    k = 1
-    while alive.size:
-        indices = items[alive]
-        share = rounds[indices] * k
-        word = (words(alive.size, entropy) >> np.uint64(10)).astype(np.float64)  # 53 bits, exact in float
-        middle, width = exponent[indices] / share, slack[indices] / share
-        heads = (word + 1.0) * 2.0**-53 <= middle - width
-        for j in np.flatnonzero(~heads & (word * 2.0**-53 < middle + width)):
-            heads[j] = _exact_coin(int(word[j]), exact(int(indices[j])) / int(share[j]), entropy)
-        accept[alive[~heads]] = k % 2 == 1
-        alive = alive[heads]
-        k += 1
-    return accept
-
-
-def _exact_coin(word: int, chance: Fraction, entropy: Entropy) -> bool:
-    """Is a uniform real that starts with these 53 bits below `chance`? It draws bits until that is clear."""
-    bits = 53
-    while True:
-        threshold = chance * (1 << bits)
-        if word + 1 <= threshold:
-            return True
-        if word >= threshold:
-            return False
-        word = (word << 64) | int.from_bytes(entropy(8), "big")
-        bits += 64
+    return rational_coin(exponent, slack, exact, entropy)

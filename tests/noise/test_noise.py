@@ -21,7 +21,7 @@ from dpsql.noise import (
     os_entropy,
 )
 from dpsql.noise.coins import below, exp_coin
-from dpsql.noise.gaussian import _exact_coin, _filtered_exp_coin
+from dpsql.noise.coins import _exact_coin, _filtered_exp_coin
 
 
 class Script:
