@@ -7,11 +7,11 @@
 | `joint_rows` | one vector of d numbers a row, P(z) ~ exp(-(s/t) size(z)) | |
 | `joint_trees` | leaves of trees, P(z) ~ exp(-sum over nodes v of (c_level(v) / t) size(sum of v's leaves)) | |
 
-COUNT and SUM of the same rows move together, so one draw of their pair pays once for what two draws pay twice; and leaves
-of a tree drawn from the norm of all its node sums need no noise of the nodes' own.
+COUNT and SUM of the same rows move together, so one draw of their pair pays once for what two draws pay twice; and
+leaves of a tree drawn from the norm of all its node sums need no noise for the nodes themselves.
 
-A draw takes no exact value: the sum is made after it (`noised`). How many draws it needs depends on coins alone, never on
-which values came out, so its time tells nothing.
+A draw takes no exact value: the sum is made after it. The number of tries depends on coins alone and is independent
+of the values that are kept, so the time of a draw reveals nothing.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def _excess_coin(
 
     def exact(index: int) -> Fraction:
         parts = [Fraction(abs(int(z)), bound) for z, bound in zip(draws[:, index], bounds, strict=True)]
-        return Fraction(int(units[index]), denominator) * (max(parts) - sum(parts) / len(parts))
+        return Fraction(int(units[index]), denominator) * (max(parts) - sum(parts, Fraction(0)) / len(parts))
 
     # The difference cancels: its error is bounded by the maximum, not by itself.
     return rational_coin(rate * (largest - sizes.mean(axis=0)), rate * largest * _SLACK, exact, entropy)
@@ -115,11 +115,11 @@ def joint_trees(
     bounds: Sequence[int],
     entropy: Entropy,
 ) -> IntArray:
-    """Leaves of independent trees with P(z) proportional to exp(-sum_v (c_l(v) / t) size(sum of the leaves below v)).
+    """Leaves of independent trees, P(z) proportional to exp(-sum_v (c_l(v) / t) size(sum of the leaves below v)).
 
-    Leaves are drawn by `joint_rows`; k siblings are kept with the coin of their parent's sum, level by level upwards, and
-    what is not kept is drawn anew with all below it. Kept values are independent of which groups were kept, so taking
-    the first `number` trees changes no law.
+    Leaves are drawn by `joint_rows`; k siblings are kept with the coin of their parent's sum, level by level upwards,
+    and a group that is not kept is drawn anew with all below it. Kept values are independent of which groups were
+    kept, so taking the first `number` trees does not change the distribution.
 
     Args:
         number: how many trees.
