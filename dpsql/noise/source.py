@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Protocol
@@ -11,6 +12,7 @@ import numpy as np
 
 from dpsql.noise.coins import Entropy, IntArray
 from dpsql.noise.gaussian import discrete_gaussian
+from dpsql.noise.knorm import joint_rows
 from dpsql.noise.laplace import discrete_laplace
 
 
@@ -61,6 +63,11 @@ class Noise(Protocol):
     def laplace(self, units: IntArray, denominator: int, exact: IntArray | None = None) -> IntArray:
         """`exact` plus independent draws, draw i with P(x) proportional to exp(-|x| units_i / denominator)."""
 
+    def joint(
+        self, units: IntArray, denominator: int, bounds: Sequence[int], exact: IntArray | None = None
+    ) -> IntArray:
+        """`exact`, shape (d, *units.shape), plus independent vectors: P(z) ~ exp(-(s/t) max_j |z_j| / M_j)."""
+
     def gaussian(self, sigma2: Fraction, size: int, exact: IntArray | None = None) -> IntArray:
         """`exact` plus independent draws with P(x) proportional to exp(-x^2 / (2 sigma2))."""
 
@@ -80,6 +87,12 @@ class ExactNoise:
         """See `discrete_laplace`."""
         return noised(exact, discrete_laplace(units, denominator, self.entropy))
 
+    def joint(
+        self, units: IntArray, denominator: int, bounds: Sequence[int], exact: IntArray | None = None
+    ) -> IntArray:
+        """See `joint_rows`."""
+        return noised(exact, joint_rows(units, denominator, bounds, self.entropy))
+
     def gaussian(self, sigma2: Fraction, size: int, exact: IntArray | None = None) -> IntArray:
         """See `discrete_gaussian`."""
         return noised(exact, discrete_gaussian(sigma2, size, self.entropy))
@@ -94,6 +107,12 @@ class ZeroNoise:
     def laplace(self, units: IntArray, denominator: int, exact: IntArray | None = None) -> IntArray:
         """`exact` as it is, in the shape of `units`."""
         return noised(exact, np.zeros(np.shape(units), dtype=np.int64))
+
+    def joint(
+        self, units: IntArray, denominator: int, bounds: Sequence[int], exact: IntArray | None = None
+    ) -> IntArray:
+        """`exact` as it is, shape (d, *units.shape)."""
+        return noised(exact, np.zeros((len(bounds), *np.shape(units)), dtype=np.int64))
 
     def gaussian(self, sigma2: Fraction, size: int, exact: IntArray | None = None) -> IntArray:
         """`exact` as it is, or `size` zeros."""

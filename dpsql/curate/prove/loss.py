@@ -6,6 +6,7 @@ published with a source that hands out the left side's *noisy* numbers, so that 
 loss of the pair at that output is a sum over the draws of numbers that are known exactly:
 
     Laplace     sum_r units_r |d_r| / denominator      the largest log ratio over all outputs
+    joint       sum_r units_r max_j |d_rj| / M_j / t   likewise, for rows of several numbers
     Gaussian    sum_r d_r^2 / (sigma2 - 4)             mu^2 on the exact Gaussian curve
 
 with d the difference of the exact integers, on the circle of 2^64 where noisy integers live. Noise of a choice that is
@@ -52,12 +53,14 @@ class Law(NamedTuple):
         where: module and function that drew.
         units, denominator: of a Laplace draw, one of each row.
         sigma2: of a Gaussian draw, else None.
+        bounds: M_j of a joint draw, whose integers are one line a number; else empty.
     """
 
     where: str
     units: IntArray
     denominator: int
     sigma2: Fraction | None
+    bounds: tuple[int, ...] = ()
 
     def is_like(self, other: Law) -> bool:
         """Whether both ask for the same noise."""
@@ -137,6 +140,13 @@ class Witness:
         drawn = self.noise.laplace(units, denominator)
         return self._note(Law(_who_draws(), _flat(units), denominator, None), exact, drawn)
 
+    def joint(
+        self, units: IntArray, denominator: int, bounds: Sequence[int], exact: IntArray | None = None
+    ) -> IntArray:
+        """See `Noise`."""
+        drawn = self.noise.joint(units, denominator, bounds)
+        return self._note(Law(_who_draws(), _flat(units), denominator, None, tuple(bounds)), exact, drawn)
+
     def gaussian(self, sigma2: Fraction, size: int, exact: IntArray | None = None) -> IntArray:
         """See `Noise`."""
         drawn = self.noise.gaussian(sigma2, size)
@@ -160,6 +170,12 @@ class Replay:
     def laplace(self, units: IntArray, denominator: int, exact: IntArray | None = None) -> IntArray:
         """See `Noise`."""
         return self._give(Law(_who_draws(), _flat(units), denominator, None), exact)
+
+    def joint(
+        self, units: IntArray, denominator: int, bounds: Sequence[int], exact: IntArray | None = None
+    ) -> IntArray:
+        """See `Noise`."""
+        return self._give(Law(_who_draws(), _flat(units), denominator, None, tuple(bounds)), exact)
 
     def gaussian(self, sigma2: Fraction, size: int, exact: IntArray | None = None) -> IntArray:
         """See `Noise`."""
@@ -258,20 +274,31 @@ class _Apart(NamedTuple):
     Args:
         law: of the draw.
         units: of the rows that differ.
-        moved: how far each of them, as whole numbers of any size.
+        moved: how far each of them, as whole numbers of any size; of a joint draw the size of each row's move.
+        total: how far all integers lie apart.
     """
 
     law: Law
     units: list[int]
-    moved: list[int]
+    moved: list[Fraction]
+    total: int
 
 
 def _apart(left: Meeting, right: IntArray) -> _Apart:
     """Noisy integers are what 64 bits keep of a sum, so exact ones are no further apart than on that circle."""
     difference = left.exact - right  # of 64 bits: the shorter way round
+    total = sum(abs(int(d)) for d in difference[np.flatnonzero(difference)].tolist())
+    if left.law.bounds:
+        vectors = difference.reshape(len(left.law.bounds), -1)
+        rows = np.flatnonzero(np.any(vectors, axis=0))
+        sizes = [
+            max(Fraction(abs(int(d)), bound) for d, bound in zip(vector, left.law.bounds, strict=True))
+            for vector in vectors[:, rows].T.tolist()
+        ]
+        return _Apart(left.law, left.law.units[rows].tolist(), sizes, total)
     rows = np.flatnonzero(difference)
     units = left.law.units[rows] if left.law.sigma2 is None else NO_UNITS
-    return _Apart(left.law, units.tolist(), [abs(int(d)) for d in difference[rows].tolist()])
+    return _Apart(left.law, units.tolist(), [Fraction(abs(d)) for d in difference[rows].tolist()], total)
 
 
 def _choice_loss(levels: Sequence[_Apart]) -> DrawLoss:
@@ -279,10 +306,10 @@ def _choice_loss(levels: Sequence[_Apart]) -> DrawLoss:
 
     The chosen candidate that holds the cell makes up for its own change and for its worst rival's.
     """
-    largest_moves = [max(level.moved, default=0) for level in levels]
+    largest_moves = [max(level.moved, default=Fraction(0)) for level in levels]
     worst = max(Fraction(int(level.law.units[0]) * (moved + max(largest_moves)), level.law.denominator)
                 for level, moved in zip(levels, largest_moves, strict=True))  # fmt: skip
-    return DrawLoss(CHOICE, max(largest_moves), worst, _pure(worst))
+    return DrawLoss(CHOICE, int(max(largest_moves)), worst, _pure(worst))
 
 
 LARGEST = 700.0
@@ -297,8 +324,8 @@ def _pure(epsilon: Fraction) -> Fraction:
 
 def _draw_loss(apart: _Apart) -> DrawLoss:
     """The loss of one draw: exact, and the largest over its outputs."""
-    law, units, moved = apart
+    law, units, moved, _ = apart
     if law.sigma2 is not None:
-        return DrawLoss(law.where, sum(moved), None, sum(d * d for d in moved) / (law.sigma2 - SLACK))
-    epsilon = Fraction(sum(u * d for u, d in zip(units, moved, strict=True)), law.denominator)
-    return DrawLoss(law.where, sum(moved), epsilon, _pure(epsilon))
+        return DrawLoss(law.where, apart.total, None, sum(d * d for d in moved) / (law.sigma2 - SLACK))
+    epsilon = sum((u * d for u, d in zip(units, moved, strict=True)), Fraction(0)) / law.denominator
+    return DrawLoss(law.where, apart.total, epsilon, _pure(epsilon))
