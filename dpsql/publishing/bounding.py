@@ -28,6 +28,7 @@ from dpsql.budget import currency_at
 from dpsql.engines.engine import Engine
 from dpsql.engines.sampling import coefficients
 from dpsql.engines.template import Bound, EveryRow, Sampled, Weighed, beyond_bound
+from dpsql.mechanisms.family.joint_rows import draw_together
 from dpsql.mechanisms.family.whitened import UNIT
 from dpsql.mechanisms.law import NoiseLaw, NoisyRows, NoisyView, laws_for, refined
 from dpsql.noise import Noise
@@ -357,7 +358,17 @@ def draw_cells(scan: Scan, of: str, cells: Cells) -> dict[int, NoisyRows]:
     views: dict[int, NoisyRows] = {}
     for group in plan.by_view(of):
         statistics = [plan.statistics[i] for i in group]
-        for i, s, exact in zip(group, statistics, cells.of(*statistics), strict=True):
+        exacts = dict(zip(group, cells.of(*statistics), strict=True))
+        for draw in plan.draws:
+            if len(draw) > 1 and draw[0] in exacts:
+                together = [plan.statistics[i].terms(plan.axes) for i in draw]
+                views |= zip(
+                    draw,
+                    draw_together([refined(exacts.pop(i), 1) for i in draw], together, scan.noise),
+                    strict=True,
+                )
+        for i, exact in exacts.items():
+            s = plan.statistics[i]
             terms = s.terms(plan.axes)._replace(beside=views.get(group[0]))
             views[i] = s.measurement.draw(refined(exact, s.grain), terms, scan.noise)
     return views

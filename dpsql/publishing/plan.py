@@ -22,14 +22,15 @@ from dpsql.budget import NEIGHBOURS, currency_at, share_of_cap
 from dpsql.errors import CatalogError
 from dpsql.mechanisms.axis.dense import DENSE_SCALE
 from dpsql.mechanisms.axis.question import Word
+from dpsql.mechanisms.family.joint_rows import JOINT
 from dpsql.mechanisms.family.question import FamilyAxis, FamilyQuestion, FamilyView, Grains, ViewChoice
 from dpsql.mechanisms.family.registry import Family, choose_families
-from dpsql.mechanisms.law import NoiseLaw, laws_for
+from dpsql.mechanisms.law import Laplace, NoiseLaw, laws_for
 from dpsql.publishing.axes import AxisMaker
 from dpsql.publishing.bounding import bounding_of
 from dpsql.publishing.people import Asked, plan_people
 from dpsql.publishing.planned import AxisPlanner, Bounds, PlannedStatistic, ReleasePlan, Step, set_name
-from dpsql.star.graph import ResolvedMeasure
+from dpsql.star.graph import PEOPLE, ResolvedMeasure
 from dpsql.star.model import Catalog, Privacy, View
 
 ROW_BITS = 24
@@ -62,7 +63,7 @@ def plan_release(catalog: Catalog, make_axis: AxisMaker) -> ReleasePlan:
     families = [
         family for of in catalog.star.tables for family in choose_families(_question(catalog, of, planner))
     ]
-    statistics = _statistics(catalog, planner, families)
+    statistics = _jointly(catalog, _statistics(catalog, planner, families))
 
     def buy(charge: Fraction, law: NoiseLaw) -> Fraction:
         return _spend(catalog, charge, law)
@@ -162,6 +163,50 @@ def _of_sets(
         spend = _spend(catalog, charge, base.law)
         statistics.append(replace(base, view=name, axes=axes, charge=charge, spend=spend))
     return statistics
+
+
+def _jointly(catalog: Catalog, statistics: Sequence[PlannedStatistic]) -> list[PlannedStatistic]:
+    """The statistics, those that the same rows move drawn together where that is pure and proved.
+
+    A row moves the count and the sums of its cell by one factor, so they share one draw (docs/privacy.md, "Several
+    numbers by one draw"). Not where counts and sums are bounded apart (`max_ids: auto`), where a view's numbers have
+    rows of their own (measurements outside of `JOINT`), or over time.
+
+    Raises:
+        CatalogError: a view gives shares to numbers that share one draw.
+    """
+    if catalog.privacy.delta or catalog.stream is not None:
+        return list(statistics)
+    groups: dict[tuple[str, tuple[int, ...]], list[int]] = {}
+    for i, statistic in enumerate(statistics):
+        if statistic.tau and statistic.measurement in JOINT:
+            groups.setdefault((statistic.view, statistic.axes), []).append(i)
+    drawn = list(statistics)
+    for group in groups.values():
+        if len(group) == 1:
+            continue
+        members = [statistics[i] for i in group]
+        _check_no_shares(catalog, members[0].view)
+        law = Laplace(len(group), max(s.drawn_sensitivity for s in members))
+        charge = sum((s.charge for s in members), Fraction(0)) / len(group)
+        for i, statistic in zip(group, members, strict=True):
+            drawn[i] = replace(statistic, law=law, charge=charge, spend=_spend(catalog, charge, law))
+    return drawn
+
+
+def _check_no_shares(catalog: Catalog, name: str) -> None:
+    """Refuse shares where one draw gives every number the whole: below a ratio of 10 they would gain nothing.
+
+    Sets of axes that no view names share alike.
+    """
+    view = catalog.star.views.get(name)
+    shares = {} if view is None else {n: share for n, share in view.spec.measures.items() if n != PEOPLE}
+    if len(set(shares.values())) > 1:
+        listed = ", ".join(view.spec.measures if view is not None else ())
+        raise CatalogError(
+            f"views.{name}.measures: without a delta its numbers share one draw, which has no shares",
+            hint=f"write `measures: [{listed}]`",
+        )
 
 
 def _grains(catalog: Catalog) -> Grains:

@@ -28,7 +28,7 @@ from dpsql.mechanisms.family.measurement import Measurement, Terms
 from dpsql.mechanisms.family.product import PRODUCT
 from dpsql.mechanisms.family.question import FamilyAxis, FamilyChoice, Grains
 from dpsql.mechanisms.family.registry import Family
-from dpsql.mechanisms.law import NoiseLaw
+from dpsql.mechanisms.law import Laplace, NoiseLaw
 from dpsql.publishing.axes import AxisMaker, declared_workload
 from dpsql.star.graph import PEOPLE, ResolvedAxis, ResolvedMeasure
 from dpsql.star.model import AxisSpec, Catalog
@@ -251,6 +251,12 @@ class PlannedStatistic:
         return self.measurement.unit_variance(self.terms(axes)) * self.factor**2
 
 
+def _together(members: Sequence[PlannedStatistic]) -> list[tuple[str, Fraction]]:
+    """The one line of a joint draw."""
+    measures = " and ".join(s.measure.name for s in members)
+    return [(f"view {members[0].view}: {measures} together", sum((s.charge for s in members), Fraction(0)))]
+
+
 @dataclass(frozen=True)
 class ReleasePlan:
     """All that a release will measure.
@@ -286,10 +292,20 @@ class ReleasePlan:
     @property
     def lines(self) -> list[tuple[str, Fraction]]:
         """Purpose and charge of everything that is drawn, in the release's currency."""
-        return [
-            *((step.purpose, step.charge) for step in self.steps),
-            *(line for s in self.statistics for line in s.lines),
-        ]
+        lines = [(step.purpose, step.charge) for step in self.steps]
+        for group in self.draws:
+            members = [self.statistics[i] for i in group]
+            lines += _together(members) if len(group) > 1 else members[0].lines
+        return lines
+
+    @property
+    def draws(self) -> list[list[int]]:
+        """Positions of the statistics, those of one joint draw together."""
+        groups: dict[object, list[int]] = {}
+        for i, s in enumerate(self.statistics):
+            is_joint = isinstance(s.law, Laplace) and s.law.numbers > 1
+            groups.setdefault((s.view, s.axes) if is_joint else i, []).append(i)
+        return list(groups.values())
 
     def compared(self, view: str) -> FamilyChoice | None:
         """What measures a view that stands alone, where there was a choice."""

@@ -35,12 +35,12 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.budget import epsilon_of, scaled_denominator
+from dpsql.budget import epsilon_of
 from dpsql.curate.audit.contents import Stored
 from dpsql.curate.audit.replan import Replanned
 from dpsql.curate.audit.report import Check
 from dpsql.errors import InterfaceError
-from dpsql.mechanisms.law import GAUSSIAN, LAPLACE
+from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, Laplace
 from dpsql.noise import Noise
 from dpsql.publishing.planned import PlannedStatistic
 
@@ -312,21 +312,42 @@ def check_sampled(made: Replanned, stored: dict[int, Stored], samples: int, nois
     """
     for index, stored_view in stored.items():
         statistic = made.plan.statistics[index]
-        check = CHECKS[statistic.law]
-        finding, detail = check(statistic, stored_view, samples, noise)
+        check = CHECKS[statistic.law.norm]
+        draw = next(draw for draw in made.plan.draws if index in draw)
+        bounds = [made.plan.statistics[i].drawn_sensitivity for i in draw]
+        finding, detail = check(_Number(statistic, draw.index(index), bounds), stored_view, samples, noise)
         yield Check(f"auditor, view {statistic.view}: {statistic.measure.name}", not finding.violated, detail)
 
 
-def _check_laplace(
-    statistic: PlannedStatistic, stored: Stored, samples: int, noise: Noise
-) -> tuple[Finding, str]:
+class _Number(NamedTuple):
+    """A statistic as one number of its draw.
+
+    Args:
+        statistic: which one.
+        place: its place among the numbers of the draw.
+        bounds: sensitivity of each number of the draw.
+    """
+
+    statistic: PlannedStatistic
+    place: int
+    bounds: list[int]
+
+
+def _check_laplace(number: _Number, stored: Stored, samples: int, noise: Noise) -> tuple[Finding, str]:
     """The finding on k units' change, and what it says of one."""
+    statistic, place, bounds = number
     column, budget = _rows_of_one_cell(stored)
-    denominator = scaled_denominator(statistic.drawn_sensitivity) * statistic.drawn_sensitivity
+    law = statistic.law
+    assert isinstance(law, Laplace)
+    denominator = law.denominator(statistic.drawn_sensitivity)
 
     def run(cell: IntArray, runs: int) -> IntArray:
-        drawn = noise.laplace(np.tile(budget, runs), denominator).reshape(runs, len(budget))
-        return drawn + column * int(cell[0])
+        units = np.tile(budget, runs)
+        if len(bounds) == 1:
+            drawn = noise.laplace(units, denominator * bounds[0])
+        else:
+            drawn = noise.joint(units, denominator, bounds)[place]
+        return np.asarray(drawn.reshape(runs, len(budget)) + column * int(cell[0]))
 
     units = max(1, ceil(TELLING / statistic.spend))
     second = np.array([units * statistic.drawn_sensitivity])
@@ -334,10 +355,9 @@ def _check_laplace(
     return finding, f"at least {finding.lower / units:.3g} of epsilon {float(statistic.spend):.3g}"
 
 
-def _check_gaussian(
-    statistic: PlannedStatistic, stored: Stored, samples: int, noise: Noise
-) -> tuple[Finding, str]:
+def _check_gaussian(number: _Number, stored: Stored, samples: int, noise: Noise) -> tuple[Finding, str]:
     """The same on the exact curve, at the delta where samples tell most."""
+    statistic = number.statistic
     column, budget = _rows_of_one_cell(stored)
     total_sensitivity = (
         prod(strategy.total for strategy in stored.terms.strategies) * statistic.drawn_sensitivity
@@ -359,7 +379,8 @@ def _check_gaussian(
     return finding, f"at least {finding.lower:.3g} of epsilon {finding.claimed:.3g} ({of})"
 
 
-CHECKS = {LAPLACE: _check_laplace, GAUSSIAN: _check_gaussian}
+CHECKS = {LAPLACE.norm: _check_laplace, GAUSSIAN.norm: _check_gaussian}
+"""By the norm of the noise."""
 
 
 def _rows_of_one_cell(stored: Stored) -> tuple[IntArray, IntArray]:
