@@ -21,24 +21,28 @@ export function readStatistic(record, pair, draws, axes, moves) {
   return { ...statistic, ...(record.law === "laplace" ? readLaplace : readGaussian)(statistic) };
 }
 
-function readLaplace({ name, own, used, share, pure, spend: text, sensitivity: text2 }) {
-  const [spend, sensitivity] = [Fraction.parse(text), integer(text2)];
+function readLaplace({ name, own, used, share, pure, number, spend: text, sensitivity: text2 }) {
+  const [spend, sensitivity, { bounds }] = [Fraction.parse(text), integer(text2), used[0]];
   const worth = (epsilon) => pureWorth(epsilon.toNumber()) / share.toNumber();
   const isWorth = () => worth(spend) <= 1 + 1e-9 && worth(spend.plus(new Fraction(1n, 2n ** 29n))) >= 1 - 1e-9;
   refuse(!(pure ? spend.equals(share) : isWorth()), `${name}: it spends ${spend} where ${share} is charged`);
   let unit = 2n ** 30n;
-  while (512n * unit * sensitivity >= 2n ** 63n) unit /= 2n;
+  const widest = (bounds ?? [sensitivity]).reduce((a, b) => (a > b ? a : b)) * BigInt(bounds?.length ?? 1);
+  refuse(bounds && bounds[number] !== sensitivity, `${name}: its draw has another bound`);
+  while (512n * unit * widest >= 2n ** 63n) unit /= 2n;
   const cap = spend.times(whole(unit)).floor();
   const units = products(own, cap, (value, b, total) => (value * BigInt(b)) / BigInt(total));
   const [draw, denominator] = [used[0], unit * sensitivity];
-  const same = used.length === 1 && draw.denominator === denominator && draw.units.length === units.length;
+  const same = used.length === 1 && draw.denominator === (bounds ? unit : denominator) && draw.units.length === units.length;
   refuse(!same || units.some((value, row) => value !== draw.units[row]), `${name}: its noise has another scale`);
   const ideal = products(own, Number(cap), (value, b, total) => value * (b / total));
-  return { values: draw.noisy.map(integer), variance: laplaceVariance(ideal, units, cap, denominator) };
+  const values = draw.noisy.slice(number * units.length, (number + 1) * units.length).map(integer);
+  return { values, variance: laplaceVariance(ideal, units, cap, denominator, bounds?.length) };
 }
 
-// 2 (t M / cap)^2, and what budgets rounded down and noise of whole numbers add to it
-function laplaceVariance(ideal, units, cap, denominator) {
+// 2 (t M / cap)^2, and what budgets rounded down and noise of whole numbers add to it; of several numbers a draw the
+// cube's (d + 1)(d + 2) / 3, as of continuous noise
+function laplaceVariance(ideal, units, cap, denominator, numbers) {
   const scale = Number(denominator);
   let [sum, weight, worst] = [0, 0, 1e-9];
   units.forEach((unit, row) => {
@@ -47,7 +51,8 @@ function laplaceVariance(ideal, units, cap, denominator) {
     weight += ideal[row] ** 2;
     worst = Math.max(worst, (Math.exp(-rate) / Math.expm1(-rate) ** 2) * rate ** 2);
   });
-  return 2 * (scale / Number(cap)) ** 2 * (sum / weight) * worst;
+  const unit = numbers ? ((numbers + 1) * (numbers + 2)) / 3 : 2 * worst;
+  return unit * (scale / Number(cap)) ** 2 * (sum / weight);
 }
 
 // sigma^2 is rounded up to a multiple of 2^-20, 4 above that of continuous noise

@@ -34,14 +34,24 @@ function readMoved({ left, right, shift }, name) {
   return moved;
 }
 
-function laplace({ units: runs, denominator: scale }, name) {
-  const denominator = integer(scale);
+// Rows of one number, or of several (`bounds`): d lines of rows, and a row moves by the largest |d_j| / M_j.
+function laplace({ units: runs, denominator: scale, bounds: texts }, name) {
+  const [denominator, bounds] = [integer(scale), (texts ?? [1]).map(integer)];
   const units = runs.flatMap(([value, times]) => Array(times).fill(integer(value)));
-  refuse(denominator <= 0n || units.some((unit) => unit <= 0n), `${name}: a budget is not positive`);
-  const ones = new Fraction(units.reduce((sum, unit) => sum + unit, 0n), denominator);
-  const loss = (moved) =>
-    new Fraction([...moved].reduce((sum, [row, distance]) => sum + units[row] * distance, 0n), denominator);
-  return { units, denominator, ones, loss, rows: units.length };
+  refuse(denominator <= 0n || [...units, ...bounds].some((unit) => unit <= 0n), `${name}: a budget is not positive`);
+  const least = bounds.reduce((a, b) => (a < b ? a : b));
+  const ones = new Fraction(units.reduce((sum, unit) => sum + unit, 0n), denominator * least);
+  const loss = (moved) => {
+    const sizes = new Map();
+    for (const [place, distance] of moved) {
+      const row = place % units.length;
+      const size = new Fraction(distance, bounds[(place - row) / units.length]);
+      if (size.isAbove(sizes.get(row) ?? ZERO)) sizes.set(row, size);
+    }
+    const sum = [...sizes].reduce((total, [row, size]) => total.plus(size.times(whole(units[row]))), ZERO);
+    return sum.over(whole(denominator));
+  };
+  return { units, denominator, bounds: texts && bounds, ones, loss, rows: units.length * bounds.length };
 }
 
 function gaussian({ law, sigma2: text, left }, name) {

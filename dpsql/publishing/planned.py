@@ -251,12 +251,6 @@ class PlannedStatistic:
         return self.measurement.unit_variance(self.terms(axes)) * self.factor**2
 
 
-def _together(members: Sequence[PlannedStatistic]) -> list[tuple[str, Fraction]]:
-    """The one line of a joint draw."""
-    measures = " and ".join(s.measure.name for s in members)
-    return [(f"view {members[0].view}: {measures} together", sum((s.charge for s in members), Fraction(0)))]
-
-
 @dataclass(frozen=True)
 class ReleasePlan:
     """All that a release will measure.
@@ -293,10 +287,20 @@ class ReleasePlan:
     def lines(self) -> list[tuple[str, Fraction]]:
         """Purpose and charge of everything that is drawn, in the release's currency."""
         lines = [(step.purpose, step.charge) for step in self.steps]
-        for group in self.draws:
-            members = [self.statistics[i] for i in group]
-            lines += _together(members) if len(group) > 1 else members[0].lines
-        return lines
+        return lines + [line for draw in self.draws for line in self.lines_of(draw)]
+
+    def draw_of(self, i: int) -> list[int]:
+        """That of `draws` which holds a statistic."""
+        return next(draw for draw in self.draws if i in draw)
+
+    def lines_of(self, draw: Sequence[int]) -> list[tuple[str, Fraction]]:
+        """Purpose and charge of one of `draws`; a joint draw has one line."""
+        members = [self.statistics[i] for i in draw]
+        if len(members) == 1:
+            return members[0].lines
+        measures = " and ".join(s.measure.name for s in members)
+        charge = sum((s.charge for s in members), Fraction(0))
+        return [(f"view {members[0].view}: {measures} together", charge)]
 
     @property
     def draws(self) -> list[list[int]]:

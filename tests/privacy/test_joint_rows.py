@@ -32,7 +32,9 @@ def nullable(text: str) -> str:
 
 
 APART = catalog(bounds="max_ids: 4, clipped_share: 0,", mechanism="")
-WEIGHED = catalog(bounds="max_ids: 4, clipped_share: 0, bounding: weight,", mechanism=", mechanism: lue_dptree")
+WEIGHED = catalog(
+    bounds="max_ids: 4, clipped_share: 0, bounding: weight,", mechanism=", mechanism: lue_dptree"
+)
 SPREAD = [(VICTIM, 1, DAYS[k], k, 9 if k % 2 else -3) for k in range(4)]
 CASES = {
     "highest": (person(APART, *[HIGH] * 9), 1.0),
@@ -43,7 +45,10 @@ CASES = {
     "no NULL": (person(nullable(APART), *[HIGH] * 9), 1.0),
     "as many cells as rows": (person(APART, *SPREAD), 1.0),
     "weighted rows": (person(WEIGHED, *[HIGH] * 40), 1.0),
-    "planes": (person(catalog(axes="sales.day, sales.size", mechanism=", mechanism: tents"), *[HIGH] * 9), 1.0),
+    "planes": (
+        person(catalog(axes="sales.day, sales.size", mechanism=", mechanism: tents"), *[HIGH] * 9),
+        1.0,
+    ),
     "another person in her place": (one_more(catalog(promise=REPLACED), 9, replaced=True), 1.0),
 }
 
@@ -86,7 +91,9 @@ def bought_twice(was: Callable[..., object]) -> Callable[..., object]:
     return lambda self, amount, currency: was(self, amount * self.numbers, currency)
 
 
-@pytest.mark.parametrize("attribute, broken", [("draw_together", bounds_without_tau), ("bought", bought_twice)])
+@pytest.mark.parametrize(
+    "attribute, broken", [("draw_together", bounds_without_tau), ("bought", bought_twice)]
+)
 def test_a_defect_put_back_is_found(attribute: str, broken: Callable[..., object], tmp_path: Path) -> None:
     with mock.patch.object(Laplace, attribute, broken(getattr(Laplace, attribute))):
         assert CASES["highest"][0](tmp_path).share > 1.5

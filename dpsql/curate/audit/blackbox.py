@@ -313,7 +313,7 @@ def check_sampled(made: Replanned, stored: dict[int, Stored], samples: int, nois
     for index, stored_view in stored.items():
         statistic = made.plan.statistics[index]
         check = CHECKS[statistic.law.norm]
-        draw = next(draw for draw in made.plan.draws if index in draw)
+        draw = made.plan.draw_of(index)
         bounds = [made.plan.statistics[i].drawn_sensitivity for i in draw]
         finding, detail = check(_Number(statistic, draw.index(index), bounds), stored_view, samples, noise)
         yield Check(f"auditor, view {statistic.view}: {statistic.measure.name}", not finding.violated, detail)

@@ -120,18 +120,20 @@ def _exact(loss: Any) -> str:
 
 
 def _draw_record(number: int, meeting: Meeting, right: IntArray) -> Record:
-    law, difference = meeting.law, meeting.exact - right
+    law, difference, noisy = meeting.law, meeting.exact - right, meeting.noisy.ravel()
     moved = np.flatnonzero(difference)
     if law.sigma2 is None:
         noise: Record = {"law": "laplace", "denominator": _number(law.denominator), "units": _runs(law.units)}
-        ones = Fraction(sum(law.units.tolist()), law.denominator)
+        if law.bounds:
+            noise["bounds"] = [_number(bound) for bound in law.bounds]
+        ones = Fraction(sum(law.units.tolist()), law.denominator * min(law.bounds, default=1))
     else:
         noise = {"law": "gaussian", "sigma2": str(law.sigma2)}
         ones = Fraction(len(right)) / (law.sigma2 - SLACK)
     return {
         "draw": number, "where": law.where, **noise, "loss_of_ones": str(ones),
-        "left": _numbers(meeting.exact), "noise": _numbers(meeting.noisy - meeting.exact),
-        "noisy": _numbers(meeting.noisy),
+        "left": _numbers(meeting.exact), "noise": _numbers(noisy - meeting.exact),
+        "noisy": _numbers(noisy),
         "right": [[int(row), _number(int(right[row]))] for row in moved], "shift": _number(int(difference.sum())),
     }  # fmt: skip
 
@@ -187,11 +189,12 @@ def _axis_record(axis: int, strategy: AxisStrategy) -> Record:
 def _terms_record(drawn: DrawnRelease, i: int, draws: list[int]) -> Record:
     """Budgets of a statistic, and what its estimates are multiplied by and moved by."""
     statistic, view = drawn.plan.statistics[i], drawn.views[i]
-    (line,) = statistic.lines
+    draw = drawn.plan.draw_of(i)
+    (line,) = drawn.plan.lines_of(draw)
     corrected = drawn.corrected.get(i)
     weighed_together = corrected is not None and statistic.law is GAUSSIAN
     return {
-        "law": statistic.law.name.lower(), "purpose": line[0], "charge": str(line[1]),
+        "law": "laplace" if statistic.law.norm == 1 else "gaussian", "number": draw.index(i), "purpose": line[0], "charge": str(line[1]),
         "spend": None if weighed_together else str(statistic.spend), "sensitivity": _number(view.sensitivity),  # type: ignore[attr-defined]
         "draws": draws, "factor": statistic.factor,
         "added": None if corrected is None else corrected.leaves.ravel().tolist(),
@@ -207,13 +210,18 @@ class _Places:
 
     def __init__(self, meetings: Sequence[Meeting]) -> None:
         self._free: dict[bytes, list[int]] = {}
+        self._laplace: dict[int, int] = {}  # by the first statistic of the draw
         for number, meeting in enumerate(meetings):
             self._free.setdefault(meeting.noisy.tobytes(), []).append(number)
 
     def draws_of(self, drawn: DrawnRelease, i: int, view: NoisyRows) -> list[int]:
         """Numbers of a statistic's draws: one of Laplace noise, one for each budget of Gaussian noise."""
-        if drawn.plan.statistics[i].law is LAPLACE:
-            return [self._take(view.value)]
+        if drawn.plan.statistics[i].law.norm == LAPLACE.norm:
+            draw = drawn.plan.draw_of(i)
+            noisy = np.concatenate([drawn.views[member].value.ravel() for member in draw])
+            if draw[0] not in self._laplace:
+                self._laplace[draw[0]] = self._take(noisy)
+            return [self._laplace[draw[0]]]
         return [self._take(view.value[view.budget == share]) for share in np.unique(view.budget)]
 
     def _take(self, noisy: IntArray) -> int:
