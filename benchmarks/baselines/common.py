@@ -8,7 +8,7 @@ literature publishes as a float is a discrete Laplace here, private for integers
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import ClassVar
 
@@ -40,6 +40,15 @@ class SimulationNoise:
         """Difference of two geometric draws, which is the discrete Laplace law."""
         p = -np.expm1(-np.asarray(units, np.float64) / denominator)
         return noised(exact, (self.rng.geometric(p) - self.rng.geometric(p)).astype(np.int64))
+
+    def joint(
+        self, units: IntArray, denominator: int, bounds: Sequence[int], exact: IntArray | None = None
+    ) -> IntArray:
+        """A Gamma radius times a uniform point of the cube, rounded."""
+        numbers, size = len(bounds), np.shape(units)
+        radius = self.rng.gamma(numbers + 1, 1.0, size) * denominator / np.asarray(units, np.float64)
+        cube = self.rng.uniform(-1, 1, (numbers, *size)) * np.reshape(bounds, (-1, *[1] * len(size)))
+        return noised(exact, np.rint(radius * cube).astype(np.int64))
 
     def gaussian(self, sigma2: Fraction, size: int, exact: IntArray | None = None) -> IntArray:
         """Rounded normal draws: close enough to the discrete law to measure errors by."""

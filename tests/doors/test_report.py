@@ -142,7 +142,7 @@ def test_the_page_is_one_file_that_fetches_nothing(shop: Path) -> None:
     assert "default-src 'none'" in page
     assert "url(" not in page
     assert "epsilon = 80" in page
-    assert "view demand: sales.amount" in page
+    assert "view demand: count and sales.amount together" in page
     assert "adding or removing everything that one customer.customer_id owns" in page
 
 

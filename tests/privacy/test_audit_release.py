@@ -161,6 +161,9 @@ class Halved:
     def laplace(self, units, denominator, exact=None):
         return self.right.laplace(units * 2, denominator, exact)
 
+    def joint(self, units, denominator, bounds, exact=None):
+        return self.right.joint(units * 2, denominator, bounds, exact)
+
     def gaussian(self, sigma2, size, exact=None):
         return self.right.gaussian(sigma2 / 4, size, exact)
 
@@ -175,9 +178,9 @@ def test_noise_of_the_wrong_size_is_found_in_one_release(tmp_path: Path, noise: 
 def test_the_auditor_finds_a_halved_scale_in_every_view(release: Path):
     """The sampler that makes releases is run again; here it is the planted bug."""
     good = [c for c in audited(release, samples=8000).checks if c.what.startswith("auditor")]
-    assert [c.held for c in good] == [True] * 4
+    assert [c.held for c in good] == [True] * 3  # the two numbers of a view are one draw
     report = audit_release(release, Halved(), catalog=None, samples=8000)
-    assert sum("auditor" in what for what in failures(report)) == 4, report.text()
+    assert sum("auditor" in what for what in failures(report)) == 3, report.text()
 
 
 @pytest.mark.slow

@@ -127,7 +127,7 @@ def diffhr_run(data: np.ndarray, noise: Noise) -> np.ndarray:
 def signal_run(data: np.ndarray, noise: Noise) -> np.ndarray:
     """Both noisy numbers and the noisy nodes."""
     release = adaptive.draw_adaptive(data, EPSILON, 1, noise, TAPERED.__getitem__)
-    return np.concatenate([release.signal[:2], release.view.value])
+    return np.concatenate([release.signal.numbers, release.view.value])
 
 
 def hats_run(data: np.ndarray, noise: Noise) -> np.ndarray:

@@ -59,6 +59,13 @@ class CountedZeroNoise:
             self.draws[f"laplace {Fraction(value, int(denominator))}"] += count
         return ZeroNoise().laplace(units, denominator, *exact)
 
+    def joint(self, units: Any, denominator: int, bounds: Any, *exact: Any) -> Any:
+        """What a source without noise answers."""
+        values, counts = np.unique(np.asarray(units), return_counts=True)
+        for value, count in zip(values.tolist(), counts.tolist(), strict=True):
+            self.draws[f"joint {Fraction(value, int(denominator))} over {list(bounds)}"] += count
+        return ZeroNoise().joint(units, denominator, bounds, *exact)
+
     def gaussian(self, sigma2: Fraction, size: int, *exact: Any) -> Any:
         """What a source without noise answers."""
         self.draws[f"gaussian {sigma2}"] += int(size)

@@ -26,7 +26,7 @@ k^2 mu^2; k is such that this is about 1, and the bound at delta 0.1 must not pa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from functools import lru_cache
 from math import ceil, isqrt, prod
@@ -311,53 +311,48 @@ def check_sampled(made: Replanned, stored: dict[int, Stored], samples: int, nois
         noise: where noise comes from.
     """
     for index, stored_view in stored.items():
-        statistic = made.plan.statistics[index]
-        check = CHECKS[statistic.law.norm]
         draw = made.plan.draw_of(index)
-        bounds = [made.plan.statistics[i].drawn_sensitivity for i in draw]
-        finding, detail = check(_Number(statistic, draw.index(index), bounds), stored_view, samples, noise)
-        yield Check(f"auditor, view {statistic.view}: {statistic.measure.name}", not finding.violated, detail)
+        if index != draw[0]:
+            continue  # numbers of one draw are audited together: alone they tell less than it spends
+        numbers = [made.plan.statistics[i] for i in draw]
+        check = CHECKS[numbers[0].law.norm]
+        finding, detail = check(numbers, stored_view, samples, noise)
+        measures = " and ".join(s.measure.name for s in numbers)
+        yield Check(f"auditor, view {numbers[0].view}: {measures}", not finding.violated, detail)
 
 
-class _Number(NamedTuple):
-    """A statistic as one number of its draw.
-
-    Args:
-        statistic: which one.
-        place: its place among the numbers of the draw.
-        bounds: sensitivity of each number of the draw.
-    """
-
-    statistic: PlannedStatistic
-    place: int
-    bounds: list[int]
-
-
-def _check_laplace(number: _Number, stored: Stored, samples: int, noise: Noise) -> tuple[Finding, str]:
-    """The finding on k units' change, and what it says of one."""
-    statistic, place, bounds = number
+def _check_laplace(
+    numbers: Sequence[PlannedStatistic], stored: Stored, samples: int, noise: Noise
+) -> tuple[Finding, str]:
+    """The finding on k units' change of all numbers of a draw, and what it says of one."""
     column, budget = _rows_of_one_cell(stored)
-    law = statistic.law
+    law, spend = numbers[0].law, numbers[0].spend
     assert isinstance(law, Laplace)
-    denominator = law.denominator(statistic.drawn_sensitivity)
+    bounds = [s.drawn_sensitivity for s in numbers]
+    denominator = law.denominator(max(bounds))
 
-    def run(cell: IntArray, runs: int) -> IntArray:
+    def run(moves: IntArray, runs: int) -> IntArray:
         units = np.tile(budget, runs)
         if len(bounds) == 1:
-            drawn = noise.laplace(units, denominator * bounds[0])
+            drawn = noise.laplace(units, denominator * bounds[0])[np.newaxis]
         else:
-            drawn = noise.joint(units, denominator, bounds)[place]
-        return np.asarray(drawn.reshape(runs, len(budget)) + column * int(cell[0]))
+            drawn = noise.joint(units, denominator, bounds)
+        moved = (
+            drawn.reshape(len(bounds), runs, len(budget)) + np.multiply.outer(moves, column)[:, np.newaxis]
+        )
+        return np.asarray(np.concatenate(list(moved), axis=1))
 
-    units = max(1, ceil(TELLING / statistic.spend))
-    second = np.array([units * statistic.drawn_sensitivity])
-    finding = audit(run, Pair(np.array([0]), second), units * float(statistic.spend), samples)
-    return finding, f"at least {finding.lower / units:.3g} of epsilon {float(statistic.spend):.3g}"
+    units = max(1, ceil(TELLING / spend))
+    pair = Pair(np.zeros(len(bounds), np.int64), units * np.array(bounds, np.int64))
+    finding = audit(run, pair, units * float(spend), samples)
+    return finding, f"at least {finding.lower / units:.3g} of epsilon {float(spend):.3g}"
 
 
-def _check_gaussian(number: _Number, stored: Stored, samples: int, noise: Noise) -> tuple[Finding, str]:
+def _check_gaussian(
+    numbers: Sequence[PlannedStatistic], stored: Stored, samples: int, noise: Noise
+) -> tuple[Finding, str]:
     """The same on the exact curve, at the delta where samples tell most."""
-    statistic = number.statistic
+    (statistic,) = numbers
     column, budget = _rows_of_one_cell(stored)
     total_sensitivity = (
         prod(strategy.total for strategy in stored.terms.strategies) * statistic.drawn_sensitivity

@@ -194,7 +194,8 @@ def _terms_record(drawn: DrawnRelease, i: int, draws: list[int]) -> Record:
     corrected = drawn.corrected.get(i)
     weighed_together = corrected is not None and statistic.law is GAUSSIAN
     return {
-        "law": "laplace" if statistic.law.norm == 1 else "gaussian", "number": draw.index(i), "purpose": line[0], "charge": str(line[1]),
+        "law": "laplace" if statistic.law.norm == 1 else "gaussian", "number": draw.index(i),
+        "purpose": line[0], "charge": str(line[1]),
         "spend": None if weighed_together else str(statistic.spend), "sensitivity": _number(view.sensitivity),  # type: ignore[attr-defined]
         "draws": draws, "factor": statistic.factor,
         "added": None if corrected is None else corrected.leaves.ravel().tolist(),
