@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpsql.answer import session
-from dpsql.answer.drowned import hide
+from dpsql.answer.result import hide
 from dpsql.answer.session import ReleasePath
 from dpsql.answer.session import use as use
 from dpsql.progress import Progress, silent

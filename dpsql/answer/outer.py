@@ -23,8 +23,8 @@ import numpy as np
 from dpsql.answer.errorfunctions import ErrorFunction, Interval, interval
 from dpsql.answer.leafsets import UNBOUND, IntArray
 from dpsql.answer.notes import Note
+from dpsql.answer.output import Grid
 from dpsql.answer.relation import Relation
-from dpsql.answer.result import Grid
 from dpsql.answer.run import Answer, run_apart
 from dpsql.answer.schema import Listing
 from dpsql.answer.sql.carry import RATIO, Carried, Emitted, carry

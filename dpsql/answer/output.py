@@ -22,19 +22,15 @@ import io
 import json
 import math
 import sys
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from dpsql.answer import result as results
-from dpsql.answer.drowned import drowned
 from dpsql.errors import UNSEEN, InterfaceError, NotSupportedError, QueryTimeout, visible
 from dpsql.extras import extra
 from dpsql.release.request import check, paced, requested, size_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-    from dpsql.answer.result import Grid, Result
 
 
 FORMATS = ("table", "csv", "json", "jsonl", "markdown")
@@ -59,7 +55,93 @@ LEGEND = {
 }
 
 
-def render(result: Result, style: str, level: float, *, errors: bool = True) -> str:
+Grid = tuple[tuple[Any, ...], ...]
+"""Values of an answer's cells, row by row."""
+MARKED = 0.5
+"""Standard errors over a number from which it is marked `?`: its interval then is at least .98 of it on each side, and
+every number whose half interval reaches its size is marked."""
+
+
+class Renderable(Protocol):
+    """What an answer shows of itself; `Result` says what each of these is."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the select list."""
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """Their DuckDB types."""
+
+    @property
+    def rows(self) -> Grid:
+        """The values."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader should know."""
+
+    @property
+    def noisy(self) -> tuple[int, ...]:
+        """Positions of columns with noise."""
+
+    @property
+    def noise_rows(self) -> Grid:
+        """Standard errors of the noise alone."""
+
+    @property
+    def model_bound(self) -> Grid:
+        """The most that cutting a bin may add."""
+
+    @property
+    def marked(self) -> tuple[tuple[bool, ...], ...]:
+        """Cells to be read with care."""
+
+    @property
+    def undefined(self) -> Mapping[str, str]:
+        """Columns without an error, and why."""
+
+    def interval_rows(self, level: float) -> tuple[Grid, Grid]:
+        """Both ends of every interval."""
+
+    def unreliable(self, relative: float) -> tuple[tuple[bool, ...], ...]:
+        """Cells with at least this relative error."""
+
+    def with_errors(self, level: float) -> tuple[tuple[str, ...], Grid]:
+        """Names and rows, each noisy column followed by its errors."""
+
+    def gaps(self, level: float) -> Mapping[str, str]:
+        """Columns with rows that have no interval, and why."""
+
+    def head(self, most: int) -> Renderable:
+        """The first rows alone."""
+
+
+def drowned(result: Renderable, min_relative_error: float) -> tuple[bool, ...]:
+    """Which rows of an answer drown in noise: each of their noisy numbers is smaller than so many standard errors.
+
+    Only answers that name their groups, by a column without noise, have any.
+
+    Args:
+        result: the answer.
+        min_relative_error: standard error over value from which a number counts as drowned, above 0.
+
+    Raises:
+        InterfaceError: another number.
+    """
+    if not 0.0 < min_relative_error < math.inf:
+        raise InterfaceError("min_relative_error is a number above 0", hint="for instance 0.5")
+    if len(result.noisy) in (0, len(result.columns)):
+        return (False,) * len(result.rows)
+    rows = zip(result.rows, result.noise_rows, result.unreliable(min_relative_error), strict=True)
+    return tuple(
+        any(noise[c] is not None for c in result.noisy)
+        and all(row[c] is None or weak[c] for c in result.noisy)
+        for row, noise, weak in rows
+    )
+
+
+def render(result: Renderable, style: str, level: float, *, errors: bool = True) -> str:
     """The result as text.
 
     Args:
@@ -83,7 +165,7 @@ def render(result: Result, style: str, level: float, *, errors: bool = True) -> 
         return FOR_PROGRAMS[style](names, records)
 
 
-def notes_beside(result: Result, style: str, level: float = LEVEL) -> tuple[str, ...]:
+def notes_beside(result: Renderable, style: str, level: float = LEVEL) -> tuple[str, ...]:
     """What a format for programs has no place for; for standard error.
 
     Args:
@@ -108,7 +190,7 @@ class Shown(NamedTuple):
     below: list[str]
 
 
-def shown(result: Result, level: float = LEVEL, most: int = MOST_SHOWN) -> Shown:
+def shown(result: Renderable, level: float = LEVEL, most: int = MOST_SHOWN) -> Shown:
     """The first rows as text, with margins and marks.
 
     Args:
@@ -125,18 +207,18 @@ def shown(result: Result, level: float = LEVEL, most: int = MOST_SHOWN) -> Shown
         return Shown(cells, [*row_note, *_legend(cells, gaps), *_without(first), *result.notes])
 
 
-def text_table(result: Result) -> str:
+def text_table(result: Renderable) -> str:
     """What `print` shows: a table of the first rows."""
     cells, below = shown(result)
     return "\n".join(map(visible, [*_table(result, cells), *below]))
 
 
-def html_table(result: Result) -> str:
+def html_table(result: Renderable) -> str:
     """The same for notebooks, with margins in small print and groups that drown in noise in grey."""
     cells, below = shown(result)
     head = "".join(f"<th>{html.escape(name)}</th>" for name in result.columns)
     grey = ("", " style='opacity:.5'")
-    pairs = zip(cells, drowned(result.head(MOST_SHOWN), results.MARKED), strict=True)
+    pairs = zip(cells, drowned(result.head(MOST_SHOWN), MARKED), strict=True)
     body = "".join(f"<tr{grey[lost]}>{''.join(map(_html_cell, row))}</tr>" for row, lost in pairs)
     notes = "".join(f"<p><small>{html.escape(line)}</small></p>" for line in below)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{notes}"
@@ -147,12 +229,12 @@ def _html_cell(cell: str) -> str:
     return f"<td>{value} <small>± {margin}</small></td>" if sign else f"<td>{value}</td>"
 
 
-def _gaps(answer: Result, level: float) -> list[str]:
+def _gaps(answer: Renderable, level: float) -> list[str]:
     """A line for each column of which some rows have no error, or an interval without ends."""
     return [f"{name} has no ± in some rows: {why}" for name, why in answer.gaps(level).items()]
 
 
-def _without(answer: Result) -> list[str]:
+def _without(answer: Renderable) -> list[str]:
     """A line for each noisy column that has no error."""
     return [f"{name} has no error: {why}" for name, why in answer.undefined.items()]
 
@@ -184,7 +266,7 @@ def margin_text(value: Any, margin: float) -> str:
     return f"{number(value, margin)} ± {margin:,.{places}f}".replace(",", " ")
 
 
-def _cells(answer: Result, level: float) -> Iterator[list[str]]:
+def _cells(answer: Renderable, level: float) -> Iterator[list[str]]:
     """Text of every cell, with margins and marks."""
     low, high = answer.interval_rows(level)
     for r, row in enumerate(_days(answer)):
@@ -204,7 +286,7 @@ def _moment(value: Any, low: Any, high: Any) -> str:
     return f"{number(value)}{interval}"
 
 
-def _days(answer: Result) -> Grid:
+def _days(answer: Renderable) -> Grid:
     """The rows; a column of times that are all midnight holds days: `DATE_TRUNC` of a DATE gives a TIMESTAMP."""
     days = {
         c
@@ -240,19 +322,19 @@ def _legend(cells: list[list[str]], gaps: Sequence[str]) -> list[str]:
     return [*(text for mark, text in LEGEND.items() if mark in used), *gaps]
 
 
-def _table(answer: Result, cells: list[list[str]]) -> list[str]:
+def _table(answer: Renderable, cells: list[list[str]]) -> list[str]:
     widths = [max(len(row[i]) for row in [list(answer.columns), *cells]) for i in range(len(answer.columns))]
     right = [any(kind in column_type for kind in NUMERIC) for column_type in answer.types]
     head = [_line(list(answer.columns), widths, right), "  ".join("-" * width for width in widths)]
     return [*head, *(_line(row, widths, right) for row in cells)]
 
 
-def _markdown(answer: Result, cells: list[list[str]]) -> list[str]:
+def _markdown(answer: Renderable, cells: list[list[str]]) -> list[str]:
     head = ["| " + " | ".join(answer.columns) + " |", "|" + "|".join("---" for _ in answer.columns) + "|"]
     return [*head, *("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in cells)]
 
 
-def _vertical(answer: Result, cells: list[list[str]]) -> list[str]:
+def _vertical(answer: Renderable, cells: list[list[str]]) -> list[str]:
     width = max((len(name) for name in answer.columns), default=0)
     lines = []
     for r, row in enumerate(cells, 1):
@@ -308,7 +390,7 @@ def _line(cells: list[str], widths: list[int], right: list[bool]) -> str:
     return "  ".join(padded).rstrip()
 
 
-def margin_lines(result: Result, level: float = 0.95) -> tuple[str, ...]:
+def margin_lines(result: Renderable, level: float = 0.95) -> tuple[str, ...]:
     """How far the numbers of an answer may be off, a line for each noisy column; for doors whose rows hold no more.
 
     Args:
@@ -327,7 +409,7 @@ def margin_lines(result: Result, level: float = 0.95) -> tuple[str, ...]:
         return (f"no margins: {error.reason}",)
 
 
-def _margins(answer: Result, level: float) -> Iterator[str]:
+def _margins(answer: Renderable, level: float) -> Iterator[str]:
     low, high = answer.interval_rows(level) if answer.noisy else ((), ())
     for c in answer.noisy:
         has_error = [row[c] is not None for row in answer.noise_rows]
@@ -385,7 +467,7 @@ FOR_PEOPLE = {"table": _table, "markdown": _markdown, "vertical": _vertical}
 FOR_PROGRAMS = {"csv": _csv, "json": _json, "jsonl": _jsonl}
 
 
-def plot(result: Result, kind: str | None = None, *, level: float = 0.95, ax: Axes | None = None) -> Axes:
+def plot(result: Renderable, kind: str | None = None, *, level: float = 0.95, ax: Axes | None = None) -> Axes:
     """Draw an answer with its error bars.
 
     Args:
@@ -410,13 +492,13 @@ def plot(result: Result, kind: str | None = None, *, level: float = 0.95, ax: Ax
     return where
 
 
-def _first_noisy(answer: Result) -> int:
+def _first_noisy(answer: Renderable) -> int:
     if answer.noisy:
         return answer.noisy[0]
     raise InterfaceError("the answer has no noisy column", hint="select a COUNT, SUM or AVG")
 
 
-def _fitting(answer: Result, value: int) -> str:
+def _fitting(answer: Renderable, value: int) -> str:
     if value == 2:
         return "heat"
     if value > 2:
@@ -428,12 +510,12 @@ def _fitting(answer: Result, value: int) -> str:
     return "step" if ordered and len(keys) > 2 else "bar"
 
 
-def _bar(answer: Result, value: int, ax: Axes, level: float) -> None:
+def _bar(answer: Renderable, value: int, ax: Axes, level: float) -> None:
     bars = _one_key(answer, value, ax, level)
     ax.bar(range(len(bars.heights)), bars.heights, yerr=[bars.below, bars.above], capsize=4)
 
 
-def _step(answer: Result, value: int, ax: Axes, level: float) -> None:
+def _step(answer: Renderable, value: int, ax: Axes, level: float) -> None:
     bars = _one_key(answer, value, ax, level)
     places = range(len(bars.heights))
     ax.step(places, bars.heights, where="mid")
@@ -449,7 +531,7 @@ class Bars(NamedTuple):
     marks: list[str]
 
 
-def _one_key(answer: Result, value: int, ax: Axes, level: float) -> Bars:
+def _one_key(answer: Renderable, value: int, ax: Axes, level: float) -> Bars:
     """The bars of an answer, its keys written along the axis."""
     low, high = answer.interval_rows(level)
     rows = [r for r, row in enumerate(answer.rows) if row[value] is not None]
@@ -468,7 +550,7 @@ def _one_key(answer: Result, value: int, ax: Axes, level: float) -> Bars:
     return Bars(heights, below, above, marks)
 
 
-def _heat(answer: Result, value: int, ax: Axes, level: float) -> None:
+def _heat(answer: Renderable, value: int, ax: Axes, level: float) -> None:
     across = list(dict.fromkeys(row[1] for row in answer.rows))
     down = list(dict.fromkeys(row[0] for row in answer.rows))
     grid = [[float("nan")] * len(across) for _ in down]

@@ -34,6 +34,7 @@ from dpsql.answer.plan import (
     place,
     predicted,
     views_of,
+    wanted_view,
 )
 from dpsql.answer.quantiles import Prefix, quantiles
 from dpsql.answer.schema import Schema
@@ -42,7 +43,6 @@ from dpsql.answer.uncertainty.composite import Composite
 from dpsql.answer.uncertainty.estimated import nullable
 from dpsql.answer.uncertainty.forms import ErrorOf, Form, Known, Linear, Value
 from dpsql.answer.uncertainty.partial_bins import cut_notes, excess, mixed_axes, refuse_partial
-from dpsql.answer.wanted import wanted_view
 from dpsql.errors import InterfaceError, NotSupportedError, NoViewError, PartialBinError
 from dpsql.release import Release
 

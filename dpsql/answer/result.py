@@ -6,8 +6,10 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import compress, islice
 from typing import TYPE_CHECKING, Any
 
+from dpsql.answer import output
 from dpsql.answer.errorfunctions import (
     DEFAULT_LEVEL,
     HIGH,
@@ -18,6 +20,7 @@ from dpsql.answer.errorfunctions import (
     ErrorFunction,
 )
 from dpsql.answer.notes import Reads
+from dpsql.answer.output import Grid
 from dpsql.errors import DataError, InterfaceError
 from dpsql.extras import extra
 from dpsql.release.request import paced, requested
@@ -27,13 +30,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from matplotlib.axes import Axes
 
-Grid = tuple[tuple[Any, ...], ...]
 ERRORS = ("stderr", "low", "high", "bound")
 """What a noisy column's name goes on with, in the columns that tell of its error."""
-
-MARKED = 0.5
-"""Standard errors over a number from which it is marked `?`: its interval then is at least .98 of it on each side, and
-every number whose half interval reaches its size is marked."""
 
 ROWS = "; rows, columns, stderr_rows and interval_rows need nothing"
 """What to take instead of a library's tables."""
@@ -229,7 +227,7 @@ class Result:
     @cached_property
     def marked(self) -> tuple[tuple[bool, ...], ...]:
         """Cells whose standard error is at least half of their number, or whose interval has an open end: `?`."""
-        return self.unreliable(MARKED)
+        return self.unreliable(output.MARKED)
 
     def unreliable(self, relative: float) -> tuple[tuple[bool, ...], ...]:
         """Noisy cells whose standard error is at least so many times the number, or whose interval has an open end."""
@@ -276,24 +274,47 @@ class Result:
         Raises:
             InterfaceError: no noisy column, too many keys, or an unknown kind.
         """
-        from dpsql.answer.output import plot
-
-        return plot(self, kind, level=level, ax=ax)
+        return output.plot(self, kind, level=level, ax=ax)
 
     def _frame(self, rows: Sequence[Sequence[Any]]) -> pd.DataFrame:
         return _data_frame(self.columns, rows)
 
     def __str__(self) -> str:
         """A table for people: each number with plus or minus its 95% half-width; what a reader should know below."""
-        from dpsql.answer.output import text_table
-
-        return text_table(self)
+        return output.text_table(self)
 
     def _repr_html_(self) -> str:
         """The same table for notebooks."""
-        from dpsql.answer.output import html_table
+        return output.html_table(self)
 
-        return html_table(self)
+
+def hide(result: Result, min_relative_error: float) -> Result:
+    """The answer without the groups that drown in noise, and a note of how many there were.
+
+    Groups that remain were picked by their noise: small ones that are shown are those that noise made larger. The note
+    says how many are hidden, so that nobody takes the others for all.
+
+    Args:
+        result: the answer.
+        min_relative_error: as for `drowned`.
+
+    Raises:
+        InterfaceError: no number above 0.
+    """
+    visible = [not lost for lost in output.drowned(result, min_relative_error)]
+    hidden = len(visible) - sum(visible)
+    if not hidden:
+        return result
+
+    def grid(error: ErrorFunction, level: float, row_limit: int | None) -> Grid:
+        return tuple(islice(compress(result.grid(error, level, None), visible), row_limit))
+
+    note = (
+        f"{hidden} of {len(visible)} groups are hidden: the standard error of each of their numbers is at least "
+        f"{min_relative_error:g} times the number"
+    )
+    rows = tuple(compress(result.rows, visible))
+    return replace(result, rows=rows, grid=grid, notes=(*result.notes, note), flags=(*result.flags, note))
 
 
 def _is_unreliable(value: Any, error: float | None, relative: float) -> bool:

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import difflib
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -258,38 +257,6 @@ INFORMATION = {
 }  # fmt: skip
 """Columns of the tables of information_schema that other engines have too; all are text but the position."""
 TYPES = {"int": "BIGINT", "decimal": "DOUBLE", "date": "DATE", "timestamp": "TIMESTAMP", "bool": "BOOLEAN"}
-
-
-def information_tables(schema: Schema) -> list[Listing]:
-    """The relations dp_tables, dp_columns and dp_schemata: name, columns, DuckDB types, values."""
-    from dpsql.answer.sql.rows import Rows, wide_source
-
-    columns: list[tuple[str, str, str]] = []
-    for table in schema.tables.values():
-        columns += [
-            (table.name, name, data_type(table.types.get(name, ""))) for name in table.columns.values()
-        ]
-    for wide, fact in schema.wide().items():
-        root = schema.table(fact)
-        if root is not None:
-            source = wide_source(Rows(), schema, root, wide)
-            kinds = {name: kind for _, name, kind in columns}
-            columns += [(wide, name, kinds.get(name, "VARCHAR")) for name in source.names.values()]
-    names = list(dict.fromkeys(name for name, _, _ in columns))
-    catalog, wide_names, position = schema.name, schema.wide(), Counter[str]()
-    rows: dict[str, list[tuple[Any, ...]]] = {"tables": [], "columns": [], "schemata": [(catalog, "main")]}
-    for name in names:
-        rows["tables"].append((catalog, "main", name, "VIEW" if name in wide_names else "BASE TABLE"))
-    for table_name, name, kind in columns:
-        position[table_name] += 1
-        rows["columns"].append((catalog, "main", table_name, name, position[table_name], None, "YES", kind))
-    return [
-        Listing(
-            f"dp_{table}", fields, tuple("INTEGER" if f == "ordinal_position" else "VARCHAR" for f in fields),
-            tuple([row[i] for row in rows[table]] for i in range(len(fields))),
-        )
-        for table, fields in INFORMATION.items()
-    ]  # fmt: skip
 
 
 def data_type(kind: str) -> str:

@@ -19,9 +19,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dpsql.answer.answerer import Answerer
-from dpsql.answer.drowned import hide
 from dpsql.answer.relation import checked
-from dpsql.answer.result import Result
+from dpsql.answer.result import Result, hide
 from dpsql.answer.route import Router
 from dpsql.answer.sql.settings import SETTINGS, read_change
 from dpsql.errors import InterfaceError, QueryTimeout

@@ -17,8 +17,9 @@ question, or where the interval has an open end.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,7 +29,8 @@ from dpsql.answer.leafsets import AxisCells, AxisQuestion, quoted
 from dpsql.answer.people import not_taken
 from dpsql.answer.plan import Plan, View, views_of
 from dpsql.answer.run import run
-from dpsql.answer.schema import Listing, Schema, information_tables
+from dpsql.answer.schema import INFORMATION, Listing, Schema, data_type
+from dpsql.answer.sql.rows import Rows, wide_source
 from dpsql.answer.sql.statement import Statement
 from dpsql.answer.terms import TRUE, Term
 from dpsql.answer.uncertainty.composite import Composite
@@ -91,6 +93,36 @@ def listings(release: Release, schema: Schema, statement: Statement) -> list[Lis
     rows = list_views(release)
     columns = tuple([row[i] for row in rows] for i in range(len(TYPES)))
     return [*public, *information_tables(schema), Listing(f"dp_{NAME}", ViewRow._fields, TYPES, columns)]
+
+
+def information_tables(schema: Schema) -> list[Listing]:
+    """The relations dp_tables, dp_columns and dp_schemata: name, columns, DuckDB types, values."""
+    columns: list[tuple[str, str, str]] = []
+    for table in schema.tables.values():
+        columns += [
+            (table.name, name, data_type(table.types.get(name, ""))) for name in table.columns.values()
+        ]
+    for wide, fact in schema.wide().items():
+        root = schema.table(fact)
+        if root is not None:
+            source = wide_source(Rows(), schema, root, wide)
+            kinds = {name: kind for _, name, kind in columns}
+            columns += [(wide, name, kinds.get(name, "VARCHAR")) for name in source.names.values()]
+    names = list(dict.fromkeys(name for name, _, _ in columns))
+    catalog, wide_names, position = schema.name, schema.wide(), Counter[str]()
+    rows: dict[str, list[tuple[Any, ...]]] = {"tables": [], "columns": [], "schemata": [(catalog, "main")]}
+    for name in names:
+        rows["tables"].append((catalog, "main", name, "VIEW" if name in wide_names else "BASE TABLE"))
+    for table_name, name, kind in columns:
+        position[table_name] += 1
+        rows["columns"].append((catalog, "main", table_name, name, position[table_name], None, "YES", kind))
+    return [
+        Listing(
+            f"dp_{table}", fields, tuple("INTEGER" if f == "ordinal_position" else "VARCHAR" for f in fields),
+            tuple([row[i] for row in rows[table]] for i in range(len(fields))),
+        )
+        for table, fields in INFORMATION.items()
+    ]  # fmt: skip
 
 
 def _public_rows(release: Release, schema: Schema, name: str) -> Listing:

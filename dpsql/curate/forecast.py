@@ -17,7 +17,7 @@ from math import prod, sqrt
 from typing import NamedTuple
 
 from dpsql.answer.answerer import Answerer
-from dpsql.answer.explain import PredictedColumn, predict
+from dpsql.answer.predict import PredictedColumn, predict
 from dpsql.budget import currency_at
 from dpsql.curate.bounds import BoundForecast, bound_forecasts
 from dpsql.curate.classes import ClassForecast, Hopeless, hopeless

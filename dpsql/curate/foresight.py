@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpsql.answer.explain import PredictedColumn, predict
+from dpsql.answer.predict import PredictedColumn, predict
 from dpsql.curate.classes import ClassForecast, ask_classes, typical_of
 from dpsql.curate.dry import Priced, dry_answerer
 from dpsql.curate.rehearsal import Rehearsal, rehearse

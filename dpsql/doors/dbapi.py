@@ -33,7 +33,7 @@ from dpsql.release.request import requested
 
 if TYPE_CHECKING:
     from dpsql.answer import Result
-    from dpsql.answer.result import Grid
+    from dpsql.answer.output import Grid
 
 __all__ = [
     "BINARY", "DATETIME", "NUMBER", "ROWID", "STRING", "Binary", "Connection", "Cursor", "DataError",

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import dpsql
-from dpsql.answer.drowned import drowned, hide
-from dpsql.answer.result import Grid, Result
+from dpsql.answer.output import drowned
+from dpsql.answer.result import Grid, Result, hide
 from dpsql.errors import InterfaceError, ProgrammingError
 from tests.command import dpsql_command
 from tests.doors.test_wire import Wire, serving, values

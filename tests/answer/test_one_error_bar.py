@@ -15,9 +15,9 @@ import pytest
 
 import dpsql
 from dpsql.answer import Answerer, Result
-from dpsql.answer.explain import predict
 from dpsql.answer.export import export
 from dpsql.answer.output import margin_lines, render
+from dpsql.answer.predict import predict
 from dpsql.answer.session import OpenReleases, Settings, open_session
 from dpsql.doors.explore.answers import answer_values
 from dpsql.doors.wire.catalogue import Catalogue

@@ -15,8 +15,8 @@ import dpsql
 from benchmarks.local.simulated import simulate_tallies
 from dpsql.answer import Answerer
 from dpsql.answer.block import Block
-from dpsql.answer.explain import predict
 from dpsql.answer.plan import views_of
+from dpsql.answer.predict import predict
 from dpsql.answer.route import rank
 from dpsql.answer.tables import read_table
 from dpsql.answer.terms import TRUE, Term

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from tests.house import graph, reach, shapes, tags, traced, values
-from tests.house.source import Package, read_package
+from tests.house.source import ROOT, Package, read_package
 
 PROJECT = '[project]\nname = "dpsql"\n[project.scripts]\ndpsql = "dpsql.door:main"\n'
 
@@ -183,3 +183,8 @@ def test_a_call_upwards_is_seen_and_a_callback_is_not() -> None:
     finally:
         sys.setprofile(None)
     assert list(seen) == [("dpsql.tree.ask", "dpsql.doors.cli.analyst.Thing.told")]
+
+
+def test_no_two_modules_of_the_answering_side_import_each_other() -> None:
+    found = graph.cycles(read_package(ROOT / "dpsql"))
+    assert [group for group in found if "dpsql.answer" in group] == []

@@ -12,7 +12,7 @@ from math import log, sqrt
 from pathlib import Path
 from typing import Any
 
-from dpsql.answer.explain import PredictedColumn, predict
+from dpsql.answer.predict import PredictedColumn, predict
 from dpsql.curate.design.axes import AxisWriter, grains_of
 from dpsql.curate.design.measures import NewMeasures, new_measures, with_measures
 from dpsql.curate.design.questions import Need, Question, places_of, read_questions, scaffold

@@ -14,7 +14,7 @@ from dpsql.doors.cli import FILE, Told, cli, tells
 from dpsql.errors import InterfaceError
 
 if TYPE_CHECKING:
-    from dpsql.answer.explain import PredictedColumn
+    from dpsql.answer.predict import PredictedColumn
     from dpsql.curate.classes import Hopeless
     from dpsql.curate.forecast import Beaten, NotTaken, PlanReport, QueryForecast, StatisticForecast
     from dpsql.curate.foresight import Blind, Weight
