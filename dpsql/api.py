@@ -28,15 +28,15 @@ if TYPE_CHECKING:
     from fractions import Fraction
 
     from dpsql.answer.result import Result
-    from dpsql.collecting.forecast import Forecast
+    from dpsql.collecting.forecast import CollectionForecast
     from dpsql.collecting.run import Collected
     from dpsql.curate.audit import AuditReport
     from dpsql.curate.certificate import Certificate
-    from dpsql.curate.design.designing import Design
-    from dpsql.curate.draft.drafting import Choices, Draft, Sketch
+    from dpsql.curate.design.designing import CatalogDesign
+    from dpsql.curate.draft.drafting import CatalogDraft, CuratorChoices, Sketch
     from dpsql.curate.forecast import PlanReport
     from dpsql.curate.forget import Forgotten
-    from dpsql.curate.init import Workload
+    from dpsql.curate.init import DraftWorkload
     from dpsql.ledger import BudgetReport
     from dpsql.publishing.central import Published
     from dpsql.publishing.userlevel.guess import Guess
@@ -234,7 +234,7 @@ def collection_plan(
     engine: str | None = None,
     root: str = "",
     target: float | None = None,
-) -> Forecast:
+) -> CollectionForecast:
     """Write the public plan of a local collection.
 
     Args:
@@ -571,9 +571,9 @@ def init(
     output: ReleasePath,
     *,
     name: str | None = None,
-    ask: Callable[[Sketch], Choices] | None = None,
-    workload: Workload | None = None,
-) -> Draft:
+    ask: Callable[[Sketch], CuratorChoices] | None = None,
+    workload: DraftWorkload | None = None,
+) -> CatalogDraft:
     """Draft a catalog from raw tables; all that was read from private rows is marked `confirm: true`.
 
     Args:
@@ -591,7 +591,7 @@ def init(
     return draft_from_source(fspath(source), Path(output), name, ask or leave_open, workload)
 
 
-def design(catalog: ReleasePath, workload: Sequence[str], *, guess: Guess | None = None) -> Design:
+def design(catalog: ReleasePath, workload: Sequence[str], *, guess: Guess | None = None) -> CatalogDesign:
     """The views, cuts, measures and shares that answer some questions with the least predicted error.
 
     Args:

@@ -222,7 +222,7 @@ def grow(n: int, arity: Callable[[IntArray, IntArray], IntArray]) -> Tree:
     return Tree(np.concatenate(los), np.concatenate(his), np.concatenate(parents), level)
 
 
-class Parts(NamedTuple):
+class CoverIntervals(NamedTuple):
     """Starts and stops of the parts of some intervals, in order, and which interval each is of."""
 
     lo: IntArray
@@ -230,7 +230,7 @@ class Parts(NamedTuple):
     which: IntArray
 
 
-def split_evenly(lo: IntArray, hi: IntArray, k: IntArray) -> Parts:
+def split_evenly(lo: IntArray, hi: IntArray, k: IntArray) -> CoverIntervals:
     """Cut each interval into min(k, length) parts whose lengths differ by at most one, longer parts first.
 
     Args:
@@ -247,7 +247,7 @@ def split_evenly(lo: IntArray, hi: IntArray, k: IntArray) -> Parts:
     short, longer = np.divmod(hi - lo, counts)
     start = lo[interval] + rank * short[interval] + np.minimum(rank, longer[interval])
     stop = start + short[interval] + (rank < longer[interval])
-    return Parts(start, stop, interval)
+    return CoverIntervals(start, stop, interval)
 
 
 def tree_from_arrays(lo: npt.ArrayLike, hi: npt.ArrayLike, parent: npt.ArrayLike) -> Tree:

@@ -23,7 +23,7 @@ from dpsql.mechanisms.timeline.fda import fenwick_nodes
 from dpsql.mechanisms.timeline.question import TimeQuestion, question_of
 from dpsql.mechanisms.timeline.spectral import ending_rows, lasting_rows
 from dpsql.mechanisms.timeline.toeplitz import ToeplitzStrategy
-from dpsql.mechanisms.timeline.tree import TreeStrategy
+from dpsql.mechanisms.timeline.tree import TimeTreeStrategy
 from dpsql.streams.append import StreamSpec
 from dpsql.streams.public import create_directory
 from dpsql.streams.state import create_state
@@ -117,7 +117,7 @@ class RunningTotal:
     closes replaces its children's sum by the inverse-variance mean of that sum and its own measurement, once.
     """
 
-    tree: TreeStrategy
+    tree: TimeTreeStrategy
     batches: int
     open_sum: tuple[float, ...]
     open_variance: tuple[float, ...]
@@ -150,7 +150,7 @@ class RunningTotal:
         return replace(self, batches=batches, open_sum=tuple(sums), open_variance=tuple(variances))
 
 
-def running_total(tree: TreeStrategy) -> RunningTotal:
+def running_total(tree: TimeTreeStrategy) -> RunningTotal:
     """The state before the first batch."""
     zeros = (0.0,) * len(tree.spans)
     return RunningTotal(tree, 0, zeros, zeros)

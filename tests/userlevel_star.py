@@ -12,7 +12,7 @@ from dpsql.noise import Noise
 from dpsql.publishing.axes import axis_maker
 from dpsql.publishing.plan import plan_release
 from dpsql.publishing.rows import counted_rows, prepare_tables
-from dpsql.publishing.userlevel.choose import Table, placed_table
+from dpsql.publishing.userlevel.choose import RecipeTable, placed_table
 from dpsql.star import Catalog, load_catalog
 
 CATALOG = """
@@ -91,7 +91,7 @@ def uneven_rows(
     return rows, {person: "nsw"[person % 3] for person in range(people)}
 
 
-def open_table(catalog: Path, noise: Noise) -> Table:
+def open_table(catalog: Path, noise: Noise) -> RecipeTable:
     """The sales of a written star, placed and ready to be settled."""
     loaded: Catalog = load_catalog(catalog)
     source = loaded.raw_source()

@@ -32,9 +32,9 @@ import dpsql
 from benchmarks.figures import Figures
 from dpsql.answer.output import render
 from dpsql.answer.session import open_session
-from dpsql.doors.scan import Piece
+from dpsql.doors.scan import InputPiece
 from dpsql.doors.shell import evaluate
-from dpsql.doors.shell.commands import State
+from dpsql.doors.shell.commands import ShellState
 from dpsql.errors import Error
 from dpsql.noise import ExactNoise, insecure_test_entropy
 from dpsql.publishing.central import publish_release
@@ -118,8 +118,8 @@ def in_api(release: Path, sql: str) -> Iterator[Callable[[], object]]:
 
 def in_shell(release: Path, sql: str) -> Iterator[Callable[[], object]]:
     """A statement in the shell."""
-    state = State(open_session([release]), "table", output=io.StringIO())
-    yield lambda: evaluate(Piece(sql, False), state)
+    state = ShellState(open_session([release]), "table", output=io.StringIO())
+    yield lambda: evaluate(InputPiece(sql, False), state)
 
 
 DOORS = {"dbapi": in_dbapi, "api": in_api, "shell": in_shell}

@@ -31,7 +31,7 @@ from dpsql.client.plan import largest_weight
 from dpsql.mechanisms.local import ahead
 from dpsql.mechanisms.local.grids import level_edges
 from dpsql.mechanisms.oracles.oracle import FloatArray, Oracle, estimate
-from dpsql.mechanisms.oracles.unary_encoding import UnaryEncoding
+from dpsql.mechanisms.oracles.unary_encoding import UnaryEncodingAggregator
 
 Answer = Callable[[np.ndarray, Sequence[int], str, np.ndarray, np.random.Generator], FloatArray]
 Pairs = dict[tuple[int, int], FloatArray]
@@ -73,7 +73,7 @@ def hio(
     leaves: np.ndarray, sizes: Sequence[int], epsilon: str, boxes: np.ndarray, rng: np.random.Generator
 ) -> FloatArray:
     """HIO: each box from the level combinations that it takes, noise drawn in law for the sum of each's nodes."""
-    oracle = UnaryEncoding(2, largest_weight(Fraction(epsilon)))
+    oracle = UnaryEncodingAggregator(2, largest_weight(Fraction(epsilon)))
     depths = [len(level_edges(size, BRANCHING)) + 1 for size in sizes]
     drawn = rng.integers(0, math.prod(depths), size=len(leaves))
     order = np.argsort(drawn, kind="stable")

@@ -25,7 +25,7 @@ import numpy as np
 
 from benchmarks.local.peers import DEPTH, node_of, pieces
 from dpsql.client.plan import largest_weight
-from dpsql.mechanisms.oracles.local_hashing import LocalHashing
+from dpsql.mechanisms.oracles.local_hashing import LocalHashingAggregator
 from dpsql.mechanisms.oracles.oracle import OTHER, FloatArray, Oracle
 
 Range = tuple[int, int]
@@ -70,7 +70,7 @@ def split_join(
 
 def _oracle(epsilon: Fraction) -> Oracle:
     own = largest_weight(epsilon)
-    return LocalHashing(2, own, round(own / OTHER) + 1)
+    return LocalHashingAggregator(2, own, round(own / OTHER) + 1)
 
 
 def _score(

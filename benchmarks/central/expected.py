@@ -24,7 +24,7 @@ from dpsql.mechanisms.axis.question import expected_error
 from dpsql.mechanisms.axis.registry import auto_strategy
 from dpsql.mechanisms.axis.sine import SineStrategy
 from dpsql.mechanisms.axis.zero_sum import zero_sum_strategy
-from dpsql.mechanisms.family.measurement import AskedAxis, Share, mean_error
+from dpsql.mechanisms.family.measurement import AxisWorkload, StatisticShare, mean_error
 from dpsql.mechanisms.family.residual import RESIDUAL, best_shares
 from tests.strategies import svd_bound
 
@@ -106,10 +106,12 @@ def six_axes(n: int = 256) -> float:
     The rows are the integers that a release of three-axis counts measures.
     """
     sets = {each: float(len(each) > 0) for size in range(4) for each in combinations(range(6), size)}
-    axis = AskedAxis(zero_sum_strategy(n, scale=1 << 12).variance(), None)
+    axis = AxisWorkload(zero_sum_strategy(n, scale=1 << 12).variance(), None)
     asked = dict.fromkeys(range(6), axis)
     shares = best_shares(sets, asked)
-    return mean_error(RESIDUAL, [Share(part, 1 / share) for part, share in shares.items()], sets, asked)
+    return mean_error(
+        RESIDUAL, [StatisticShare(part, 1 / share) for part, share in shares.items()], sets, asked
+    )
 
 
 def optimum(n: int) -> float:

@@ -21,7 +21,7 @@ from benchmarks.figures import Figures
 from benchmarks.firsthour.corpus import CATALOGS, Statement, by_hand, statements
 from dpsql.answer.answerer import Answerer
 from dpsql.answer.result import Result
-from dpsql.curate.design.designing import Design, design_catalog
+from dpsql.curate.design.designing import CatalogDesign, design_catalog
 from dpsql.errors import Error
 from dpsql.examples.demo import QUESTIONS
 from dpsql.examples.retail import CUSTOMERS, PRODUCTS, make_star, write_star
@@ -105,7 +105,7 @@ def _ratio(compared: Sequence[Compared]) -> float:
     return exp(sum(log(each.designed / each.by_hand) / 2 for each in compared) / len(compared))
 
 
-def _compare(star: Star, made: Design, releases: int) -> Iterator[Compared]:
+def _compare(star: Star, made: CatalogDesign, releases: int) -> Iterator[Compared]:
     """Statements that both answer with noise."""
     with tempfile.TemporaryDirectory(prefix="dpsql-design-") as name, ExitStack() as stack:
         folder, mine = Path(name), star.statements

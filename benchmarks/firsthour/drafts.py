@@ -17,7 +17,7 @@ import duckdb
 from benchmarks.figures import Figures
 from benchmarks.firsthour.corpus import data
 from dpsql.api import publish
-from dpsql.curate.draft.drafting import Draft, leave_open
+from dpsql.curate.draft.drafting import CatalogDraft, leave_open
 from dpsql.curate.init import draft_from_source
 from dpsql.star import Catalog, load_catalog
 
@@ -78,7 +78,7 @@ PROMISE = 3
 class Drafted(NamedTuple):
     """A draft, read back."""
 
-    draft: Draft
+    draft: CatalogDraft
     catalog: Catalog
     foreign_keys: frozenset[tuple[str, str, str]]
 

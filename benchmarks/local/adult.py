@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.local.star import LEAVES, row_counts
-from dpsql.collecting.tallies import People
+from dpsql.collecting.tallies import RespondentRows
 
 WIDTHS = {"age": (17, 3), "fnlwgt": (0, 60_000), "education_num": (1, 1), "capital_gain": (0, 4_000), "capital_loss":
           (0, 200), "hours_per_week": (1, 4)}  # fmt: skip
@@ -32,7 +32,7 @@ def _file() -> Path:
     return Path(os.environ.get("DPSQL_DATA", "")) / "adult" / "adult_train.parquet"
 
 
-def people(rng: np.random.Generator) -> People:
+def people(rng: np.random.Generator) -> RespondentRows:
     """Everybody's rows."""
     import duckdb
 
@@ -47,4 +47,4 @@ def people(rng: np.random.Generator) -> People:
     source = rng.integers(0, len(leaves), size=person.size)
     source[first[:-1]] = np.arange(len(leaves))
     values = np.column_stack([leaves[person, :OWN], leaves[source, OWN:]])
-    return People(first, values[:, :-1], values[:, -1:] + 1)
+    return RespondentRows(first, values[:, :-1], values[:, -1:] + 1)

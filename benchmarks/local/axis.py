@@ -20,15 +20,15 @@ from benchmarks.local.simulated import tally as tally_of
 from dpsql.client import read_plan
 from dpsql.client.plan import largest_weight
 from dpsql.collecting.estimate import axis_table
-from dpsql.collecting.plan import Design, PlannedAxis, build_plan
+from dpsql.collecting.plan import CollectionDesign, PlannedAxis, build_plan
 from dpsql.collecting.smooth import Positive, outside, positive_shares
 from dpsql.mechanisms.local import ahead
-from dpsql.mechanisms.local.blue import Group, cell_design, range_workload, simplex_fit, system
+from dpsql.mechanisms.local.blue import ViewReports, cell_design, range_workload, simplex_fit, system
 from dpsql.mechanisms.local.grids import level_edges
 from dpsql.mechanisms.local.smooth import stack
 from dpsql.mechanisms.oracles.oracle import estimate
 from dpsql.mechanisms.oracles.registry import choose_oracle
-from dpsql.mechanisms.oracles.square_wave import SquareWave, wave_matrix, wave_reach
+from dpsql.mechanisms.oracles.square_wave import SquareWaveAggregator, wave_matrix, wave_reach
 
 EPSILONS = ("0.5", "1", "2", "4")
 BRANCHING = 4
@@ -56,7 +56,7 @@ def rounded(leaves: int) -> np.ndarray:
     return np.asarray(0.55 * bell / bell.sum() + 0.45 * (at == 2 * leaves // 5))
 
 
-def tree_groups(shares: np.ndarray, people: int, own: int, rng: np.random.Generator) -> list[Group]:
+def tree_groups(shares: np.ndarray, people: int, own: int, rng: np.random.Generator) -> list[ViewReports]:
     """Reports spread evenly over the levels of a tree."""
     levels = level_edges(shares.size, BRANCHING)
     found = []
@@ -65,15 +65,19 @@ def tree_groups(shares: np.ndarray, people: int, own: int, rng: np.random.Genera
         oracle = choose_oracle(len(design), own)
         histogram = rng.multinomial(people // len(levels), shares)
         tally = tally_of(oracle, (design @ histogram).astype(np.int64), rng).astype(float)
-        found.append(Group(design, estimate(oracle, tally, histogram.sum()), float(histogram.sum()), oracle))
+        found.append(
+            ViewReports(design, estimate(oracle, tally, histogram.sum()), float(histogram.sum()), oracle)
+        )
     return found
 
 
-def wave_group(shares: np.ndarray, people: int, own: int, epsilon: float, rng: np.random.Generator) -> Group:
+def wave_group(
+    shares: np.ndarray, people: int, own: int, epsilon: float, rng: np.random.Generator
+) -> ViewReports:
     """Square Wave over the leaves."""
-    oracle = SquareWave(shares.size, own, wave_reach(shares.size, epsilon))
+    oracle = SquareWaveAggregator(shares.size, own, wave_reach(shares.size, epsilon))
     tally = tally_of(oracle, np.append(rng.multinomial(people, shares), 0), rng)
-    return Group(wave_matrix(oracle), tally / people, float(people), oracle)
+    return ViewReports(wave_matrix(oracle), tally / people, float(people), oracle)
 
 
 def ours(shares: np.ndarray, people: int, epsilon: str, rng: np.random.Generator) -> np.ndarray:
@@ -216,7 +220,9 @@ def spiky_coverage(figures: Figures, runs: int) -> None:
             rng = np.random.default_rng((run, int(epsilon)))
             said = rng.choice(leaves, size=people, p=rounded(leaves))
             axis = PlannedAxis("a", leaves, leaves)
-            plan = read_plan(build_plan(Design("spiky", Fraction(epsilon), people, (axis,), rows_floor=1)))
+            plan = read_plan(
+                build_plan(CollectionDesign("spiky", Fraction(epsilon), people, (axis,), rows_floor=1))
+            )
             tallies = simulate_tallies(plan, one_row_each(said[:, None]), rng)
             exact = np.bincount(said, minlength=leaves) / people
             unbiased = axis_table(plan, tallies, 0).counts

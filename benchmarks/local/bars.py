@@ -19,7 +19,7 @@ from benchmarks.local.axis import range_masks, shapes
 from benchmarks.local.simulated import one_row_each, simulate_tallies
 from dpsql.client import read_plan
 from dpsql.collecting.estimate import axis_table
-from dpsql.collecting.plan import Design, PlannedAxis, build_plan
+from dpsql.collecting.plan import CollectionDesign, PlannedAxis, build_plan
 from dpsql.collecting.smooth import positive_shares
 
 LEAVES, PEOPLE = 64, 100_000
@@ -40,7 +40,7 @@ def covered(shares: np.ndarray, epsilon: str, seed: int) -> tuple[float, float]:
     rng = np.random.default_rng(seed)
     said = rng.choice(LEAVES, size=PEOPLE, p=shares / shares.sum())
     axis = PlannedAxis("a", LEAVES, LEAVES)
-    plan = read_plan(build_plan(Design("bars", Fraction(epsilon), PEOPLE, (axis,), rows_floor=1)))
+    plan = read_plan(build_plan(CollectionDesign("bars", Fraction(epsilon), PEOPLE, (axis,), rows_floor=1)))
     tallies = simulate_tallies(plan, one_row_each(said[:, None]), rng)
     found = positive_shares(plan, tallies, (0,), {0: axis_table(plan, tallies, 0)})
     assert found is not None

@@ -14,9 +14,9 @@ from benchmarks.local.simulated import tally as tally_of
 from dpsql.client import read_plan
 from dpsql.client.plan import largest_weight
 from dpsql.collecting.estimate import axis_table
-from dpsql.collecting.plan import Design, PlannedAxis, build_plan
+from dpsql.collecting.plan import CollectionDesign, PlannedAxis, build_plan
 from dpsql.collecting.smooth import smooth_axis
-from dpsql.mechanisms.local.blue import Group, cell_design, range_workload
+from dpsql.mechanisms.local.blue import ViewReports, cell_design, range_workload
 from dpsql.mechanisms.local.grids import even_edges, granularity, level_edges
 from dpsql.mechanisms.oracles.oracle import estimate
 from dpsql.mechanisms.oracles.registry import choose_oracle
@@ -83,13 +83,13 @@ def _grid(
     oracle = choose_oracle(len(design), largest_weight(Fraction(epsilon)))
     histogram = (design @ rng.multinomial(people, shares)).astype(np.int64)
     seen = estimate(oracle, tally_of(oracle, histogram, rng).astype(float), float(people))
-    group = Group(design, seen, float(people), oracle)
+    group = ViewReports(design, seen, float(people), oracle)
     return np.asarray((group.design / group.design.sum(axis=1, keepdims=True)).T @ group.shares)
 
 
 def ours(shares: np.ndarray, people: int, epsilon: str, rng: np.random.Generator) -> dict[str, np.ndarray]:
     """A collection of one axis: its default answer (unbiased) and its non-negative one (the log-smooth stack)."""
-    design = Design(
+    design = CollectionDesign(
         "line", Fraction(epsilon), people, (PlannedAxis("a", shares.size, shares.size),), branching=4,
         rows_floor=1,
     )  # fmt: skip

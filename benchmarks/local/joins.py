@@ -24,7 +24,7 @@ from dpsql.collecting.estimate import AxisTable, axis_table, table
 from dpsql.collecting.parts import interactions
 from dpsql.collecting.plan import build_plan
 from dpsql.collecting.smooth import LARGEST, joint_table
-from dpsql.collecting.tallies import People, Tallies
+from dpsql.collecting.tallies import RespondentRows, Tallies
 from dpsql.mechanisms.local.truncation import theory_tau
 
 ASKED = (0, 2, 3)
@@ -48,7 +48,7 @@ class Setting(NamedTuple):
 class Star(NamedTuple):
     """Everybody's rows, and exact rows and sums over `ASKED`."""
 
-    people: People
+    people: RespondentRows
     rows: np.ndarray
     sums: np.ndarray
 
@@ -67,7 +67,7 @@ class Star(NamedTuple):
         return local_star.queries(len(ASKED), setting.dimensions, setting.volume, count, seed, self.leaves)
 
 
-def make_star(people: People, leaves: int = local_star.LEAVES) -> Star:
+def make_star(people: RespondentRows, leaves: int = local_star.LEAVES) -> Star:
     """Work out the exact answers of a population."""
     measure = people.measures[:, 0].astype(float)
     rows, sums = (local_star.truth(people, ASKED, weights, leaves) for weights in (None, measure))
@@ -240,7 +240,7 @@ def tau_errors(star: Star, setting: Setting, count: int, seed: int) -> dict[str,
 
 
 def _at_tau(
-    people: People, boxes: Sequence[Box], epsilon: float, tau: int, weighting: str, seed: int
+    people: RespondentRows, boxes: Sequence[Box], epsilon: float, tau: int, weighting: str, seed: int
 ) -> np.ndarray:
     """Rows by our joint fit at a declared tau."""
     share = Fraction(15, 100) if weighting == "mar" else Fraction(0)

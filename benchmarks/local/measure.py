@@ -28,7 +28,7 @@ from benchmarks.local.simulated import one_row_each
 from dpsql.client import read_plan
 from dpsql.collecting.collector import add_spool, close_collection
 from dpsql.collecting.files import open_state
-from dpsql.collecting.plan import Design, PlannedAxis, build_plan
+from dpsql.collecting.plan import CollectionDesign, PlannedAxis, build_plan
 from dpsql.collecting.simulate import simulate_reports
 from dpsql.collecting.tau import MANY, range_variances
 
@@ -41,7 +41,7 @@ def unbiased_factors(figures: Figures) -> None:
     unit = 4 * math.e / (math.e - 1) ** 2 / MANY
     for leaves, bound in ((25, 3.45), (64, 5.75), (125, 8.1)):
         axis = PlannedAxis("axis", leaves, smooth=leaves)
-        plan = read_plan(build_plan(Design("factors", Fraction(1), MANY, (axis,), rows_floor=1)))
+        plan = read_plan(build_plan(CollectionDesign("factors", Fraction(1), MANY, (axis,), rows_floor=1)))
         figures.at_most(
             f"unbiased variance factor, {leaves} leaves", range_variances(plan, MANY)[0] / unit, bound
         )

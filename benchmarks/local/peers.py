@@ -25,11 +25,11 @@ import numpy as np
 
 from benchmarks.local.simulated import tally as tally_of
 from dpsql.client.plan import largest_weight
-from dpsql.collecting.tallies import People
+from dpsql.collecting.tallies import RespondentRows
 from dpsql.mechanisms.local.truncation import estimated_rows, theory_tau
 from dpsql.mechanisms.oracles.oracle import Oracle, estimate
 from dpsql.mechanisms.oracles.registry import choose_oracle
-from dpsql.mechanisms.oracles.unary_encoding import UnaryEncoding
+from dpsql.mechanisms.oracles.unary_encoding import UnaryEncodingAggregator
 
 DEPTH, BRANCHING = 2, 5
 LOWEST, HIGHEST = 1, 25
@@ -172,7 +172,7 @@ def services_join(
         Shape (1,); with a measure (2,), one for each value of the bit.
     """
     bounds = [0, *cuts, slots.leaves.shape[1]]
-    oracle = UnaryEncoding(2, largest_weight(Fraction(str(epsilon)) / (len(bounds) - 1)))
+    oracle = UnaryEncodingAggregator(2, largest_weight(Fraction(str(epsilon)) / (len(bounds) - 1)))
     total = np.zeros(2 if measured else 1)
     for choice in itertools.product(*(pieces(low, high, complement, slots.depth) for low, high in box)):
         sign = math.prod(piece.sign for piece in choice)
@@ -212,7 +212,9 @@ def _scores(oracle: Oracle, held: np.ndarray, volume: int, rng: np.random.Genera
     return np.asarray((ones - volume * oracle.q) / (oracle.p - oracle.q))
 
 
-def slots(people: People, tau: int, rng: np.random.Generator, spoken: int = 0, depth: int = DEPTH) -> Slots:
+def slots(
+    people: RespondentRows, tau: int, rng: np.random.Generator, spoken: int = 0, depth: int = DEPTH
+) -> Slots:
     """A random own row of everybody whose slot is filled; the bit of its first measure, rounded at random.
 
     Args:

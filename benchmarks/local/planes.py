@@ -23,7 +23,7 @@ from benchmarks.local.simulated import one_row_each, simulate_tallies
 from dpsql.client import Plan, read_plan
 from dpsql.collecting.estimate import AxisTable, axis_table, model_of, table
 from dpsql.collecting.parts import interactions
-from dpsql.collecting.plan import Design, PlannedAxis, build_plan
+from dpsql.collecting.plan import CollectionDesign, PlannedAxis, build_plan
 from dpsql.collecting.smooth import positive_shares
 from dpsql.collecting.tallies import Tallies
 from dpsql.variance.kronecker import AxisSplit, ProductReading
@@ -114,7 +114,7 @@ def collect(
 ) -> tuple[Plan, Tallies, dict[int, AxisTable]]:
     """A plan with a tree an axis and a grid a pair, everybody's tallies, and the axes' tables."""
     axes = leaves.shape[1]
-    design = Design(
+    design = CollectionDesign(
         "planes", Fraction(epsilon), len(leaves),
         tuple(PlannedAxis(f"a{i}", size, size) for i in range(axes)),
         together=(tuple(range(axes)),), branching=4, rows_floor=1,

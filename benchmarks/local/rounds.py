@@ -25,9 +25,9 @@ from benchmarks.local.planes import Case, people_of, ranges_of
 from benchmarks.local.simulated import one_row_each, simulate_tallies
 from dpsql.client import read_plan
 from dpsql.collecting import rounds
-from dpsql.collecting.adaptive import Boxes, boxes_of
+from dpsql.collecting.adaptive import FinalBoxes, boxes_of
 from dpsql.collecting.estimate import axis_table
-from dpsql.collecting.plan import Design, PlannedAxis, build_plan
+from dpsql.collecting.plan import CollectionDesign, PlannedAxis, build_plan
 from dpsql.collecting.smooth import positive_shares, smooth_axis
 from dpsql.mechanisms.local.ahead import spread_evenly
 from dpsql.mechanisms.local.blue import range_workload
@@ -50,7 +50,7 @@ def adaptive(said: np.ndarray, sizes: tuple[int, ...], epsilon: str, seed: int) 
     return spread_evenly(found.rounds[-1].boxes, found.positive, sizes)
 
 
-def played(said: np.ndarray, sizes: tuple[int, ...], epsilon: str, seed: int) -> Boxes:
+def played(said: np.ndarray, sizes: tuple[int, ...], epsilon: str, seed: int) -> FinalBoxes:
     """All rounds of a collection."""
     rng = np.random.default_rng(seed)
     axes = tuple(PlannedAxis(f"a{i}", size, size) for i, size in enumerate(sizes))
@@ -69,7 +69,7 @@ def default(said: np.ndarray, sizes: tuple[int, ...], epsilon: str, seed: int) -
     axes = tuple(PlannedAxis(f"a{i}", size, size) for i, size in enumerate(sizes))
     every = tuple(range(len(sizes)))
     together = (every,) if len(every) > 1 else ()
-    design = Design("d", Fraction(epsilon), len(said), axes, together=together, rows_floor=1)
+    design = CollectionDesign("d", Fraction(epsilon), len(said), axes, together=together, rows_floor=1)
     plan = read_plan(build_plan(design))
     tallies = simulate_tallies(plan, one_row_each(said), rng)
     if len(sizes) == 1:  # the stack alone: its error bars take ten times as long

@@ -27,11 +27,11 @@ from benchmarks.figures import Figures
 from benchmarks.local.axis import range_masks
 from benchmarks.local.simulated import simulate_tallies
 from dpsql.client import Row, device, kinds, oracles, read_plan
-from dpsql.client.plan import Axis, Measure, Plan, View
+from dpsql.client.plan import Plan, PlanAxis, PlanMeasure, View
 from dpsql.collecting.estimate import axis_table, model_of, table
 from dpsql.collecting.parts import interactions
-from dpsql.collecting.plan import Design, PlannedAxis, build_plan
-from dpsql.collecting.tallies import People
+from dpsql.collecting.plan import CollectionDesign, PlannedAxis, build_plan
+from dpsql.collecting.tallies import RespondentRows
 from dpsql.collecting.tau import best_tau
 from dpsql.collecting.totals import row_scale
 from dpsql.collecting.weighted import weighted_tables
@@ -54,7 +54,7 @@ HELD_BACK: dict[tuple[str, int], Promised] = {("late", 300_000): (0.0, 0.95, 0.9
 """A world that no rule or constant was chosen on; the recipe has no error for it."""
 
 
-def world(name: str, people: int, rng: np.random.Generator) -> People:
+def world(name: str, people: int, rng: np.random.Generator) -> RespondentRows:
     """Everybody's rows."""
     if name == "even":
         rows = rng.integers(1, 11, people)
@@ -70,7 +70,7 @@ def world(name: str, people: int, rng: np.random.Generator) -> People:
     slope, width = {"even": (0.0, 6.0), "buyers": (1.4, 4.0), "heavy": (0.9, 5.0), "late": (-1.5, 3.0)}[name]
     at = np.rint(12 - slope * many + width * rng.standard_normal(first[-1]))
     leaves = np.clip(at, 0, LEAVES - 1).astype(np.int64)
-    return People(first, leaves[:, None], np.zeros((first[-1], 0), dtype=np.int64))
+    return RespondentRows(first, leaves[:, None], np.zeros((first[-1], 0), dtype=np.int64))
 
 
 def _held(masks: np.ndarray, off: np.ndarray, covariance: np.ndarray) -> float:
@@ -85,7 +85,7 @@ def ranges(figures: Figures, runs: int) -> None:
         people = world(name, everybody // 3, np.random.default_rng((7, everybody)))
         counts = people.rows(np.arange(people.count))
         guess = np.bincount(counts) / people.count
-        design = Design(
+        design = CollectionDesign(
             "rows", Fraction(1), people.count, (PlannedAxis("a", LEAVES, LEAVES),), row_weighting="bit",
             rows_cap=len(guess) - 1, row_share=Fraction(1, 10),
         )  # fmt: skip
@@ -132,7 +132,7 @@ def two_axes(figures: Figures, runs: int) -> None:
         people = bought(everybody, rng)
         counts = people.rows(np.arange(people.count))
         guess = np.bincount(counts) / people.count
-        design = Design(
+        design = CollectionDesign(
             "rows", Fraction(1), people.count, axes, together=((0, 1),), row_weighting="bit",
             rows_cap=len(guess) - 1, row_share=Fraction(1, 10),
         )  # fmt: skip
@@ -161,7 +161,7 @@ def two_axes(figures: Figures, runs: int) -> None:
         )
 
 
-def bought(everybody: int, rng: np.random.Generator) -> People:
+def bought(everybody: int, rng: np.random.Generator) -> RespondentRows:
     """People of 1 to 12 rows; those of many have early days and the first two kinds."""
     rows = np.minimum(rng.geometric(0.35, everybody), 12)
     first = np.concatenate([[0], np.cumsum(rows)])
@@ -171,7 +171,7 @@ def bought(everybody: int, rng: np.random.Generator) -> People:
         rng.random(first[-1]) < 0.2 * many, rng.integers(0, 2, first[-1]), rng.integers(0, 4, first[-1])
     )
     leaves = np.stack([day, kind], axis=1).astype(np.int64)
-    return People(first, leaves, np.zeros((first[-1], 0), dtype=np.int64))
+    return RespondentRows(first, leaves, np.zeros((first[-1], 0), dtype=np.int64))
 
 
 @contextmanager
@@ -212,7 +212,7 @@ def exact_ratio(cap: int, cells: int, measured: bool) -> Fraction:
     """Largest ratio of one report's probabilities between any two persons of up to cap + 1 rows."""
     view = View("weighted", (0,), (tuple(range(cells + 1)),), measure=0 if measured else None, oracle="GRR",
                 domain=(3 if measured else 2) * cells)  # fmt: skip
-    axes, measures = (Axis("a", cells, 0),), (Measure("m", 0, 2),)
+    axes, measures = (PlanAxis("a", cells, 0),), (PlanMeasure("m", 0, 2),)
     plan = Plan(b"{}", "exact", Fraction(2), 3, cap, 0, cap + 1, 0, 1, axes, measures, (view,))
     rows = [Row((leaf,), (amount,)) for leaf in range(cells) for amount in ((0, 1, 2) if measured else (0,))]
     people = [p for n in range(cap + 2) for p in itertools.combinations_with_replacement(rows, n)]

@@ -22,7 +22,7 @@ from benchmarks.local.simulated import one_row_each, simulate_tallies
 from dpsql.client.plan import largest_weight, read_plan
 from dpsql.collecting.estimate import axis_table, table
 from dpsql.collecting.parts import interactions
-from dpsql.collecting.plan import Design, PlannedAxis, build_plan
+from dpsql.collecting.plan import CollectionDesign, PlannedAxis, build_plan
 from dpsql.collecting.smooth import joint_table
 from dpsql.mechanisms.oracles.oracle import item_scores
 from dpsql.mechanisms.oracles.registry import choose_oracle
@@ -108,7 +108,9 @@ def ours(leaves: np.ndarray, boxes: Sequence[Box], epsilon: float, seed: int) ->
     size, people, every = local_star.LEAVES, len(leaves), tuple(range(len(AXES)))
     axes = tuple(PlannedAxis(f"a{i}", size, size) for i in every)
     plan = read_plan(
-        build_plan(Design("star", Fraction(str(epsilon)), people, axes, together=(every,), rows_floor=1))
+        build_plan(
+            CollectionDesign("star", Fraction(str(epsilon)), people, axes, together=(every,), rows_floor=1)
+        )
     )
     tallies = simulate_tallies(plan, one_row_each(leaves), np.random.default_rng(seed))
     known = {a: axis_table(plan, tallies, a) for a in every}

@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.client import Plan
-from dpsql.collecting.tallies import FOLDS, People, ViewTally, kind_of, oracle_of
-from dpsql.mechanisms.oracles.local_hashing import LocalHashing
+from dpsql.collecting.tallies import FOLDS, RespondentRows, ViewTally, kind_of, oracle_of
+from dpsql.mechanisms.oracles.local_hashing import LocalHashingAggregator
 from dpsql.mechanisms.oracles.oracle import OTHER, IntArray, Oracle
-from dpsql.mechanisms.oracles.randomised_response import RandomisedResponse
-from dpsql.mechanisms.oracles.square_wave import SquareWave
-from dpsql.mechanisms.oracles.unary_encoding import UnaryEncoding
+from dpsql.mechanisms.oracles.randomised_response import RandomisedResponseAggregator
+from dpsql.mechanisms.oracles.square_wave import SquareWaveAggregator
+from dpsql.mechanisms.oracles.unary_encoding import UnaryEncodingAggregator
 
 
 @singledispatch
@@ -37,7 +37,9 @@ def tally(oracle: Oracle, histogram: IntArray, rng: np.random.Generator) -> IntA
 
 
 @tally.register
-def _(oracle: RandomisedResponse, histogram: NDArray[np.int64], rng: np.random.Generator) -> IntArray:
+def _(
+    oracle: RandomisedResponseAggregator, histogram: NDArray[np.int64], rng: np.random.Generator
+) -> IntArray:
     """An answer is the truth with probability (W - S) / total, else uniform over all items."""
     kept = rng.binomial(histogram, (oracle.own - OTHER) / (oracle.own + (oracle.domain - 1) * OTHER))
     rest = int(histogram.sum() - kept.sum())
@@ -45,20 +47,20 @@ def _(oracle: RandomisedResponse, histogram: NDArray[np.int64], rng: np.random.G
 
 
 @tally.register
-def _(oracle: UnaryEncoding, histogram: NDArray[np.int64], rng: np.random.Generator) -> IntArray:
+def _(oracle: UnaryEncodingAggregator, histogram: NDArray[np.int64], rng: np.random.Generator) -> IntArray:
     """Bits are independent."""
     rest = int(histogram.sum()) - histogram
     return np.asarray(rng.binomial(histogram, 0.5) + rng.binomial(rest, oracle.q))
 
 
 @tally.register
-def _(oracle: LocalHashing, histogram: NDArray[np.int64], rng: np.random.Generator) -> IntArray:
+def _(oracle: LocalHashingAggregator, histogram: NDArray[np.int64], rng: np.random.Generator) -> IntArray:
     """Counted from one drawn report a device."""
     return oracle.support(*oracle.hashed(np.repeat(np.arange(histogram.size), histogram), rng))
 
 
 @tally.register
-def _(oracle: SquareWave, histogram: NDArray[np.int64], rng: np.random.Generator) -> IntArray:
+def _(oracle: SquareWaveAggregator, histogram: NDArray[np.int64], rng: np.random.Generator) -> IntArray:
     """Near the own leaf with the probability that its weight adds, else uniform over all bins."""
     near, leaves = 2 * oracle.extra + 1, oracle.domain
     total = near * oracle.own + (leaves - 1) * OTHER
@@ -75,13 +77,13 @@ def histogram_of_boxes(boxes: IntArray, leaves: IntArray) -> IntArray:
     return np.array([leaves[tuple(slice(lo, hi) for lo, hi in box)].sum() for box in boxes], dtype=np.int64)
 
 
-def one_row_each(leaves: IntArray, measures: IntArray | None = None) -> People:
+def one_row_each(leaves: IntArray, measures: IntArray | None = None) -> RespondentRows:
     """People with exactly one row."""
     empty = np.zeros((len(leaves), 0), dtype=np.int64) if measures is None else measures
-    return People(np.arange(len(leaves) + 1), leaves, empty)
+    return RespondentRows(np.arange(len(leaves) + 1), leaves, empty)
 
 
-def simulate_tallies(plan: Plan, people: People, rng: np.random.Generator) -> list[ViewTally]:
+def simulate_tallies(plan: Plan, people: RespondentRows, rng: np.random.Generator) -> list[ViewTally]:
     """Draw the tallies that everybody's reports would give, one a view."""
     share = np.array([v.share for v in plan.views], dtype=np.float64)
     drawn = rng.choice(share.size, size=people.count, p=share / share.sum())

@@ -20,9 +20,9 @@ from dpsql.client import Plan, read_plan
 from dpsql.collecting.content import row_scale
 from dpsql.collecting.estimate import AxisTable, axis_table, model_of, table
 from dpsql.collecting.parts import interactions
-from dpsql.collecting.plan import Design, PlannedAxis, PlannedMeasure, build_plan
+from dpsql.collecting.plan import CollectionDesign, PlannedAxis, PlannedMeasure, build_plan
 from dpsql.collecting.smooth import joint_table
-from dpsql.collecting.tallies import People, Tallies
+from dpsql.collecting.tallies import RespondentRows, Tallies
 from dpsql.variance.kronecker import AxisSplit, ProductReading
 from dpsql.variance.leaves import PrefixVariance
 
@@ -30,9 +30,9 @@ LEAVES, AXES, OWN_AXES, RHO = 25, 5, 2, 0.3
 PEOPLE = 1_000_000
 
 
-def design(epsilon: float, measure: bool, people: int = PEOPLE, leaves: int = LEAVES) -> Design:
+def design(epsilon: float, measure: bool, people: int = PEOPLE, leaves: int = LEAVES) -> CollectionDesign:
     """The collection: trees, all pairs, and a share for row counts."""
-    return Design(
+    return CollectionDesign(
         "star", Fraction(str(epsilon)), people,
         tuple(PlannedAxis(f"a{i}", leaves, leaves) for i in range(AXES)),
         measures=(PlannedMeasure("amount", 1, LEAVES),) if measure else (),
@@ -41,7 +41,7 @@ def design(epsilon: float, measure: bool, people: int = PEOPLE, leaves: int = LE
     )  # fmt: skip
 
 
-def star(people: int, rng: np.random.Generator, leaves: int = LEAVES) -> People:
+def star(people: int, rng: np.random.Generator, leaves: int = LEAVES) -> RespondentRows:
     """Everybody's rows; the measure is a sixth normal attribute of the row, 1 to 25."""
     rows = row_counts(people, rng)
     first = np.concatenate([[0], np.cumsum(rows)])
@@ -52,7 +52,7 @@ def star(people: int, rng: np.random.Generator, leaves: int = LEAVES) -> People:
     row = math.sqrt(RHO) * common[person] + math.sqrt(1 - RHO) * fresh
     values = np.hstack([own[person], row])
     axes = np.searchsorted(_cuts(leaves), values[:, :AXES])
-    return People(first, axes, np.searchsorted(_cuts(LEAVES), values[:, AXES:]) + 1)
+    return RespondentRows(first, axes, np.searchsorted(_cuts(LEAVES), values[:, AXES:]) + 1)
 
 
 def row_counts(people: int, rng: np.random.Generator) -> np.ndarray:
@@ -86,7 +86,7 @@ def queries(
 
 
 def collect(
-    epsilon: float, measure: bool, people: People, seed: int, leaves: int = LEAVES
+    epsilon: float, measure: bool, people: RespondentRows, seed: int, leaves: int = LEAVES
 ) -> tuple[Plan, Tallies]:
     """A plan and everybody's tallies."""
     plan = read_plan(build_plan(design(epsilon, measure, people.count, leaves)))
@@ -94,7 +94,7 @@ def collect(
 
 
 def truth(
-    people: People, axes: tuple[int, ...], weights: np.ndarray | None = None, leaves: int = LEAVES
+    people: RespondentRows, axes: tuple[int, ...], weights: np.ndarray | None = None, leaves: int = LEAVES
 ) -> np.ndarray:
     """Exact rows (or summed weights) per leaf combination."""
     bins = [np.arange(leaves + 1)] * len(axes)
@@ -147,7 +147,7 @@ def coverage(figures: Figures, runs: int) -> None:
         for run in range(runs):
             people = star(100_000, np.random.default_rng(1000 + run))
             at = people.first[:-1]
-            one = People(np.arange(people.count + 1), people.leaves[at], people.measures[at])
+            one = RespondentRows(np.arange(people.count + 1), people.leaves[at], people.measures[at])
             plan, tallies = collect(epsilon, True, one, 300 + run)
             known = {a: axis_table(plan, tallies, a) for a in (0, 3)}
             _cover_ranges(hits, one, known, run)
@@ -158,7 +158,9 @@ def coverage(figures: Figures, runs: int) -> None:
             figures.at_most(label, share, 0.97)
 
 
-def _cover_ranges(hits: dict[str, list[bool]], people: People, known: dict[int, AxisTable], run: int) -> None:
+def _cover_ranges(
+    hits: dict[str, list[bool]], people: RespondentRows, known: dict[int, AxisTable], run: int
+) -> None:
     centred = (people.measures[:, 0] - 13) / 12
     for axis, held in known.items():
         rows = truth(people, (axis,)) / people.count
@@ -178,7 +180,7 @@ def _cover_ranges(hits: dict[str, list[bool]], people: People, known: dict[int, 
 
 def _cover_boxes(
     hits: dict[str, list[bool]],
-    people: People,
+    people: RespondentRows,
     plan: Plan,
     tallies: Tallies,
     known: dict[int, AxisTable],

@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 from typing import NamedTuple
 
-from tests.privacy.loss import Bytes, Rows, Tables
+from tests.privacy.loss import Bytes, RawRows, Tables
 
 DAYS = tuple(f"2025-01-0{day}" for day in range(1, 5))
 VICTIM, RIVAL = 900, 901
@@ -104,12 +104,12 @@ def _with_returns(tables: Tables) -> Tables:
     people = [row[0] for row in _rows(tables, "person").rows]
     odd = [(key, i) for key in (None, 77) for i in range(3)]
     mine = [(key, 3) for key in dict.fromkeys(people) for _ in range(9 if key in (VICTIM, RIVAL) else 2)]
-    return {**tables, "returns": Rows("link INT, size INT", [*odd, *mine])}
+    return {**tables, "returns": RawRows("link INT, size INT", [*odd, *mine])}
 
 
-def _rows(tables: Tables, name: str) -> Rows:
+def _rows(tables: Tables, name: str) -> RawRows:
     table = tables[name]
-    assert isinstance(table, Rows)
+    assert isinstance(table, RawRows)
     return table
 
 
@@ -125,7 +125,7 @@ def _with_keys(tables: Tables, kind: str) -> Tables:
         for i, row in enumerate(sales.rows)
     ]
     odd = [(key, DAYS[0], 1, 1, 9) for key in nobodys for _ in range(4)]
-    return {**tables, "sales": Rows(sales.columns.replace("link INT", f"link {kind}"), [*odd, *rows])}
+    return {**tables, "sales": RawRows(sales.columns.replace("link INT", f"link {kind}"), [*odd, *rows])}
 
 
 class _Written(NamedTuple):
@@ -164,12 +164,12 @@ def _by_select(text: str, left: Tables, right: Tables) -> _Written:
     def raw(tables: Tables) -> Tables:
         sales = _rows(tables, "sales")
         kept = {name: table for name, table in tables.items() if name != "sales"}
-        return kept | {"raw": Rows(sales.columns.replace("amount INT", "amount VARCHAR"), sales.rows)}
+        return kept | {"raw": RawRows(sales.columns.replace("amount INT", "amount VARCHAR"), sales.rows)}
 
     return _Written(text.replace("sales: sales.parquet", f'sales: "{SELECT}"'), raw(left), raw(right))
 
 
-def _crowd(rng: random.Random, way: tuple[str, ...]) -> dict[str, Rows]:
+def _crowd(rng: random.Random, way: tuple[str, ...]) -> dict[str, RawRows]:
     people = range(rng.randrange(6, 25))
     keys = range(len(people))
     sales = [
@@ -183,19 +183,19 @@ def _crowd(rng: random.Random, way: tuple[str, ...]) -> dict[str, Rows]:
         for _ in range(rng.randrange(20, 120))
     ]
     tables = {
-        "person": Rows("id INT, age INT", [(i, rng.choice([0, 1, 2, 3, 9, None])) for i in people]),
-        "product": Rows("product_id INT, category VARCHAR", [(i, "ab"[i % 2]) for i in range(3)]),
-        "campaign": Rows("campaign_id INT, medium INT", [(i % 3, i % 2) for i in range(5)]),
-        "sales": Rows("link INT, day DATE, product_id INT, campaign_id INT, amount INT", sales),
+        "person": RawRows("id INT, age INT", [(i, rng.choice([0, 1, 2, 3, 9, None])) for i in people]),
+        "product": RawRows("product_id INT, category VARCHAR", [(i, "ab"[i % 2]) for i in range(3)]),
+        "campaign": RawRows("campaign_id INT, medium INT", [(i % 3, i % 2) for i in range(5)]),
+        "sales": RawRows("link INT, day DATE, product_id INT, campaign_id INT, amount INT", sales),
     }
     for table in way:
         own = [(key, key, rng.randrange(3)) for key in keys]
         shared = [(rng.choice(keys), rng.choice(keys), rng.randrange(3)) for _ in range(rng.randrange(6))]
-        tables[table] = Rows("key INT, link INT, kind INT", own + shared)
+        tables[table] = RawRows("key INT, link INT, kind INT", own + shared)
     return tables
 
 
-def _with_rows_of(rng: random.Random, base: dict[str, Rows], way: tuple[str, ...], person: int) -> Tables:
+def _with_rows_of(rng: random.Random, base: dict[str, RawRows], way: tuple[str, ...], person: int) -> Tables:
     """The star with one more person: her own sales, claims on everybody's keys, and several rows of herself."""
     tables, cell = dict(base), (rng.choice(DAYS), 1, 1, rng.choice([-3, 9, 10**6]))
     tables["sales"] = base["sales"].plus(*([(person, *cell)] * rng.choice([0, 1, 3, 40])))

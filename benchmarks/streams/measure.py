@@ -37,7 +37,7 @@ from dpsql.mechanisms.timeline.question import question_of
 from dpsql.mechanisms.timeline.registry import words
 from dpsql.mechanisms.timeline.strategy import TimeStrategy
 from dpsql.mechanisms.timeline.subtraction import best_subtraction
-from dpsql.mechanisms.timeline.tree import TreeStrategy
+from dpsql.mechanisms.timeline.tree import TimeTreeStrategy
 from dpsql.noise import ExactNoise, os_entropy
 from dpsql.streams.append import Batch, StreamSpec, StreamStatistic, noise_for, opened_stream
 from dpsql.tree import FloatArray
@@ -118,7 +118,7 @@ def of_subtraction(n: int, law: NoiseLaw) -> tuple[float, float]:
 def of_time(n: int, law: NoiseLaw) -> tuple[float, float]:
     """Errors of running totals on the best time tree, asked when the batch arrives."""
     tree = words()["chain"].choose(asking(law, n, "running")).strategy
-    assert isinstance(tree, TreeStrategy)
+    assert isinstance(tree, TimeTreeStrategy)
     return mean_and_largest(tree.errors(n).running_totals())
 
 
@@ -183,10 +183,10 @@ def year() -> Iterator[str]:
     strategies: list[tuple[str, TimeStrategy]] = []
     for law in (LAPLACE, GAUSSIAN):
         strategies += [
-            (f"{law.name}: each day on its own", TreeStrategy(law)),
+            (f"{law.name}: each day on its own", TimeTreeStrategy(law)),
             (f"{law.name}: FDA", fda_strategy(law, 365)),
             (f"{law.name}: k-ary subtraction", best_subtraction(asking(law, 365, "prefix"))),
-            (f"{law.name}: days and blocks of 28, budgets 6 : 4", TreeStrategy(law, (1, 28), (6, 4))),
+            (f"{law.name}: days and blocks of 28, budgets 6 : 4", TimeTreeStrategy(law, (1, 28), (6, 4))),
         ]
     strategies.append(("Gaussian: square-root Toeplitz", toeplitz.square_root(GAUSSIAN, 365)))
     rows = [
@@ -237,7 +237,7 @@ def vector_figures() -> Iterator[Figure]:
 
 def error_figures() -> Iterator[Figure]:
     """The errors that the strategies must reach."""
-    axis = TreeStrategy(LAPLACE, (1, 28), (6, 4)).errors(365)
+    axis = TimeTreeStrategy(LAPLACE, (1, 28), (6, 4)).errors(365)
     for question, bound in (("prefix", 100), ("range", 97), ("1", 6), ("30", 61)):
         value = question_of(question, 1).error(axis)
         yield Figure(f"days and blocks of 28, N = 365, {question}", value, bound)

@@ -23,7 +23,7 @@ from dpsql.examples.retail import CUSTOMERS, make_star, write_star
 from dpsql.mechanisms.law import LAPLACE
 from dpsql.mechanisms.timeline.fda import fda_strategy
 from dpsql.mechanisms.timeline.strategy import TimeStrategy
-from dpsql.mechanisms.timeline.tree import TreeStrategy
+from dpsql.mechanisms.timeline.tree import TimeTreeStrategy
 from dpsql.noise import ExactNoise, os_entropy
 from dpsql.release import open_release
 from dpsql.star import load_catalog
@@ -124,8 +124,8 @@ def plot(path: Path) -> None:
 
     lengths = (1, 2, 3, 5, 7, 10, 14, 21, 28, 30, 45, 60, 90, 120, 180, 270, 365)
     strategies: list[tuple[str, TimeStrategy]] = [
-        ("increments", TreeStrategy(LAPLACE)), ("FDA", fda_strategy(LAPLACE, DAYS)),
-        ("days and blocks of 28 + BLUE", TreeStrategy(LAPLACE, (1, 28), (6, 4))),
+        ("increments", TimeTreeStrategy(LAPLACE)), ("FDA", fda_strategy(LAPLACE, DAYS)),
+        ("days and blocks of 28 + BLUE", TimeTreeStrategy(LAPLACE, (1, 28), (6, 4))),
     ]  # fmt: skip
     figure, axis = plt.subplots(figsize=(5.6, 3.6))
     for style, (name, strategy) in zip(("x:", "s--", "^-", "o-"), strategies, strict=True):

@@ -18,7 +18,7 @@ from dpsql.mechanisms.offers import Refusal
 from dpsql.mechanisms.timeline.question import TimeQuestion, question_of
 from dpsql.mechanisms.timeline.registry import MECHANISMS, choose, words
 from dpsql.mechanisms.timeline.strategy import TimeStrategy
-from dpsql.mechanisms.timeline.tree import TreeStrategy
+from dpsql.mechanisms.timeline.tree import TimeTreeStrategy
 from dpsql.noise import ExactNoise, os_entropy
 from dpsql.streams.append import StreamStatistic
 from dpsql.tree import FloatArray
@@ -27,7 +27,7 @@ KINDS = ("running", "range", "1", "7", "30")
 MIX = "all alike"
 REACH = 1.005
 """What a figure may pass the one worked out beforehand by."""
-BLOCKS = TreeStrategy(GAUSSIAN, (1, 28), (6, 4))
+BLOCKS = TimeTreeStrategy(GAUSSIAN, (1, 28), (6, 4))
 """What a year of days got before what is asked was asked for."""
 RELEASES, RANGES = 240, 200
 SPEND = Fraction(1, 20)

@@ -18,7 +18,7 @@ import numpy as np
 import dpsql
 from benchmarks.trusts.worlds import Box, World
 from dpsql.client.plan import read_plan
-from dpsql.collecting.reported import Answered, plan_of, write_items
+from dpsql.collecting.reported import ReportProvenance, plan_of, write_items
 from dpsql.mechanisms.local.channel import Channel, channel_of
 from dpsql.star import load_catalog
 from dpsql.star.reported import reported_columns
@@ -222,5 +222,5 @@ def _store(folder: Path, rows: Sequence[tuple[str, int, int]]) -> None:
     catalog = load_catalog(folder / "world.yaml")
     (column,) = reported_columns(catalog)
     plan = read_plan(plan_of(catalog, column)).hash.hex()
-    answered = Answered(str(column), plan, channel_of(*column.asked).fingerprint)
+    answered = ReportProvenance(str(column), plan, channel_of(*column.asked).fingerprint)
     write_items(folder / "reports.parquet", answered, rows)

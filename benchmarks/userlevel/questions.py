@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from benchmarks.userlevel.releases import Release
 from benchmarks.userlevel.stars import Views
-from dpsql.curate.boxes import Answer, Boxes, box_answers
+from dpsql.curate.boxes import BoxAnswer, ViewBoxes, box_answers
 
 FloatArray = npt.NDArray[np.float64]
 Truth = Mapping[str, tuple[FloatArray, FloatArray]]
@@ -107,7 +107,7 @@ def _range(rng: np.random.Generator, n: int) -> FloatArray:
     return ((leaf >= low) & (leaf < high)).astype(np.float64)
 
 
-def answers(release: Release, asked: Questions, measure: str) -> dict[str, Answer]:
+def answers(release: Release, asked: Questions, measure: str) -> dict[str, BoxAnswer]:
     """COUNT, SUM and AVG of one release, by the functions that SQL's errors are made of; sums in stored units."""
     leaves = dict(enumerate(release.leaves))
-    return box_answers(cast(Any, release), Boxes(release.view(asked.view), asked.masks), leaves, measure)
+    return box_answers(cast(Any, release), ViewBoxes(release.view(asked.view), asked.masks), leaves, measure)

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.baselines.common import SimulationNoise
-from dpsql.answer.plan import View, views_of
+from dpsql.answer.plan import ReleaseView, views_of
 from dpsql.engines import RawSide, open_sources
 from dpsql.noise import Noise
 from dpsql.publishing.axes import axis_maker
@@ -27,8 +27,8 @@ from dpsql.publishing.content import release_content
 from dpsql.publishing.plan import plan_release
 from dpsql.publishing.planned import ReleasePlan
 from dpsql.publishing.rows import place_rows, prepare_tables
-from dpsql.publishing.userlevel.choose import Table
-from dpsql.publishing.userlevel.recipe import Drawn, settle_table
+from dpsql.publishing.userlevel.choose import RecipeTable
+from dpsql.publishing.userlevel.recipe import DrawnRecipe, settle_table
 from dpsql.release.format import UNIT, AxisMeta, Meta, StatisticMeta
 from dpsql.star import Catalog, load_catalog
 from dpsql.tree import Tree
@@ -56,7 +56,7 @@ class Release:
     readings: tuple[Reading, ...]
     leaves: tuple[FloatArray, ...]
     trees: tuple[Tree, ...]
-    drawn: Drawn
+    drawn: DrawnRecipe
     _kept: dict[object, Any] = field(default_factory=dict, repr=False)
 
     @property
@@ -92,7 +92,7 @@ class Release:
         """As `release.Release.shared`."""
         return self.readings[left] if left == right else None
 
-    def view(self, name: str) -> View:
+    def view(self, name: str) -> ReleaseView:
         """The view of this name."""
         return next(view for view in views_of(cast(Any, self)) if view.name == name)
 
@@ -147,10 +147,10 @@ class Star:
     def drawn(self, noise: Noise) -> Release:
         """Draw one release with some noise."""
         relations = self.raw.relations("a simulated release")
-        table = Table(relations, self.plan, self.of, self.rows, self.columns, noise)
+        table = RecipeTable(relations, self.plan, self.of, self.rows, self.columns, noise)
         return self.told(settle_table(table))
 
-    def told(self, drawn: Drawn) -> Release:
+    def told(self, drawn: DrawnRecipe) -> Release:
         """What was drawn of the table, as a release tells it."""
         mine = list(drawn.statistics)
         plan = replace(self.plan, statistics=tuple(drawn.statistics[i] for i in mine))

@@ -30,7 +30,7 @@ from dpsql.mechanisms.family.whitened import LARGEST_DIFFERENCE, UNIT, Whitening
 from dpsql.publishing import content
 from dpsql.publishing.planned import PlannedStatistic
 from dpsql.publishing.userlevel import choose, shapes
-from dpsql.publishing.userlevel.sql import WEIGHT, View
+from dpsql.publishing.userlevel.sql import WEIGHT, NormView
 from dpsql.tree import FloatArray, IntArray
 
 
@@ -113,7 +113,7 @@ class People:
         """See `sql.clipped_total`."""
         return int(np.clip(self.amount(amount), -bound, bound).sum())
 
-    def make_norms(self, rows: str, of: str, views: Sequence[View], whitening: Whitening) -> str:
+    def make_norms(self, rows: str, of: str, views: Sequence[NormView], whitening: Whitening) -> str:
         """See `sql.make_norms`."""
         norm = np.zeros(self.number)
         for view in views:

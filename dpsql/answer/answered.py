@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.answer.leafsets import FloatArray, IntArray, Reach, Weighed, masks, reach
-from dpsql.answer.plan import Box, Plan, presence
+from dpsql.answer.leafsets import FloatArray, IntArray, RowContribution, WeightedValues, masks, reach
+from dpsql.answer.plan import Box, ViewPlan, presence
 from dpsql.answer.run import prepared, rows_of
 from dpsql.answer.terms import Term
 from dpsql.answer.uncertainty.forms import Linear
@@ -43,7 +43,7 @@ class NodeList:
     group: IntArray
     node: IntArray
     weight: FloatArray
-    reach: Reach | None = None
+    reach: RowContribution | None = None
 
     @property
     def whole(self) -> bool:
@@ -51,9 +51,9 @@ class NodeList:
         return bool(np.all(self.weight == 1.0)) and self.reach is None
 
     @property
-    def ends(self) -> Reach:
+    def ends(self) -> RowContribution:
         """Between which values one row's weight lies: a row of a cut leaf counts or does not."""
-        return self.reach or Reach(np.where(self.weight < 1.0, 0.0, 1.0), np.ones(len(self.weight)))
+        return self.reach or RowContribution(np.where(self.weight < 1.0, 0.0, 1.0), np.ones(len(self.weight)))
 
 
 class Runs(NamedTuple):
@@ -95,7 +95,7 @@ def node_list(mask: FloatArray, tree: Tree) -> NodeList:
     )
 
 
-def weighed_list(mask: FloatArray, reach: Reach, tree: Tree) -> NodeList:
+def weighed_list(mask: FloatArray, reach: RowContribution, tree: Tree) -> NodeList:
     """Leaves with their weights; those that may only count for 0 are left out.
 
     Args:
@@ -104,7 +104,7 @@ def weighed_list(mask: FloatArray, reach: Reach, tree: Tree) -> NodeList:
         tree: the axis's look-up tree.
     """
     group, leaf = np.nonzero((mask != 0) | (reach.low < 0) | (reach.high > 0))
-    ends = Reach(reach.low[group, leaf], reach.high[group, leaf])
+    ends = RowContribution(reach.low[group, leaf], reach.high[group, leaf])
     return NodeList(group, tree.leaves[leaf], mask[group, leaf], ends)
 
 
@@ -159,14 +159,14 @@ class AxisNodes:
 
 
 def axis_nodes(
-    plan: Plan, position: int, boxes: Sequence[Box], sums: Sequence[Sum], release: Release
+    plan: ViewPlan, position: int, boxes: Sequence[Box], sums: Sequence[Sum], release: Release
 ) -> AxisNodes:
     """The nodes of one axis for the sum of every box, side by side; boxes that take the same of it share them."""
     tree, nodes_of = release.tree(plan.view.axes[position]), dict[Any, NodeList]()
     listed = position in sums[0].listed
     for box, box_sum in zip(boxes, sums, strict=True):
         taken, mask = box[position], box_sum.masks[position]
-        if taken not in nodes_of and isinstance(taken, Weighed):
+        if taken not in nodes_of and isinstance(taken, WeightedValues):
             nodes_of[taken] = weighed_list(mask, reach(plan.cells[position], taken), tree)
         elif taken not in nodes_of:
             nodes_of[taken] = picked(mask) if listed else node_list(mask, tree)
@@ -180,13 +180,13 @@ def axis_nodes(
         NodeList(
             np.concatenate([nodes.group for nodes in node_lists]), np.concatenate([nodes.node for nodes in node_lists]),
             np.concatenate([nodes.weight for nodes in node_lists]),
-            Reach(*ends) if any(nodes.reach is not None for nodes in node_lists) else None,
+            RowContribution(*ends) if any(nodes.reach is not None for nodes in node_lists) else None,
         ),
         groups,
     )  # fmt: skip
 
 
-class Asked(NamedTuple):
+class BoxQuery(NamedTuple):
     """What is added up of some statistics alike.
 
     Args:
@@ -200,7 +200,7 @@ class Asked(NamedTuple):
     sums: Sequence[Sum]
 
 
-def lookups(plan: Plan, asked: Asked, release: Release) -> list[Lookup]:
+def lookups(plan: ViewPlan, asked: BoxQuery, release: Release) -> list[Lookup]:
     """The statements that answer all boxes and groups: one for all statistics where totals are integers, else one each.
 
     A statement's cost is mostly that DuckDB plans it anew. Sums of floats depend on the order in which rows come.
@@ -216,7 +216,9 @@ def lookups(plan: Plan, asked: Asked, release: Release) -> list[Lookup]:
     return [_lookup(axes, asked, [statistic], release) for statistic in asked.statistics]
 
 
-def _lookup(axes: Sequence[AxisNodes], query: Asked, statistics: Sequence[int], release: Release) -> Lookup:
+def _lookup(
+    axes: Sequence[AxisNodes], query: BoxQuery, statistics: Sequence[int], release: Release
+) -> Lookup:
     """One statement over the nodes of every axis."""
     many = len(query.boxes) > 1
     joined = tuple(i for i, axis in enumerate(axes) if many or not axis.constant)
@@ -309,25 +311,25 @@ class Recombined(NamedTuple):
     cuts: dict[Box, NumberArray]
 
 
-def _asked(plan: Plan, wanted: Mapping[int, Sequence[Box]], release: Release) -> list[Asked]:
+def _asked(plan: ViewPlan, wanted: Mapping[int, Sequence[Box]], release: Release) -> list[BoxQuery]:
     """The terms of some statistics' readings; what is the same of several stands together."""
     taken = {
         (i, truths): masks(cells, truths)
         for i, cells in enumerate(plan.cells)
         for truths in {box[i] for boxes in wanted.values() for box in boxes}
     }
-    queries: dict[Any, Asked] = {}
+    queries: dict[Any, BoxQuery] = {}
     for statistic, boxes in wanted.items():
         reading = release.reading(statistic)
         terms = (reading.terms([taken[each] for each in enumerate(box)]) for box in boxes)
         for sums in zip(*terms, strict=True):
             same = [(each.table, each.weight, *each.listed, *map(id, each.masks)) for each in sums]
-            queries.setdefault((*boxes, *same), Asked([], boxes, sums)).statistics.append(statistic)
+            queries.setdefault((*boxes, *same), BoxQuery([], boxes, sums)).statistics.append(statistic)
     return list(queries.values())
 
 
 def recombine(
-    plan: Plan, wanted: Mapping[int, Sequence[Box]], release: Release
+    plan: ViewPlan, wanted: Mapping[int, Sequence[Box]], release: Release
 ) -> tuple[tuple[Lookup, ...], dict[int, Recombined]]:
     """Answer boxes on some statistics.
 
@@ -342,7 +344,7 @@ def recombine(
     Raises:
         DataError: the sum leaves the range of int64.
     """
-    ran: list[tuple[Asked, Lookup]] = []
+    ran: list[tuple[BoxQuery, Lookup]] = []
     for query in _asked(plan, wanted, release):
         ran += [(query, each) for each in lookups(plan, query, release)]
     cutting = {statistic for _, each in ran if not each.whole for statistic in each.statistics}
@@ -385,7 +387,7 @@ def _found(
 
 
 @dataclass(frozen=True, eq=False)
-class Answered:
+class AnsweredTerms:
     """Terms of a block, answered on one plan.
 
     Args:
@@ -396,13 +398,13 @@ class Answered:
         cuts: term -> most that cutting a bin may add to it, for each group.
     """
 
-    plan: Plan
+    plan: ViewPlan
     totals: dict[Term, FloatArray]
     lookups: tuple[Lookup, ...]
     errors: PlanVariances
     cuts: dict[Term, FloatArray]
 
-    def at(self, groups: IntArray) -> Answered:
+    def at(self, groups: IntArray) -> AnsweredTerms:
         """The same for some of the groups, by their rows."""
         errors = replace(
             self.errors, index=tuple(axis_index[groups] for axis_index in self.errors.index), _products={}
@@ -430,8 +432,8 @@ class Answered:
 
 
 def answer_terms(
-    plan: Plan, terms: Sequence[Term], index: tuple[np.ndarray, ...], release: Release
-) -> Answered:
+    plan: ViewPlan, terms: Sequence[Term], index: tuple[np.ndarray, ...], release: Release
+) -> AnsweredTerms:
     """Recombine every statistic that the terms read, once, and add up."""
     summed = [*terms, *_rows_of(plan, terms, release)]
     wanted: dict[int, dict[Any, None]] = {}
@@ -441,10 +443,10 @@ def answer_terms(
     ran, recombined = recombine(plan, {s: list(boxes) for s, boxes in wanted.items() if boxes}, release)
     totals = {term: _total(plan, term, recombined, index) for term in summed}
     cuts = {term: _cut(plan, term, recombined, index, release) for term in terms}
-    return Answered(plan, totals, ran, PlanVariances(plan, release, index), cuts)
+    return AnsweredTerms(plan, totals, ran, PlanVariances(plan, release, index), cuts)
 
 
-def _rows_of(plan: Plan, terms: Sequence[Term], release: Release) -> list[Term]:
+def _rows_of(plan: ViewPlan, terms: Sequence[Term], release: Release) -> list[Term]:
     """The rows of scaled sums, what an average of theirs is over; all rows where those beyond a bound were measured."""
     counts: dict[Term, None] = {}
     beyond = release.meta.beyond(plan.view.of)
@@ -458,13 +460,13 @@ def _rows_of(plan: Plan, terms: Sequence[Term], release: Release) -> list[Term]:
     return [term for term in counts if term not in terms]
 
 
-def rows_term(plan: Plan, term: Term) -> Term | None:
+def rows_term(plan: ViewPlan, term: Term) -> Term | None:
     """The rows that a term counts or sums; None where its view counts none."""
     count = plan.view.statistics.get("count") or plan.view.statistics.get(f"count({term.measure})")
     return None if count is None else replace(term, measure=count.measure, factor=None)
 
 
-def _statistics(plan: Plan, term: Term) -> list[int]:
+def _statistics(plan: ViewPlan, term: Term) -> list[int]:
     statistic = plan.view.statistics[term.measure]
     if not statistic.mid and not statistic.noise_mid and not any(cells.cut for cells in plan.cells):
         return [statistic.id]
@@ -473,7 +475,7 @@ def _statistics(plan: Plan, term: Term) -> list[int]:
 
 
 def _total(
-    plan: Plan, term: Term, recombined: dict[int, Recombined], index: tuple[np.ndarray, ...]
+    plan: ViewPlan, term: Term, recombined: dict[int, Recombined], index: tuple[np.ndarray, ...]
 ) -> FloatArray:
     """(centred sum + mid * count) / 10^scale, added up in integers while they are whole."""
     statistic = plan.view.statistics[term.measure]
@@ -491,7 +493,11 @@ def _total(
 
 
 def _cut(
-    plan: Plan, term: Term, recombined: dict[int, Recombined], index: tuple[np.ndarray, ...], release: Release
+    plan: ViewPlan,
+    term: Term,
+    recombined: dict[int, Recombined],
+    index: tuple[np.ndarray, ...],
+    release: Release,
 ) -> FloatArray:
     """The most that cutting bins may add to a term, for each group; NaN where the view holds nothing to tell."""
     used = _statistics(plan, term)

@@ -18,9 +18,9 @@ from typing import Any
 import duckdb
 
 from dpsql.answer.block import Block
-from dpsql.answer.explain import Stages, explain_relation
+from dpsql.answer.explain import ExplainedPlan, explain_relation
 from dpsql.answer.notes import Note, reads_of
-from dpsql.answer.outer import Outer
+from dpsql.answer.outer import OuterStatement
 from dpsql.answer.relation import PartialBin, Relation, relate
 from dpsql.answer.result import Result
 from dpsql.answer.schema import Schema, read_schema
@@ -162,7 +162,7 @@ def put_together(
         by: who answered each.
         runs: whose limits the outer statement has.
     """
-    outer = Outer(
+    outer = OuterStatement(
         statement, tuple(relations), partial(listings, runs.release, runs.schema, statement), runs.timeout
     )
     answer = outer.answer
@@ -173,7 +173,7 @@ def put_together(
     ]  # not the answerers: results outlive them, and they keep results
 
     def stages() -> tuple[str, ...]:
-        plan = Stages([], [])
+        plan = ExplainedPlan([], [])
         for number, (relation, release) in enumerate(zip(relations, releases, strict=True)):
             explain_relation(number, relation, release, plan)
         plan.statements.append(statement.text)

@@ -23,8 +23,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpsql.answer.leafsets import FloatArray, bounds_of
-from dpsql.answer.plan import View, views_of
-from dpsql.answer.tables import Table, read_table
+from dpsql.answer.plan import ReleaseView, views_of
+from dpsql.answer.tables import ViewTable, read_table
 from dpsql.release import Release
 from dpsql.release.format import DOMAIN, AxisMeta, ColumnMeta
 from dpsql.release.format import OTHER as OTHER_KIND
@@ -76,8 +76,8 @@ class CommonAxis(NamedTuple):
 class Overlap(NamedTuple):
     """Columns that a view of one release has in common with a view of another."""
 
-    left: View
-    right: View
+    left: ReleaseView
+    right: ReleaseView
     axes: tuple[CommonAxis, ...]
 
     @property
@@ -89,7 +89,7 @@ class Overlap(NamedTuple):
         """Some of the columns."""
         return self._replace(axes=tuple(axes))
 
-    def tables(self, left: Release, right: Release) -> tuple[Table | None, Table | None]:
+    def tables(self, left: Release, right: Release) -> tuple[ViewTable | None, ViewTable | None]:
         """Both releases' numbers over the common groups."""
         return (
             read_table(left, self.left, [a.left for a in self.axes], [a.left_groups for a in self.axes]),
@@ -129,7 +129,7 @@ def _identity(column: ColumnMeta) -> tuple[object, ...]:
 
 
 def _common_axes(
-    left: Release, left_view: View, right: Release, right_view: View
+    left: Release, left_view: ReleaseView, right: Release, right_view: ReleaseView
 ) -> tuple[list[CommonAxis], dict[str, str]]:
     """The columns that two views have in common, each once, and why others cannot be compared."""
     axes: list[CommonAxis] = []

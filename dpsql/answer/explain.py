@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpsql.answer.answered import Answered, runs
+from dpsql.answer.answered import AnsweredTerms, runs
 from dpsql.answer.block import Block
 from dpsql.answer.errorfunctions import DEFAULT_LEVEL, STDERR
 from dpsql.answer.leafsets import AxisCells, masks
@@ -33,7 +33,7 @@ def condition_words(condition: Condition) -> str:
     return "every row" if condition.value else "no row"
 
 
-class Stages(NamedTuple):
+class ExplainedPlan(NamedTuple):
     """A plan: lines in words, and the DuckDB statements that ran."""
 
     lines: list[str]
@@ -45,7 +45,7 @@ class Stages(NamedTuple):
         return tuple(f"{i}. {line}" for i, line in enumerate(lines, 1))
 
 
-def explain_relation(number: int, relation: Relation, release: Release, stages: Stages) -> None:
+def explain_relation(number: int, relation: Relation, release: Release, stages: ExplainedPlan) -> None:
     """The stages of one block.
 
     Args:
@@ -67,7 +67,7 @@ def explain_relation(number: int, relation: Relation, release: Release, stages: 
         stages.statements.extend(lookup.sql for lookup in answered.lookups)
 
 
-def _plan_words(answered: Answered, block: Block, release: Release) -> list[str]:
+def _plan_words(answered: AnsweredTerms, block: Block, release: Release) -> list[str]:
     plan = answered.plan
     view = plan.view
     if not view.statistics:

@@ -45,10 +45,10 @@ from dpsql.answer.answered import answer_terms
 from dpsql.answer.answerer import Answerer
 from dpsql.answer.block import Block
 from dpsql.answer.errorfunctions import DEFAULT_LEVEL, HIGH, LOW, STDERR, ErrorFunction
-from dpsql.answer.leafsets import AxisCells, AxisQuestion, bounds_of, quoted
+from dpsql.answer.leafsets import AxisCells, AxisQuery, bounds_of, quoted
 from dpsql.answer.notes import bias_notes, reported_notes
 from dpsql.answer.people import not_taken
-from dpsql.answer.plan import Plan, View, needed_measures, views_of
+from dpsql.answer.plan import ReleaseView, ViewPlan, needed_measures, views_of
 from dpsql.answer.run import run
 from dpsql.answer.session import OpenReleases
 from dpsql.answer.terms import TRUE, Term
@@ -80,7 +80,7 @@ READ_FIRST = (
 VALUES: tuple[tuple[str, ErrorFunction], ...] = (("_stderr", STDERR), ("_low", LOW), ("_high", HIGH))
 
 
-class Shown(NamedTuple):
+class ExportColumn(NamedTuple):
     """A column of a file, as the schema describes it."""
 
     name: str
@@ -106,7 +106,7 @@ class Exported:
     file: str
     rows: int
     estimates: str
-    columns: tuple[Shown, ...]
+    columns: tuple[ExportColumn, ...]
     notes: tuple[str, ...]
 
 
@@ -114,7 +114,7 @@ class Exported:
 class Task:
     """A view that is to be written: who answers it, what is asked of it, and how its leaves are called."""
 
-    view: View
+    view: ReleaseView
     release: Release
     terms: tuple[Term, ...]
     axes: tuple[tuple[LeafColumn, ...], ...]
@@ -325,7 +325,7 @@ def _tasks(answerer: Answerer, wanted: Sequence[str]) -> tuple[list[Task], list[
     return tasks, left_out
 
 
-def _check_work(views: Sequence[View], release: Release) -> None:
+def _check_work(views: Sequence[ReleaseView], release: Release) -> None:
     """Refuse what would take too long."""
     sizes = [[release.axes[axis].leaves for axis in view.axes] for view in views]
     work = [prod(leaves) * sum(leaves) for leaves in sizes]
@@ -337,7 +337,7 @@ def _check_work(views: Sequence[View], release: Release) -> None:
         )
 
 
-def _task(view: View, answerer: Answerer, files: set[str]) -> tuple[Task, list[str]]:
+def _task(view: ReleaseView, answerer: Answerer, files: set[str]) -> tuple[Task, list[str]]:
     preferred = all(statistic.preferred for statistic in view.statistics.values())
     release = (
         answerer.positive.release if answerer.release.nonnegative is None and preferred else answerer.release
@@ -399,7 +399,7 @@ def _parts(sizes: Sequence[int]) -> Iterator[tuple[range, ...]]:
     yield from product(*ranges)
 
 
-def _plan(task: Task, ranges: Sequence[range]) -> Plan:
+def _plan(task: Task, ranges: Sequence[range]) -> ViewPlan:
     """A plan that groups by the leaves of every axis."""
     cells = []
     for leaves, size in zip(ranges, task.sizes, strict=True):
@@ -409,8 +409,8 @@ def _plan(task: Task, ranges: Sequence[range]) -> Plan:
         cells.append(
             AxisCells(size, keys, ("BIGINT",), group, np.zeros_like(group), group + leaves.start, ones, ((),))
         )
-    questions = tuple(AxisQuestion(axis, ()) for axis in task.view.axes)
-    return Plan(task.view, questions, tuple(cells), TRUE, ((),) * len(cells))
+    questions = tuple(AxisQuery(axis, ()) for axis in task.view.axes)
+    return ViewPlan(task.view, questions, tuple(cells), TRUE, ((),) * len(cells))
 
 
 def _write(task: Task, folder: Path, level: float, progress: Progress, far: tuple[int, int]) -> Exported:
@@ -481,10 +481,10 @@ def _exported(task: Task, named: Sequence[str]) -> Exported:
     block = Block(view.of, (), (), TRUE, (), tuple(one(term) for term in task.terms))
     notes = [*reported_notes(release.meta, block), *bias_notes(plan, task.terms, release)]
     positive = any(release.estimate(s.id) == "nonnegative" for s in view.statistics.values())
-    shown = [Shown(c.name, c.type, c.means) for axis in task.axes for c in axis]
+    shown = [ExportColumn(c.name, c.type, c.means) for axis in task.axes for c in axis]
     for name, term in zip(task.names, task.terms, strict=True):
-        shown.append(Shown(name, "DOUBLE", _means(term.measure, release)))
-        shown += [Shown(name + end, "DOUBLE", error.summary) for end, error in VALUES]
+        shown.append(ExportColumn(name, "DOUBLE", _means(term.measure, release)))
+        shown += [ExportColumn(name + end, "DOUBLE", error.summary) for end, error in VALUES]
     return Exported(
         view.name, view.of, task.file, prod(task.sizes), "non-negative" if positive else "unbiased", tuple(shown),
         tuple(dict.fromkeys(note.text for note in notes)),

@@ -10,13 +10,13 @@ import duckdb
 
 from dpsql.answer.block import Block
 from dpsql.answer.leafsets import (
-    AxisQuestion,
+    AxisQuery,
     ask_axis,
     axis_source,
     bad_expression,
     truth_sql,
 )
-from dpsql.answer.plan import Plan, View, has_partner, no_view, partner_column
+from dpsql.answer.plan import ReleaseView, ViewPlan, has_partner, no_view, partner_column
 from dpsql.answer.run import run
 from dpsql.answer.schema import Schema
 from dpsql.answer.terms import (
@@ -35,7 +35,7 @@ from dpsql.release import Release
 FUNCTIONS = {"min": "MIN({})", "max": "MAX({})", "count": "COUNT(DISTINCT {})"}
 
 
-def catalog_plan(block: Block, release: Release, schema: Schema) -> Plan:
+def catalog_plan(block: Block, release: Release, schema: Schema) -> ViewPlan:
     """A plan without a view: for each column some axis of the release that holds it.
 
     Args:
@@ -70,10 +70,10 @@ def catalog_plan(block: Block, release: Release, schema: Schema) -> Plan:
         used = {c for e in [*groups, *(p.expression for p in filters)] for c in e.columns}
         columns = tuple((c, placed[c][1]) for c in sorted(used & set(placed)))
         present = tuple((c, partners[c][1] or None) for c in sorted(used & set(partners)))
-        questions.append(AxisQuestion(axis, columns, filters, groups, partners=present))
+        questions.append(AxisQuery(axis, columns, filters, groups, partners=present))
     cells = tuple(ask_axis(release, question) for question in questions)
-    view = View("the catalog", block.root, axes, {}, 0)
-    return Plan(view, tuple(questions), cells, every([]), tuple(() for _ in axes))
+    view = ReleaseView("the catalog", block.root, axes, {}, 0)
+    return ViewPlan(view, tuple(questions), cells, every([]), tuple(() for _ in axes))
 
 
 def _no_list_of_people(key: ColumnRef, block: Block, schema: Schema) -> NoViewError:
@@ -139,7 +139,7 @@ def _in_domain(block: Block, release: Release, axis: int) -> Predicate:
 
 
 def known_values(
-    known: Known, block: Block, plan: Plan, release: Release, schema: Schema
+    known: Known, block: Block, plan: ViewPlan, release: Release, schema: Schema
 ) -> tuple[str, list[Any]]:
     """MIN, MAX or COUNT(DISTINCT) of an axis expression, for each group of its axis.
 
@@ -172,7 +172,7 @@ def known_values(
     return answer.types[-1], _spread({row[:-1]: row[-1] for row in answer.rows}, plan, position)
 
 
-def _question(form: Known, block: Block, plan: Plan, schema: Schema) -> tuple[int | None, AxisQuestion]:
+def _question(form: Known, block: Block, plan: ViewPlan, schema: Schema) -> tuple[int | None, AxisQuery]:
     """The axis that holds the expression: one of the plan's where possible, with its filters and groups."""
     everywhere = [
         {(i, c.name) for i, c in schema.axis_columns(block.columns[n]) or schema.anywhere(block.columns[n])}
@@ -188,13 +188,13 @@ def _question(form: Known, block: Block, plan: Plan, schema: Schema) -> tuple[in
         for n, offers in zip(sorted(form.expression.columns), everywhere, strict=True)
     }
     if not inside:
-        return None, AxisQuestion(axis, tuple(names.items()))
+        return None, AxisQuery(axis, tuple(names.items()))
     question = plan.questions[inside[0]]
     columns = tuple(sorted({**dict(question.columns), **names}.items()))
     return inside[0], replace(question, columns=columns, classes=(), factors=())
 
 
-def _spread(by_group: dict[tuple[Any, ...], Any], plan: Plan, position: int | None) -> list[Any]:
+def _spread(by_group: dict[tuple[Any, ...], Any], plan: ViewPlan, position: int | None) -> list[Any]:
     """Values by group of one axis -> values by group of the block."""
     import itertools
 
@@ -205,7 +205,7 @@ def _spread(by_group: dict[tuple[Any, ...], Any], plan: Plan, position: int | No
     return [by_group.get(keys[index[position]]) for index in itertools.product(*ranges)]
 
 
-def _size(plan: Plan) -> int:
+def _size(plan: ViewPlan) -> int:
     size = 1
     for groups in plan.shape:
         size *= groups

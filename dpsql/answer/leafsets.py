@@ -76,7 +76,7 @@ def atoms_that_hold(
     return Atoms(np.asarray(atoms["leaf"][hold], np.int64), np.asarray(atoms["weight"][hold], np.float64))
 
 
-class Held(NamedTuple):
+class CellColumn(NamedTuple):
     """A column of an axis table, as numpy compares it.
 
     Args:
@@ -90,7 +90,7 @@ class Held(NamedTuple):
     places: int | None
 
 
-def _held(release: Release, axis: int, name: str) -> Held | None:
+def _held(release: Release, axis: int, name: str) -> CellColumn | None:
     """A column whose comparisons mean the same in numpy; None for any other."""
     kind = next(column.type for column in release.axes[axis].columns if column.name == name)
     decimal = _DECIMAL.fullmatch(kind)
@@ -99,18 +99,18 @@ def _held(release: Release, axis: int, name: str) -> Held | None:
     return release.kept((axis, name), lambda: _column(release.atoms(axis)[name], kind, decimal))
 
 
-def _column(values: Any, kind: str, decimal: re.Match[str] | None) -> Held | None:
+def _column(values: Any, kind: str, decimal: re.Match[str] | None) -> CellColumn | None:
     not_null = ~np.ma.getmaskarray(values)
     if decimal is None:
-        return Held(np.ma.getdata(values), not_null, _COMPARED[kind])
+        return CellColumn(np.ma.getdata(values), not_null, _COMPARED[kind])
     places = int(decimal["places"])
     integers = np.ma.filled(values, 0.0) * 10.0**places
     if np.max(np.abs(integers), initial=0.0) >= MOST_WHOLE:
         return None
-    return Held(np.rint(integers).astype(np.int64), not_null, places)
+    return CellColumn(np.rint(integers).astype(np.int64), not_null, places)
 
 
-def _true(column: Held | None, comparison: Comparison) -> BoolArray | None:
+def _true(column: CellColumn | None, comparison: Comparison) -> BoolArray | None:
     """Where the comparison is true; NULL makes it unknown, which is not true. None: numpy cannot tell."""
     constant = comparison.constant
     if column is None or (column.places is None) != isinstance(constant, date):
@@ -136,7 +136,7 @@ NEAR = 1e-9
 
 
 @dataclass(frozen=True)
-class AxisQuestion:
+class AxisQuery:
     """What one axis is asked.
 
     Args:
@@ -177,7 +177,7 @@ class AxisQuestion:
         return not (self.filters or self.groups or self.classes or self.inner or self.factors)
 
 
-class Factor(NamedTuple):
+class AtomFactor(NamedTuple):
     """Values of an expression over the atoms of each cell, arrays of shape (c,); NULL is 0.
 
     Args:
@@ -190,7 +190,7 @@ class Factor(NamedTuple):
     high: FloatArray
 
 
-class Weighed(NamedTuple):
+class WeightedValues(NamedTuple):
     """What is taken of an axis, every value of it times an expression's.
 
     Args:
@@ -202,7 +202,7 @@ class Weighed(NamedTuple):
     factor: int
 
 
-Taken: TypeAlias = frozenset[int] | Weighed | None
+Taken: TypeAlias = frozenset[int] | WeightedValues | None
 """What is taken of an axis: some truth patterns, or all."""
 
 
@@ -228,7 +228,7 @@ class AxisCells:
     leaf: IntArray
     coverage: FloatArray
     patterns: tuple[tuple[bool, ...], ...]
-    factors: tuple[Factor, ...] = ()
+    factors: tuple[AtomFactor, ...] = ()
 
     @cached_property
     def cut(self) -> bool:
@@ -252,7 +252,7 @@ def truth_sql(predicate: Predicate) -> str:
     return f"NOT {text}" if predicate.negated else text
 
 
-def axis_sql(question: AxisQuestion, meta: AxisMeta, many: bool = False) -> str:
+def axis_sql(question: AxisQuery, meta: AxisMeta, many: bool = False) -> str:
     """The DuckDB statement that evaluates an axis question: atoms that hold, or coverage by group and leaf.
 
     Args:
@@ -285,7 +285,7 @@ def axis_sql(question: AxisQuestion, meta: AxisMeta, many: bool = False) -> str:
     return f"SELECT {', '.join([by, *aggregates])} FROM ({rows}) GROUP BY {by} ORDER BY first"
 
 
-def axis_source(question: AxisQuestion, meta: AxisMeta) -> str:
+def axis_source(question: AxisQuery, meta: AxisMeta) -> str:
     """The axis table; where its atoms are whole leaves, with evenly spaced values of each leaf in their place.
 
     Raises:
@@ -341,7 +341,7 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def ask_axis(release: Release, question: AxisQuestion) -> AxisCells:
+def ask_axis(release: Release, question: AxisQuery) -> AxisCells:
     """Evaluate an axis question.
 
     Args:
@@ -360,7 +360,7 @@ def ask_axis(release: Release, question: AxisQuestion) -> AxisCells:
     return release.kept(question, lambda: _ask(release, question, leaves))  # it comes back with every chart
 
 
-def _ask(release: Release, question: AxisQuestion, leaves: int) -> AxisCells:
+def _ask(release: Release, question: AxisQuery, leaves: int) -> AxisCells:
     plain = not (question.groups or question.classes or question.factors)
     if release.axes[question.axis].atomic and plain:
         atoms = atoms_that_hold(release, question.axis, question.columns, question.filters, question.inner)
@@ -394,7 +394,7 @@ def bad_expression(error: duckdb.Error) -> DataError:
 
 
 def _grouped(
-    leaves: int, question: AxisQuestion, types: tuple[str, ...], rows: Sequence[tuple[Any, ...]]
+    leaves: int, question: AxisQuery, types: tuple[str, ...], rows: Sequence[tuple[Any, ...]]
 ) -> AxisCells:
     """Number groups and truths in order of appearance: rows come in order of their first atom."""
     if not (question.groups or question.classes or question.factors):
@@ -415,7 +415,7 @@ def _grouped(
         leaves, tuple(keys), types, np.array(group, np.int64), np.array(truths, np.int64),
         np.array([row[stop] for row in rows], np.int64), _rounded([row[stop + 1] for row in rows]),
         tuple(patterns) or ((False,) * len(question.classes),),
-        tuple(Factor(*values[:, j].T) for j in range(len(question.factors))),
+        tuple(AtomFactor(*values[:, j].T) for j in range(len(question.factors))),
     )  # fmt: skip
 
 
@@ -439,9 +439,9 @@ def masks(cells: AxisCells, taken: Taken) -> FloatArray:
         Shape (groups, leaves), in [0, 1]; where a factor weighs it, times the factor's mean over what is covered.
     """
     mask = np.zeros(len(cells.keys) * cells.leaves)
-    keep = _kept(cells, taken.truths if isinstance(taken, Weighed) else taken)
+    keep = _kept(cells, taken.truths if isinstance(taken, WeightedValues) else taken)
     at = cells.group[keep] * cells.leaves + cells.leaf[keep]
-    if isinstance(taken, Weighed):
+    if isinstance(taken, WeightedValues):
         np.add.at(mask, at, cells.factors[taken.factor].total[keep])
     else:
         np.add.at(mask, at, cells.coverage[keep])
@@ -454,14 +454,14 @@ def _kept(cells: AxisCells, truths: frozenset[int] | None) -> Any:
     return slice(None) if truths is None else np.isin(cells.truths, list(truths))
 
 
-class Reach(NamedTuple):
+class RowContribution(NamedTuple):
     """The least and the most that one row of each leaf may count for in each group, shape (groups, leaves)."""
 
     low: FloatArray
     high: FloatArray
 
 
-def reach(cells: AxisCells, taken: Weighed) -> Reach:
+def reach(cells: AxisCells, taken: WeightedValues) -> RowContribution:
     """Between which values a factor lies in each leaf; 0 is one of them where a part of the leaf is not taken."""
     keep, factor = _kept(cells, taken.truths), cells.factors[taken.factor]
     at = cells.group[keep], cells.leaf[keep]
@@ -469,7 +469,9 @@ def reach(cells: AxisCells, taken: Weighed) -> Reach:
     np.minimum.at(low, at, factor.low[keep])
     np.maximum.at(high, at, factor.high[keep])
     partly = masks(cells, taken.truths) < 1.0
-    return Reach(np.where(partly, np.minimum(low, 0.0), low), np.where(partly, np.maximum(high, 0.0), high))
+    return RowContribution(
+        np.where(partly, np.minimum(low, 0.0), low), np.where(partly, np.maximum(high, 0.0), high)
+    )
 
 
 def special_leaves(axis: AxisMeta) -> tuple[int, ...]:

@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 from dpsql.answer.block import Block
 from dpsql.answer.people import asks_only_people, people_caveat
-from dpsql.answer.plan import Plan
+from dpsql.answer.plan import ViewPlan
 from dpsql.answer.terms import Term
 from dpsql.answer.uncertainty.reads import weight_error
 from dpsql.release import Release
@@ -47,7 +47,7 @@ class Reads(Enum):
     TOTALS = "counts or sums"
 
 
-class Participation(NamedTuple):
+class ParticipationNote(NamedTuple):
     """Whom the reports of a local release stand for.
 
     Args:
@@ -62,12 +62,12 @@ class Participation(NamedTuple):
 
 
 PARTICIPATIONS = {participation.word: participation for participation in (
-    Participation("all", "of the {} who reported: everybody, says the catalog", frozenset(Reads)),
-    Participation(
+    ParticipationNote("all", "of the {} who reported: everybody, says the catalog", frozenset(Reads)),
+    ParticipationNote(
         "random", "of the {} who reported, not of everybody: a random sample, says the catalog",
         frozenset((Reads.CATALOG, Reads.AVERAGES)),
     ),
-    Participation("unknown", "of the {} who reported, not of everybody", frozenset((Reads.CATALOG,))),
+    ParticipationNote("unknown", "of the {} who reported, not of everybody", frozenset((Reads.CATALOG,))),
 )}  # fmt: skip
 """Every participation by its word."""
 
@@ -106,7 +106,7 @@ def reported_notes(meta: Meta, block: Block) -> list[Note]:
     ]
 
 
-def domain_notes(plan: Plan, release: Release) -> list[Note]:
+def domain_notes(plan: ViewPlan, release: Release) -> list[Note]:
     """Which groups hold values that the catalog does not know: numbers and times have no word for them but NULL."""
     columns = []
     for question, cells in zip(plan.questions, plan.cells, strict=True):
@@ -122,7 +122,7 @@ def domain_notes(plan: Plan, release: Release) -> list[Note]:
     ]
 
 
-def channel_notes(plan: Plan, release: Release) -> list[Note]:
+def channel_notes(plan: ViewPlan, release: Release) -> list[Note]:
     """Whom answers of a view with a reported attribute are about."""
     columns = {f"{release.axes[i].table}.{release.axes[i].columns[0].column}" for i in plan.view.axes}
     return [
@@ -135,7 +135,7 @@ def channel_notes(plan: Plan, release: Release) -> list[Note]:
     ]  # fmt: skip
 
 
-def scale_notes(plan: Plan, terms: Sequence[Term], release: Release) -> list[Note]:
+def scale_notes(plan: ViewPlan, terms: Sequence[Term], release: Release) -> list[Note]:
     """How the view's numbers got their scale, and how much of them nobody may count for.
 
     Args:
@@ -213,7 +213,7 @@ def _above(scale: ScaleMeta, terms: Sequence[Term], unit: str) -> Iterator[str]:
             )
 
 
-def bias_notes(plan: Plan, terms: Sequence[Term], release: Release) -> list[Note]:
+def bias_notes(plan: ViewPlan, terms: Sequence[Term], release: Release) -> list[Note]:
     """What a reader should know about estimates that are biased: their intervals tell of noise alone."""
     name, read = plan.view.name, [plan.view.statistics[term.measure] for term in terms]
     caveat = people_caveat(plan, terms, release)

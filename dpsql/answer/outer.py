@@ -25,14 +25,14 @@ from dpsql.answer.leafsets import UNBOUND, IntArray
 from dpsql.answer.notes import Note
 from dpsql.answer.output import Grid
 from dpsql.answer.relation import Relation
-from dpsql.answer.run import Answer, run_apart
+from dpsql.answer.run import Rowset, run_apart
 from dpsql.answer.schema import Listing
 from dpsql.answer.sql.carry import RATIO, Carried, Emitted, carry
 from dpsql.answer.sql.follow import Unknown
 from dpsql.answer.sql.picks import PickQuery, pick_queries
 from dpsql.answer.sql.statement import Statement
 from dpsql.answer.uncertainty.cells import composite, numbers_of
-from dpsql.answer.uncertainty.chosen import NOTHING, UNCOUNTED, Candidates, Choice, choice, together
+from dpsql.answer.uncertainty.chosen import NOTHING, UNCOUNTED, Candidates, NoisySelection, choice, together
 from dpsql.answer.uncertainty.composite import Composite
 from dpsql.answer.uncertainty.forms import ErrorOf, Form
 from dpsql.errors import DataError, Error, InternalError, NotSupportedError, ProgrammingError, SqlSyntaxError
@@ -70,7 +70,7 @@ class Lazy(Generic[T]):
         return value
 
 
-class Table(NamedTuple):
+class AnswerRelation(NamedTuple):
     """A relation that the statement reads: name, columns, DuckDB types and values column by column."""
 
     name: str
@@ -87,7 +87,7 @@ class Table(NamedTuple):
         return f"{self.name} AS (SELECT {fields})"
 
 
-class Held:
+class MemoryCharge:
     """The bytes that an answer and its errors keep, counted once by every request that works on them."""
 
     def __init__(self) -> None:
@@ -108,7 +108,7 @@ class Held:
 
 
 @dataclass(frozen=True, eq=False)
-class Outer:
+class OuterStatement:
     """A statement over its blocks' answers.
 
     Args:
@@ -122,17 +122,17 @@ class Outer:
     relations: tuple[Relation, ...]
     listings: Callable[[], Sequence[Listing]]
     limit: float
-    _held: Held = field(default_factory=lambda: Held(), repr=False)
+    _held: MemoryCharge = field(default_factory=lambda: MemoryCharge(), repr=False)
     _composites: dict[tuple[int, int], Composite] = field(default_factory=dict, repr=False)
     _shown: dict[tuple[int, int | None], ShownGroups] = field(default_factory=dict, repr=False)
 
     @Lazy
-    def answer(self) -> Answer:
+    def answer(self) -> Rowset:
         """Names, types and rows; hidden columns follow the named ones in each row."""
         with self._held.request(self.limit):
             return self._answer(self._inside)
 
-    def _answer(self, inside: Choice) -> Answer:
+    def _answer(self, inside: NoisySelection) -> Rowset:
         """The answer, functions of an error inside the statement widened for a choice."""
         if self.statement.asks_errors:
             return self._carry(inside)
@@ -143,7 +143,7 @@ class Outer:
         return self._run(self.statement.over, self._tables_for(inside))
 
     @Lazy
-    def choice(self) -> Choice:
+    def choice(self) -> NoisySelection:
         """Which part of its candidates the statement's clauses kept by noisy values."""
         if not (self.statement.keeps and self.relations):
             return NOTHING
@@ -153,7 +153,7 @@ class Outer:
         except (RecursionError, NotSupportedError):
             return UNCOUNTED
 
-    def _choice(self, query: PickQuery | None) -> Choice:
+    def _choice(self, query: PickQuery | None) -> NoisySelection:
         if query is None:
             return UNCOUNTED
         large = max(len(relation.columns[0]) for relation in self.relations) > MOST_ROWS
@@ -172,7 +172,7 @@ class Outer:
         )
 
     @Lazy
-    def _inside(self) -> Choice:
+    def _inside(self) -> NoisySelection:
         """What functions of an error inside the statement are widened for: its choice, unless that kept other rows."""
         if self.choice.share == 1.0 or not self._tells_errors:
             return NOTHING
@@ -334,26 +334,26 @@ class Outer:
         width = len(self.statement.names)
         return _in_order([row[:width] for row in self.answer.rows], self._carried_rows())
 
-    def _tables_for(self, inside: Choice) -> list[Table]:
+    def _tables_for(self, inside: NoisySelection) -> list[AnswerRelation]:
         tables = [
-            Table(f"dp_block_{i}", r.names, r.types, _widened(r, inside))
+            AnswerRelation(f"dp_block_{i}", r.names, r.types, _widened(r, inside))
             for i, r in enumerate(self.relations)
         ]
         if self.statement.catalog_tables or self.statement.public_tables:
-            tables += [Table(*listing) for listing in self.listings()]
+            tables += [AnswerRelation(*listing) for listing in self.listings()]
         return tables
 
     @Lazy
-    def _carried_answer(self) -> Answer:
+    def _carried_answer(self) -> Rowset:
         """Rows with their cells."""
         return self._carry(self._inside)
 
-    def _carry(self, inside: Choice) -> Answer:
+    def _carry(self, inside: NoisySelection) -> Rowset:
         """Rows with their cells, functions of an error answered first."""
         answer = self._run(self.carried.over, self._carry_tables(inside))
-        return Answer(answer.names[: self.carried.width], answer.types, answer.rows)
+        return Rowset(answer.names[: self.carried.width], answer.types, answer.rows)
 
-    def _carry_tables(self, inside: Choice) -> list[Table]:
+    def _carry_tables(self, inside: NoisySelection) -> list[AnswerRelation]:
         """What a statement that carries cells reads: blocks with both sides of ratios, and errors of its probes."""
         blocks = self._tables_for(inside)
         tables = [*blocks[len(self.relations) :], *map(_with_sides, blocks, self.relations)]
@@ -368,10 +368,12 @@ class Outer:
                 numbers = composite(probe.column, keys[block.start : block.stop], self.relations)
                 values += probe.error.column(numbers, level)
             columns = [[row[0] for row in keys], values]
-            tables.append(Table(f"dp_error_{number}", ("k", "e"), ("UBIGINT", probe.error.type), columns))
+            tables.append(
+                AnswerRelation(f"dp_error_{number}", ("k", "e"), ("UBIGINT", probe.error.type), columns)
+            )
         return tables
 
-    def _run(self, over: Callable[[Sequence[str]], str], tables: Sequence[Table]) -> Answer:
+    def _run(self, over: Callable[[Sequence[str]], str], tables: Sequence[AnswerRelation]) -> Rowset:
         """Run a statement over tables."""
         sources = [table.source for table in tables]
         values = [column for table in tables for column in table.values]
@@ -380,10 +382,10 @@ class Outer:
         except duckdb.Error as error:
             raise outer_error(error) from error
         names = self.statement.names
-        return Answer(names, answer.types[: len(names)], _finite(answer.rows))
+        return Rowset(names, answer.types[: len(names)], _finite(answer.rows))
 
 
-def _widened(relation: Relation, inside: Choice) -> tuple[list[Any], ...]:
+def _widened(relation: Relation, inside: NoisySelection) -> tuple[list[Any], ...]:
     """A relation's columns, its errors at the level of a choice."""
     if inside.share == 1.0:
         return relation.columns
@@ -422,7 +424,7 @@ def _cells(column: Emitted, row: Row | None) -> int:
     return 0 if row is None else sum(len(row[at]) for at in column.at if isinstance(row[at], list))
 
 
-def _with_sides(table: Table, relation: Relation) -> Table:
+def _with_sides(table: AnswerRelation, relation: Relation) -> AnswerRelation:
     """A block's relation with both sides of its ratios beside them."""
     columns, values = list(table.columns), list(table.values)
     for number, value in enumerate(relation.block.values):
@@ -430,7 +432,7 @@ def _with_sides(table: Table, relation: Relation) -> Table:
             columns += [f"v{number}{letter}" for letter in RATIO]
             values += [relation.side_values(value, side) for side in value.sides]
     types = [*table.types, *["DOUBLE"] * (len(columns) - len(table.columns))]
-    return Table(table.name, columns, types, values)
+    return AnswerRelation(table.name, columns, types, values)
 
 
 def _in_order(wanted: Sequence[Row], rows: Sequence[Row]) -> list[Row | None]:
@@ -454,11 +456,11 @@ def _finite(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     ]
 
 
-def _picked(statement: Statement, relation: Relation) -> Answer:
+def _picked(statement: Statement, relation: Relation) -> Rowset:
     """Columns of a block's relation as they are: what DuckDB would give back, without asking it."""
     places = [relation.names.index(name) for name in statement.direct]
     types = tuple(relation.types[place] for place in places[: len(statement.names)])
-    return Answer(
+    return Rowset(
         statement.names, types, list(zip(*(relation.columns[place] for place in places), strict=True))
     )
 

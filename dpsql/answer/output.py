@@ -178,7 +178,7 @@ def notes_beside(result: Renderable, style: str, level: float = LEVEL) -> tuple[
     return (*_without(result), *_gaps(result, level), *result.notes)
 
 
-class Shown(NamedTuple):
+class DisplayedRows(NamedTuple):
     """The first rows of an answer as people read them.
 
     Args:
@@ -190,7 +190,7 @@ class Shown(NamedTuple):
     below: list[str]
 
 
-def shown(result: Renderable, level: float = LEVEL, most: int = MOST_SHOWN) -> Shown:
+def shown(result: Renderable, level: float = LEVEL, most: int = MOST_SHOWN) -> DisplayedRows:
     """The first rows as text, with margins and marks.
 
     Args:
@@ -204,7 +204,7 @@ def shown(result: Renderable, level: float = LEVEL, most: int = MOST_SHOWN) -> S
         remaining = len(result.rows) - len(first.rows)
         row_note = [f"{remaining} more rows"] if remaining else []
         gaps = _gaps(first, level)
-        return Shown(cells, [*row_note, *_legend(cells, gaps), *_without(first), *result.notes])
+        return DisplayedRows(cells, [*row_note, *_legend(cells, gaps), *_without(first), *result.notes])
 
 
 def text_table(result: Renderable) -> str:

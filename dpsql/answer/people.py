@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dpsql.answer.block import Block
-from dpsql.answer.plan import Plan, conditions
+from dpsql.answer.plan import ViewPlan, conditions
 from dpsql.answer.schema import Schema
 from dpsql.answer.terms import Term, predicates
 from dpsql.errors import NoViewError
@@ -17,7 +17,7 @@ from dpsql.release import Release
 from dpsql.star.graph import PEOPLE
 
 
-def not_taken(plan: Plan, terms: Sequence[Term], release: Release) -> str:
+def not_taken(plan: ViewPlan, terms: Sequence[Term], release: Release) -> str:
     """Why a view's stored numbers do not add up to what is asked; empty where they do."""
     for term in terms:
         statistic = plan.view.statistics[term.measure]
@@ -81,7 +81,7 @@ def _axis_name(block: Block, column: int, release: Release) -> str:
     return f"{ref.table}.{ref.column}"
 
 
-def people_caveat(plan: Plan, terms: Sequence[Term], release: Release) -> str:
+def people_caveat(plan: ViewPlan, terms: Sequence[Term], release: Release) -> str:
     """What does not add up, where people are counted; empty where all does."""
     for term in terms:
         if term.measure == PEOPLE:

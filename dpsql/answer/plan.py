@@ -19,10 +19,10 @@ import numpy as np
 from dpsql.answer.block import Block
 from dpsql.answer.leafsets import (
     AxisCells,
-    AxisQuestion,
+    AxisQuery,
     FloatArray,
     Taken,
-    Weighed,
+    WeightedValues,
     ask_axis,
     masks,
     quoted,
@@ -123,7 +123,7 @@ SAMPLE = 8
 
 
 @dataclass(frozen=True)
-class View:
+class ReleaseView:
     """The statistics of one view: measure -> statistic."""
 
     name: str
@@ -134,7 +134,7 @@ class View:
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class ViewPlan:
     """How a block is answered on one view.
 
     Args:
@@ -148,8 +148,8 @@ class Plan:
         boxes: term condition -> its disjoint boxes.
     """
 
-    view: View
-    questions: tuple[AxisQuestion, ...]
+    view: ReleaseView
+    questions: tuple[AxisQuery, ...]
     cells: tuple[AxisCells, ...]
     where: Condition
     classes: tuple[tuple[Predicate, ...], ...]
@@ -178,14 +178,14 @@ class Plan:
         at, number = next(
             (i, q.factors.index(factor)) for i, q in enumerate(self.questions) if factor in q.factors
         )
-        return [(*box[:at], Weighed(box[at], number), *box[at + 1 :]) for box in boxes]  # type: ignore[arg-type]
+        return [(*box[:at], WeightedValues(box[at], number), *box[at + 1 :]) for box in boxes]  # type: ignore[arg-type]
 
     def box_masks(self, box: Box) -> list[FloatArray]:
         """Leaf masks of a box, one array (groups on the axis, leaves) for each axis."""
         return [masks(cells, truths) for cells, truths in zip(self.cells, box, strict=True)]
 
 
-def views_of(release: Release) -> list[View]:
+def views_of(release: Release) -> list[ReleaseView]:
     """The release's views, by name; statistics of a view on other axes than its rows stand apart."""
     by_view: dict[tuple[str, tuple[int, ...]], dict[str, StatisticMeta]] = {}
     for statistic in release.statistics:  # people may be counted on axes of their own
@@ -193,16 +193,16 @@ def views_of(release: Release) -> list[View]:
     views = []
     for (name, axes), statistics in sorted(by_view.items()):
         first = next(iter(statistics.values()))
-        views.append(View(name, first.of, axes, statistics, first.cells))
+        views.append(ReleaseView(name, first.of, axes, statistics, first.cells))
     return views
 
 
-def needed_measures(terms: Sequence[Term], view: View) -> bool:
+def needed_measures(terms: Sequence[Term], view: ReleaseView) -> bool:
     """Whether a view has every statistic that the terms need."""
     return all(term.measure in view.statistics and presence(term.measure, view) is not None for term in terms)
 
 
-def presence(measure: str, view: View) -> StatisticMeta | None:
+def presence(measure: str, view: ReleaseView) -> StatisticMeta | None:
     """The count that a measure's centre is multiplied by; any statistic where the centre is 0."""
     measure_count = view.statistics.get(f"count({measure})")
     count = measure_count or view.statistics.get("count")
@@ -218,7 +218,7 @@ def conditions(block: Block, terms: Sequence[Term]) -> Iterator[Condition]:
         yield term.condition
 
 
-class Place(NamedTuple):
+class PlaceholderPosition(NamedTuple):
     """Where a placeholder stands in a view.
 
     Args:
@@ -230,18 +230,18 @@ class Place(NamedTuple):
     column: str | None
 
 
-Places = Mapping[int, Place]
+Places = Mapping[int, PlaceholderPosition]
 """By number of the placeholder."""
 
 
 def place(
-    block: Block, terms: Sequence[Term], view: View, release: Release, schema: Schema
-) -> dict[int, Place] | str:
+    block: Block, terms: Sequence[Term], view: ReleaseView, release: Release, schema: Schema
+) -> dict[int, PlaceholderPosition] | str:
     """The place of each placeholder in a view; or the first column that the view lacks.
 
     Columns that only MIN, MAX or a quantile asks for may lie elsewhere.
     """
-    placed: dict[int, Place] = {}
+    placed: dict[int, PlaceholderPosition] = {}
     used = {c for group in block.groups for c in group.columns}
     used |= {
         c
@@ -256,7 +256,11 @@ def place(
             _partner(ref, view, release)
             if ref.partner
             else next(
-                (Place(view.axes.index(i), c.name) for i, c in schema.axis_columns(ref) if i in view.axes),
+                (
+                    PlaceholderPosition(view.axes.index(i), c.name)
+                    for i, c in schema.axis_columns(ref)
+                    if i in view.axes
+                ),
                 None,
             )
         )
@@ -266,7 +270,7 @@ def place(
     return placed
 
 
-def _partner(ref: ColumnRef, view: View, release: Release) -> Place | None:
+def _partner(ref: ColumnRef, view: ReleaseView, release: Release) -> PlaceholderPosition | None:
     """What of a view says which rows have a partner; None where nothing does.
 
     An axis of a table farther out does not: its MISSING holds rows that lack a partner at any hop.
@@ -274,11 +278,13 @@ def _partner(ref: ColumnRef, view: View, release: Release) -> Place | None:
     path = ref.path
     axes = [i for i, axis in enumerate(release.axes) if axis.of == view.of]
     if any(release.axes[i].missing_leaf is None and _leads(path, release.axes[i].path) for i in axes):
-        return Place(None, None)
+        return PlaceholderPosition(None, None)
     columns = [
         (position, partner_column(path, ref.column, i, release)) for position, i in enumerate(view.axes)
     ]
-    places = [Place(position, column or None) for position, column in columns if column is not None]
+    places = [
+        PlaceholderPosition(position, column or None) for position, column in columns if column is not None
+    ]
     return next((p for p in places if p.column is None), next(iter(places), None))
 
 
@@ -315,7 +321,9 @@ def _leads(path: tuple[str, ...], beyond: tuple[str, ...]) -> bool:
     return beyond[: len(path)] == path
 
 
-def make_plan(block: Block, terms: Sequence[Term], view: View, placed: Places, release: Release) -> Plan:
+def make_plan(
+    block: Block, terms: Sequence[Term], view: ReleaseView, placed: Places, release: Release
+) -> ViewPlan:
     """Ask every axis of a view what the block asks of it."""
     settled = {
         p: not p.negated
@@ -341,11 +349,9 @@ def make_plan(block: Block, terms: Sequence[Term], view: View, placed: Places, r
         inner = has_partner(block, release.axes[axis])
         if groups and cannot_leave(release.axes[axis]):
             filters = (*filters, IN_DOMAIN)
-        questions.append(
-            AxisQuestion(axis, columns, filters, groups, tuple(classes), inner, factors, partners)
-        )
+        questions.append(AxisQuery(axis, columns, filters, groups, tuple(classes), inner, factors, partners))
     cells = tuple(ask_axis(release, question) for question in questions)
-    plan = Plan(view, tuple(questions), cells, remaining, tuple(q.classes for q in questions), settled)
+    plan = ViewPlan(view, tuple(questions), cells, remaining, tuple(q.classes for q in questions), settled)
     if int(np.prod([float(g) for g in plan.shape])) > MAX_GROUPS:
         raise NotSupportedError(
             f"the statement has more than {MAX_GROUPS} groups", hint="group more coarsely"
@@ -403,7 +409,7 @@ def _position(columns: frozenset[int], placed: Places) -> int:
     return positions.pop() if positions else 0
 
 
-def predicted(plan: Plan, terms: Sequence[Term], release: Release) -> float:
+def predicted(plan: ViewPlan, terms: Sequence[Term], release: Release) -> float:
     """Mean predicted variance of the terms over a few groups; what views are compared by."""
     total = 0.0
     for term in terms:

@@ -30,12 +30,12 @@ import numpy as np
 
 from dpsql.answer.combine import independent
 from dpsql.answer.leafsets import FloatArray
-from dpsql.answer.plan import View, views_of
+from dpsql.answer.plan import ReleaseView, views_of
 from dpsql.answer.sample_test import Sample, scaled_to
-from dpsql.answer.tables import COUNT, Table, places, read_table, release_of, scaled
+from dpsql.answer.tables import COUNT, ViewTable, places, read_table, release_of, scaled
 from dpsql.release import Release
 from dpsql.release.reports import StandsFor
-from dpsql.variance.pooled import Lean, Piece
+from dpsql.variance.pooled import BilinearForm, Lean
 
 LARGEST = 1024
 """Numbers up to which cells are weighed one by one: solving takes a second there."""
@@ -61,8 +61,8 @@ def as_everybody(sample: Sample) -> Release | None:
 class SharedAxes(NamedTuple):
     """Axes that a view of one release has letter by letter in a view of another, by their positions in both."""
 
-    left: View
-    right: View
+    left: ReleaseView
+    right: ReleaseView
     of_left: tuple[int, ...]
     of_right: tuple[int, ...]
 
@@ -86,7 +86,7 @@ def shared_axes(left: Release, right: Release) -> list[SharedAxes]:
 
 
 @dataclass(frozen=True, eq=False)
-class Pair:
+class TablePair:
     """Two tables of the same cells.
 
     Args:
@@ -94,17 +94,17 @@ class Pair:
         leans: whether the right one was scaled by the left one's total, whose error is not in its errors yet.
     """
 
-    left: Table
-    right: Table
+    left: ViewTable
+    right: ViewTable
     leans: bool = False
 
-    def crossed(self, a: str, b: str) -> tuple[Piece, ...]:
+    def crossed(self, a: str, b: str) -> tuple[BilinearForm, ...]:
         """Cov(left a, right b)."""
         if not self.leans:
             return ()
         return (Lean(self.left.with_count(a), self.right.values[b] / self.left.total),)
 
-    def right_errors(self) -> Table:
+    def right_errors(self) -> ViewTable:
         """The right table with all of its errors."""
         return self.right.sharing(
             math.sqrt(self.left.total_variance) / self.left.total if self.leans else 0.0
@@ -126,7 +126,7 @@ class Pair:
         crossed = np.block([[_sum(self.crossed(a, b), self.left) for b in measures] for a in measures])
         return stacked(self.left, measures), stacked(right, measures), crossed
 
-    def together(self) -> Table:
+    def together(self) -> ViewTable:
         """The best linear mean: cell by cell in one solution up to LARGEST numbers, else by one weight."""
         measures = self.measures
         left, right = self.left.only(measures), self.right_errors().only(measures)
@@ -142,7 +142,7 @@ class Pair:
         spread = a - np.outer(unit, unit) * (k @ gain.T)
         return left.measured(mean, (spread + spread.T) / 2)
 
-    def _by_one_weight(self, left: Table, right: Table) -> Table:
+    def _by_one_weight(self, left: ViewTable, right: ViewTable) -> ViewTable:
         """The weight with the least mean variance of boxes of the counts."""
         boxes = _boxes(left.shape)
         pieces = (left.errors[COUNT, COUNT], right.errors[COUNT, COUNT], self.crossed(COUNT, COUNT))
@@ -179,12 +179,12 @@ def _boxes(shape: tuple[int, ...]) -> list[FloatArray]:
     return masks
 
 
-def _sum(pieces: Sequence[Piece], table: Table) -> FloatArray:
+def _sum(pieces: Sequence[BilinearForm], table: ViewTable) -> FloatArray:
     cells = math.prod(table.shape)
     return np.asarray(sum((piece.matrix() for piece in pieces), np.zeros((cells, cells))))
 
 
-def stacked(table: Table, measures: Sequence[str]) -> FloatArray:
+def stacked(table: ViewTable, measures: Sequence[str]) -> FloatArray:
     """Covariances of all cells of some measures, one after the other."""
     order = {m: i for i, m in enumerate(table.measures)}
 
@@ -247,13 +247,15 @@ def _pool(
 ) -> Pool | None:
     """All tables on some axes: those about everybody first, then samples scaled by what they say together."""
     tables = [(release, _on(release, of, keys)) for release in centrals]
-    population_table: Table | None = None
+    population_table: ViewTable | None = None
     names: list[str] = []
     for release, table in tables:
         if table is not None:
-            population_table = table if population_table is None else Pair(population_table, table).together()
+            population_table = (
+                table if population_table is None else TablePair(population_table, table).together()
+            )
             names.append(called[release.meta.release_id])
-    few: Table | None = None
+    few: ViewTable | None = None
     for sample in samples:
         table = _on(sample.release, of, keys)
         if table is None or table.total <= 0 or (population_table is None and sample.local.everybody is None):
@@ -261,14 +263,16 @@ def _pool(
         scaled_table = scaled_to(sample, table, population_table or table)[0]
         if sample.local.everybody is not None:
             population_table = (
-                scaled_table if population_table is None else Pair(population_table, scaled_table).together()
+                scaled_table
+                if population_table is None
+                else TablePair(population_table, scaled_table).together()
             )
         else:
-            few = scaled_table if few is None else Pair(few, scaled_table).together()
+            few = scaled_table if few is None else TablePair(few, scaled_table).together()
         names.append(called[sample.release.meta.release_id])
     if len(names) < 2 or population_table is None:
         return None
-    best = population_table if few is None else Pair(population_table, few, leans=True).together()
+    best = population_table if few is None else TablePair(population_table, few, leans=True).together()
     base = population_table.release
     title = f"{best.of} of {' and '.join(names)}"
     catalog = {**base.meta.catalog, "name": POOL}
@@ -276,7 +280,7 @@ def _pool(
     return Pool(release_of([replace(best, view=title)], meta), tuple(names))
 
 
-def _on(release: Release, of: str, keys: Sequence[tuple[object, ...]]) -> Table | None:
+def _on(release: Release, of: str, keys: Sequence[tuple[object, ...]]) -> ViewTable | None:
     """A release's table on some axes, from its view with the fewest cells that has them."""
     for view in sorted(views_of(release), key=lambda view: view.cells):
         if view.of.lower() == of:

@@ -27,9 +27,9 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.answer.answered import Answered
+from dpsql.answer.answered import AnsweredTerms
 from dpsql.answer.block import Block
-from dpsql.answer.leafsets import AxisQuestion, FloatArray, axis_source, quoted, truth_sql
+from dpsql.answer.leafsets import AxisQuery, FloatArray, axis_source, quoted, truth_sql
 from dpsql.answer.plan import Box
 from dpsql.answer.run import run
 from dpsql.answer.schema import Schema
@@ -75,7 +75,7 @@ class Values(NamedTuple):
         return self.values[self.first[step]], self.values[self.last[step]]
 
 
-class Leaves(NamedTuple):
+class LeafSteps(NamedTuple):
     """Each leaf is a step.
 
     Args:
@@ -178,7 +178,7 @@ class Prefix:
         return (width / DAY if isinstance(width, timedelta) else float(width)) / (2 * NORMAL)
 
 
-Ask = Callable[[Block, Expression], tuple[Sequence[list[Any]], Sequence[str], Answered]]
+Ask = Callable[[Block, Expression], tuple[Sequence[list[Any]], Sequence[str], AnsweredTerms]]
 """Answers a block along an expression: columns of its relation, their types, and the answers."""
 
 
@@ -211,7 +211,7 @@ def quantiles(
         if question.groups == (leaf,) and not question.classes:
             source = _values_of_a_leaf(column, question, release)
             return rising.type, _prefixes(
-                known, keys, columns, answered, lambda leaves, *_: Leaves(release, source, leaves)
+                known, keys, columns, answered, lambda leaves, *_: LeafSteps(release, source, leaves)
             )
     columns, types, answered = ask(_along(column, column, block), column)
     return types[-2], _prefixes(known, keys, columns, answered, _values(column))
@@ -247,7 +247,7 @@ def _rises(release: Release, axis: int, column: ColumnMeta) -> bool:
     return bool(release.kept(sql, lambda: run(release, sql).rows[0][0] is not False))
 
 
-def _values_of_a_leaf(column: Expression, question: AxisQuestion, release: Release) -> str:
+def _values_of_a_leaf(column: Expression, question: AxisQuery, release: Release) -> str:
     """The SELECT of the column's values of one leaf that meet the axis's conditions."""
     table = axis_source(question, release.axes[question.axis])
     source = f"(SELECT {', '.join(['leaf', 'kind AS dp_kind', *question.fields])} FROM {table})"
@@ -259,8 +259,8 @@ def _prefixes(
     known: Known,
     keys: Sequence[tuple[Any, ...]],
     columns: Sequence[list[Any]],
-    answered: Answered,
-    steps: Callable[[list[Any], npt.NDArray[np.int64], Answered], Steps],
+    answered: AnsweredTerms,
+    steps: Callable[[list[Any], npt.NDArray[np.int64], AnsweredTerms], Steps],
 ) -> list[Prefix]:
     """Counts of each group.
 
@@ -296,7 +296,7 @@ def _prefixes(
 
 
 def _error(
-    rows: npt.NDArray[np.int64], at: float, boxes: Sequence[Box], answered: Answered
+    rows: npt.NDArray[np.int64], at: float, boxes: Sequence[Box], answered: AnsweredTerms
 ) -> Callable[[int], float]:
     """Standard error of the count up to and with a step, minus a share of all."""
 
@@ -308,10 +308,10 @@ def _error(
     return error
 
 
-def _values(column: Expression) -> Callable[[Sequence[Any], npt.NDArray[np.int64], Answered], Values]:
+def _values(column: Expression) -> Callable[[Sequence[Any], npt.NDArray[np.int64], AnsweredTerms], Values]:
     """Steps of single values, which know the ends of the leaf that they lie in."""
 
-    def steps(values: Sequence[Any], rows: npt.NDArray[np.int64], answered: Answered) -> Values:
+    def steps(values: Sequence[Any], rows: npt.NDArray[np.int64], answered: AnsweredTerms) -> Values:
         plan = answered.plan
         position = next(i for i, question in enumerate(plan.questions) if column in question.groups)
         cells = plan.cells[position]

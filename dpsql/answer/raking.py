@@ -38,7 +38,7 @@ from dpsql.answer.leafsets import FloatArray
 from dpsql.answer.plan import views_of
 from dpsql.answer.population import RANK, stacked
 from dpsql.answer.sample_test import Sample
-from dpsql.answer.tables import COUNT, Table, read_table, release_of
+from dpsql.answer.tables import COUNT, ViewTable, read_table, release_of
 from dpsql.release import Release
 from dpsql.release.reports import StandsFor
 
@@ -105,7 +105,7 @@ def raked(sample: Sample, central: Release) -> Release | None:
     return release_of(tables, replace(sample.release.meta, local=local, scales=()))
 
 
-def _margins(central: Release, table: Table, overlaps: Sequence[Overlap]) -> Margins | None:
+def _margins(central: Release, table: ViewTable, overlaps: Sequence[Overlap]) -> Margins | None:
     """All margins that a central release has of a local table; further views add their shares of new columns."""
     margins: Margins | None = None
     for overlap in overlaps:
@@ -143,7 +143,7 @@ def _with_shares(margins: Margins, extension: Margins) -> Margins:
     )
 
 
-def _margin(overlap: Overlap, central: Release, table: Table) -> Margins | None:
+def _margin(overlap: Overlap, central: Release, table: ViewTable) -> Margins | None:
     """T, M and Cov(M) over the common groups of two views: cells, or each column's groups where cells are noise."""
     left, right = overlap.tables(central, table.release)
     if left is None or right is None:
@@ -181,7 +181,7 @@ def _margin(overlap: Overlap, central: Release, table: Table) -> Margins | None:
     return Margins(rows @ design, rows @ totals, rows @ covariance @ rows.T, columns, len(joined[0]))
 
 
-def _cells(table: Table, order: Sequence[int]) -> tuple[FloatArray, FloatArray]:
+def _cells(table: ViewTable, order: Sequence[int]) -> tuple[FloatArray, FloatArray]:
     """Counts of a table's cells with its axes in another order, and their covariances."""
     index = np.arange(table.values[COUNT].size).reshape(table.shape).transpose(order).ravel()
     covariance = stacked(table.only([COUNT]), [COUNT])
@@ -205,7 +205,7 @@ def _joined(rows: FloatArray, seen: BoolArray, totals: FloatArray) -> FloatArray
     return joined
 
 
-def _weighted(table: Table, margins: Margins) -> Table | None:
+def _weighted(table: ViewTable, margins: Margins) -> ViewTable | None:
     """y and its covariances; None where no weights meet the margins."""
     x = table.values[COUNT].ravel()
     weights = _weights(x, margins)

@@ -20,14 +20,14 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from dpsql.answer.answered import Answered, answer_terms
+from dpsql.answer.answered import AnsweredTerms, answer_terms
 from dpsql.answer.block import Block
 from dpsql.answer.errorfunctions import ErrorFunction
 from dpsql.answer.known import catalog_plan, known_values, not_an_axis
 from dpsql.answer.notes import Note, bias_notes, bounding_notes, domain_notes, reported_notes
 from dpsql.answer.people import asks_people, no_people_view, not_taken
 from dpsql.answer.plan import (
-    Plan,
+    ViewPlan,
     make_plan,
     needed_measures,
     no_view,
@@ -70,7 +70,7 @@ def choose(
     schema: Schema,
     asked: PartialBin | None = None,
     along: Expression | None = None,
-) -> Plan:
+) -> ViewPlan:
     """The best plan for some terms of a block.
 
     Args:
@@ -143,18 +143,18 @@ def choose(
     )
 
 
-def _steps(plan: Plan, along: Expression | None, release: Release) -> int:
+def _steps(plan: ViewPlan, along: Expression | None, release: Release) -> int:
     """Leaves of the axis that a quantile runs along: the finest tells most of it."""
     axes = [q.axis for q in plan.questions if along is not None and along in q.groups]
     return max((release.axes[axis].leaves for axis in axes), default=0)
 
 
-def _is_biased(plan: Plan, terms: Sequence[Term]) -> bool:
+def _is_biased(plan: ViewPlan, terms: Sequence[Term]) -> bool:
     """Whether an estimate is biased: its variance is then no measure of its error, and unbiased views come first."""
     return any(plan.view.statistics[term.measure].biased for term in terms)
 
 
-def partial_bin(plan: Plan, release: Release, asked: PartialBin | None) -> PartialBin:
+def partial_bin(plan: ViewPlan, release: Release, asked: PartialBin | None) -> PartialBin:
     """What is done where a plan cuts bins.
 
     Args:
@@ -172,7 +172,7 @@ def partial_bin(plan: Plan, release: Release, asked: PartialBin | None) -> Parti
     return rule if asked is None or rule == "refuse" else asked
 
 
-def _cut_axes(plan: Plan, release: Release) -> str:
+def _cut_axes(plan: ViewPlan, release: Release) -> str:
     """Axes whose bins the plan cuts."""
     pairs = zip(plan.questions, plan.cells, strict=True)
     return ", ".join(release.axes[question.axis].name for question, cells in pairs if cells.cut)
@@ -194,11 +194,11 @@ class Relation:
     names: tuple[str, ...]
     types: tuple[str, ...]
     columns: tuple[list[Any], ...]
-    answered: tuple[Answered, ...] = ()
+    answered: tuple[AnsweredTerms, ...] = ()
     notes: tuple[Note, ...] = ()
     prefixes: dict[Known, tuple[str, list[Prefix]]] = field(default_factory=dict)
 
-    def answered_for(self, form: Value) -> Answered | None:
+    def answered_for(self, form: Value) -> AnsweredTerms | None:
         """The plan that holds all terms of a form, or None."""
         wanted = form.terms
         return next((a for a in self.answered if all(term in a.totals for term in wanted)), None)
@@ -309,10 +309,10 @@ def _answerable(block: Block, terms: Sequence[Term], release: Release, schema: S
 
 
 def _plans(
-    block: Block, terms: list[Term], choice: Callable[[list[Term]], Plan]
-) -> list[tuple[Plan, list[Term]]]:
+    block: Block, terms: list[Term], choice: Callable[[list[Term]], ViewPlan]
+) -> list[tuple[ViewPlan, list[Term]]]:
     """One plan for all terms where there is one that cuts no bin, else one for each value."""
-    shared: Plan | None = None
+    shared: ViewPlan | None = None
     try:
         shared = choice(terms)
         if len(block.values) == 1 or not any(cells.cut for cells in shared.cells):
@@ -320,7 +320,7 @@ def _plans(
     except NoViewError:
         if len(block.values) == 1:
             raise
-    planned_terms: list[tuple[Plan, list[Term]]] = []
+    planned_terms: list[tuple[ViewPlan, list[Term]]] = []
     for value in block.values:
         wanted = list(value.terms)
         if wanted and not any(set(wanted) <= set(done) for _, done in planned_terms):
@@ -339,7 +339,7 @@ def _plans(
 
 def _assemble(
     block: Block,
-    plans: list[tuple[Plan, list[Term]]],
+    plans: list[tuple[ViewPlan, list[Term]]],
     release: Release,
     schema: Schema,
     notes: list[Note],
@@ -388,7 +388,7 @@ def _quantiles(
     keys = list(zip(*columns[1:], strict=True)) if len(columns) > 1 else [()]
     prefixes: dict[Known, tuple[str, list[Prefix]]] = {}
 
-    def ask(block: Block, along: Expression) -> tuple[Sequence[list[Any]], Sequence[str], Answered]:
+    def ask(block: Block, along: Expression) -> tuple[Sequence[list[Any]], Sequence[str], AnsweredTerms]:
         inner = relate(block, release, schema, on_partial_bin, along)
         return inner.columns, inner.types, inner.answered[0]
 
@@ -400,7 +400,7 @@ def _quantiles(
     return prefixes
 
 
-def _group_index(block: Block, plan: Plan) -> tuple[np.ndarray, ...]:
+def _group_index(block: Block, plan: ViewPlan) -> tuple[np.ndarray, ...]:
     """For each axis the group of each row: the axes vary in the order of GROUP BY, the first slowest."""
     if not block.groups:  # one row: no axis has groups
         return tuple(np.zeros(1, np.int64) for _ in plan.cells)
@@ -415,7 +415,7 @@ def _group_index(block: Block, plan: Plan) -> tuple[np.ndarray, ...]:
     return tuple(index)
 
 
-def _slowest_first(block: Block, plan: Plan) -> list[int]:
+def _slowest_first(block: Block, plan: ViewPlan) -> list[int]:
     first = {}
     for position, question in enumerate(plan.questions):
         places = [block.groups.index(group) for group in question.groups]
@@ -423,7 +423,7 @@ def _slowest_first(block: Block, plan: Plan) -> list[int]:
     return sorted(first, key=lambda position: first[position])
 
 
-def _occupied(plan: Plan) -> np.ndarray:
+def _occupied(plan: ViewPlan) -> np.ndarray:
     """Groups that meet WHERE at all, where it ties several axes together."""
     occupied = np.zeros(plan.shape, bool)
     for box in plan.boxes_of(TRUE):
@@ -439,7 +439,7 @@ def _occupied(plan: Plan) -> np.ndarray:
 def _column(
     value: Value,
     relation: Relation,
-    plan: Plan,
+    plan: ViewPlan,
     index: tuple[np.ndarray, ...],
     release: Release,
     schema: Schema,

@@ -34,7 +34,7 @@ from dpsql.answer.raking import raked
 from dpsql.answer.relation import Relation
 from dpsql.answer.result import Result
 from dpsql.answer.sample_test import Sample, SampleTest, best_total, sample_test
-from dpsql.answer.schema import Schema, Table
+from dpsql.answer.schema import Schema, SchemaTable
 from dpsql.answer.sql.parse import parse, pointed
 from dpsql.answer.sql.rewrite import take_apart
 from dpsql.answer.sql.statement import Statement
@@ -51,7 +51,7 @@ UNTESTED = "whether respondents of {} are a random sample is not tested: {}"
 
 
 @dataclass(frozen=True, eq=False)
-class Candidate:
+class RouteCandidate:
     """Who may answer a block.
 
     Args:
@@ -72,7 +72,7 @@ class Candidate:
 class PopulationSources(NamedTuple):
     """Releases that can answer for the whole population, the tests of local ones, and tables of several releases."""
 
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[RouteCandidate, ...]
     tests: tuple[SampleTest, ...]
     pooled: tuple[Pool, ...]
 
@@ -80,12 +80,12 @@ class PopulationSources(NamedTuple):
 class Taken(NamedTuple):
     """Who answers some blocks, and its rank: cells without an error, then mean error."""
 
-    candidate: Candidate
+    candidate: RouteCandidate
     rank: tuple[int, float]
 
 
 @dataclass(frozen=True, eq=False)
-class Question:
+class RoutedStatement:
     """A statement that several may answer.
 
     Args:
@@ -94,13 +94,13 @@ class Question:
         left_out: who answers only for those who reported to it.
     """
 
-    statements: dict[Candidate, Statement]
+    statements: dict[RouteCandidate, Statement]
     refusals: list[Refusal]
     left_out: list[str] = field(default_factory=list)
-    _related: dict[tuple[Candidate, int], Relation | None] = field(default_factory=dict)
+    _related: dict[tuple[RouteCandidate, int], Relation | None] = field(default_factory=dict)
 
     @property
-    def first(self) -> Candidate:
+    def first(self) -> RouteCandidate:
         """Who reads it first."""
         return next(iter(self.statements))
 
@@ -109,7 +109,7 @@ class Question:
         """Its blocks, as the first candidate reads them."""
         return self.statements[self.first].blocks
 
-    def relation(self, candidate: Candidate, number: int) -> Relation | None:
+    def relation(self, candidate: RouteCandidate, number: int) -> Relation | None:
         """A candidate's answer to a block; None if it has none."""
         if (candidate, number) not in self._related:
             try:
@@ -120,7 +120,7 @@ class Question:
             self._related[candidate, number] = relation
         return self._related[candidate, number]
 
-    def taken(self, candidate: Candidate, part: Sequence[int]) -> Taken | None:
+    def taken(self, candidate: RouteCandidate, part: Sequence[int]) -> Taken | None:
         """A candidate's answers to some blocks; None if one of them has none."""
         named = self.blocks[part[0]].release
         if named and [name.lower() for name in candidate.names] != [named]:
@@ -133,9 +133,9 @@ class Question:
         """What some blocks take from a release."""
         return reads_of([self.blocks[number] for number in part])
 
-    def chosen(self) -> tuple[dict[int, Candidate], list[Taken]]:
+    def chosen(self) -> tuple[dict[int, RouteCandidate], list[Taken]]:
         """Who answers each block, and all who could."""
-        chosen: dict[int, Candidate] = {}
+        chosen: dict[int, RouteCandidate] = {}
         seen: list[Taken] = []
         for group in groups_of(self.blocks):
             for numbers in self.parts(group):
@@ -235,13 +235,13 @@ class Router:
         )
         return self._told(answer, by or [runs], seen, question.left_out)
 
-    def _read(self, text: str, dialect: str, carries: bool = False) -> Question:
+    def _read(self, text: str, dialect: str, carries: bool = False) -> RoutedStatement:
         """The statement as each candidate reads it; those that read it as the first one does.
 
         Raises:
             NotSupportedError, UnknownName: nobody can read it; the first one says why.
         """
-        statements: dict[Candidate, Statement] = {}
+        statements: dict[RouteCandidate, Statement] = {}
         refusals: list[Refusal] = []
         named = {
             name.lower(): self._joined(answerer)
@@ -267,7 +267,7 @@ class Router:
                 statements[candidate] = statement
         if not statements:
             raise refusals[0]
-        return Question(statements, refusals)
+        return RoutedStatement(statements, refusals)
 
     def _joined(self, answerer: Answerer) -> Schema:
         """A schema with the tables, columns and measures of all releases of its population."""
@@ -281,7 +281,7 @@ class Router:
         return replace(schema, tables=tables, measures=frozenset(measures))
 
     def _told(
-        self, answer: Result, by: Sequence[Candidate], seen: Sequence[Taken], left_out: Sequence[str]
+        self, answer: Result, by: Sequence[RouteCandidate], seen: Sequence[Taken], left_out: Sequence[str]
     ) -> Result:
         """The answer with who gave it, why, and what all open releases promise together."""
         metas = [answerer.release.meta for answerer in self.answerers]
@@ -341,7 +341,7 @@ class Router:
                 lines.append(f"not by {candidate.name}: {self._why_not(candidate, routed)}")
         return [*lines, *(test.words() for test in self.standing.tests)]
 
-    def _why_not(self, candidate: Candidate, routed: dict[str, Any]) -> str:
+    def _why_not(self, candidate: RouteCandidate, routed: dict[str, Any]) -> str:
         if any(test.rejected and test.local == candidate.name for test in self.standing.tests):
             return "its respondents differ from the population"
         if candidate.name in routed["left_out"]:
@@ -368,7 +368,7 @@ def population_sources(
         names: what they are called.
         combine: whether tables of several are wanted too.
     """
-    candidates: list[Candidate] = []
+    candidates: list[RouteCandidate] = []
     tests: list[SampleTest] = []
     pooled: list[Pool] = []
     populations: dict[str, list[int]] = {}
@@ -390,7 +390,7 @@ def population_sources(
             answerer, name = answerers[i], names[i]
             local = answerer.release.meta.local
             if local is None or answerer.release in population_releases:
-                candidates.append(Candidate(name, answerer, frozenset(Reads), (name,)))
+                candidates.append(RouteCandidate(name, answerer, frozenset(Reads), (name,)))
                 continue
             sample = Sample(answerer.release, local, _counted_by(population_releases, answerer.release))
             local_tests = _tested(sample, name, population_releases) if local.sampled else []
@@ -403,7 +403,9 @@ def population_sources(
             called = {answerers[i].release.meta.release_id: names[i] for i in members}
             pooled += pools(population_releases, samples, called)
     pooled_candidates = [
-        Candidate(" and ".join(pool.names), _like(answerers[0], pool.release), frozenset(Reads), pool.names)
+        RouteCandidate(
+            " and ".join(pool.names), _like(answerers[0], pool.release), frozenset(Reads), pool.names
+        )
         for pool in pooled
     ]
     return PopulationSources((*candidates, *pooled_candidates), tuple(tests), tuple(pooled))
@@ -420,17 +422,17 @@ def _tested(sample: Sample, name: str, references: Sequence[Release]) -> list[Sa
 
 def _candidate(
     sample: Sample, name: str, answerer: Answerer, central: Sequence[Release], passed: bool
-) -> tuple[Candidate, bool]:
+) -> tuple[RouteCandidate, bool]:
     """A local release's candidate, and whether it may be combined with others."""
     declared = sample.local.sampled or sample.local.whole
     scaled = as_everybody(sample) if sample.local.sampled and passed else None
     if scaled is not None:
-        return Candidate(name, _like(answerer, scaled), frozenset(Reads), (name,)), True
+        return RouteCandidate(name, _like(answerer, scaled), frozenset(Reads), (name,)), True
     weighted = None if passed or not declared else _raked(sample, central)
     if weighted is not None:
-        return Candidate(name, _like(answerer, weighted), frozenset(Reads), (name,), last=True), False
+        return RouteCandidate(name, _like(answerer, weighted), frozenset(Reads), (name,), last=True), False
     stands = PARTICIPATIONS[sample.local.participation if passed else "unknown"].everybody
-    return Candidate(name, answerer, stands, (name,)), False
+    return RouteCandidate(name, answerer, stands, (name,)), False
 
 
 def _raked(sample: Sample, central: Sequence[Release]) -> Release | None:
@@ -474,7 +476,7 @@ def groups_of(blocks: Sequence[Block]) -> list[list[int]]:
     return list(groups.values())
 
 
-def _merged(table: Table, extension: Table) -> Table:
+def _merged(table: SchemaTable, extension: SchemaTable) -> SchemaTable:
     """A table with the columns of another release's."""
     columns = {**extension.columns, **table.columns}
     return replace(
@@ -507,7 +509,7 @@ def rank(relations: Sequence[Relation]) -> tuple[int, float]:
     return missing, sum(errors) / len(errors) if errors else 0.0
 
 
-def _check_alternatives(candidates: Sequence[Candidate]) -> None:
+def _check_alternatives(candidates: Sequence[RouteCandidate]) -> None:
     """Releases may answer for each other only if they are about the same people."""
     if len({_population(candidate.answerer.release) for candidate in candidates}) > 1:
         names = list(dict.fromkeys(candidate.name for candidate in candidates))

@@ -37,7 +37,7 @@ FIRST_ROWS, CHUNK_ROWS, CHUNK_BYTES = 2**6, 2**12, 2**22
 """Rows that are fetched at first, and of later chunks at most: a row may follow thousands of cells."""
 
 
-class Answer(NamedTuple):
+class Rowset(NamedTuple):
     """Names, DuckDB types and rows of a statement."""
 
     names: tuple[str, ...]
@@ -86,7 +86,7 @@ def prepared(release: Release, sql: str) -> duckdb.Statement:
     return release.kept(sql, lambda: release.connection.cursor().extract_statements(sql)[0])
 
 
-def run(release: Release, sql: str | duckdb.Statement, values: Sequence[Any] = ()) -> Answer:
+def run(release: Release, sql: str | duckdb.Statement, values: Sequence[Any] = ()) -> Rowset:
     """Run a statement of our own making on a release and fetch all of it.
 
     Args:
@@ -110,7 +110,7 @@ def rows_of(release: Release, sql: duckdb.Statement, values: Sequence[Any]) -> l
     return release.read(sql, values, _everything)
 
 
-def run_apart(sql: str, values: Sequence[Any]) -> Answer:
+def run_apart(sql: str, values: Sequence[Any]) -> Rowset:
     """Run what a user computes from answers, whitelisted and written again, apart from every release.
 
     Args:
@@ -147,9 +147,9 @@ def _opened_apart() -> duckdb.DuckDBPyConnection:
 
 def _answer(
     cursor: duckdb.DuckDBPyConnection, rows: Callable[[duckdb.DuckDBPyConnection], list[tuple[Any, ...]]]
-) -> Answer:
+) -> Rowset:
     described = cursor.description or []
-    return Answer(tuple(str(c[0]) for c in described), tuple(str(c[1]) for c in described), rows(cursor))
+    return Rowset(tuple(str(c[0]) for c in described), tuple(str(c[1]) for c in described), rows(cursor))
 
 
 def _everything(cursor: duckdb.DuckDBPyConnection) -> list[tuple[Any, ...]]:

@@ -29,7 +29,7 @@ import numpy as np
 from dpsql.answer.common_groups import ColumnComparison, Overlap, overlaps_of
 from dpsql.answer.leafsets import FloatArray
 from dpsql.answer.plan import views_of
-from dpsql.answer.tables import Everybody, Table, read_table, sampled
+from dpsql.answer.tables import Everybody, ViewTable, read_table, sampled
 from dpsql.answer.uncertainty.fieller import LAPLACE_KURTOSIS, quantile
 from dpsql.release import Release
 from dpsql.release.reports import LocalMeta
@@ -172,7 +172,7 @@ class Sample:
         """How many reported."""
         return float(self.local.reporters)
 
-    def everybody(self, table: Table) -> Everybody | None:
+    def everybody(self, table: ViewTable) -> Everybody | None:
         """Rows that the population has in a table: declared, else by the central release; None where nobody says."""
         if self.local.everybody is not None:
             return Everybody(self.local.everybody * table.total / self.people, 0.0, "declared")
@@ -190,7 +190,7 @@ def best_total(release: Release, of: str) -> Everybody | None:
     return min(totals, key=lambda total: total.error, default=None)
 
 
-def scaled_to(sample: Sample, table: Table, central: Table) -> tuple[Table, bool]:
+def scaled_to(sample: Sample, table: ViewTable, central: ViewTable) -> tuple[ViewTable, bool]:
     """A sample's table with the declared rows of the population, else those of a central table.
 
     Returns:
@@ -237,14 +237,14 @@ def sample_test(sample: Sample, central: Release, *, scaled: bool = False) -> Sa
     )  # fmt: skip
 
 
-class Comparison(NamedTuple):
+class MeasureComparison(NamedTuple):
     """Measures to compare over common columns."""
 
     overlap: Overlap
     measures: frozenset[str]
 
 
-def _comparisons(overlaps: Sequence[Overlap]) -> Iterator[Comparison]:
+def _comparisons(overlaps: Sequence[Overlap]) -> Iterator[MeasureComparison]:
     """What to compare, once each: over all common columns where that is a small table, over each, and in total."""
     compared: set[tuple[frozenset[str], str]] = set()
     for overlap in overlaps:
@@ -255,10 +255,12 @@ def _comparisons(overlaps: Sequence[Overlap]) -> Iterator[Comparison]:
             measures = frozenset(measure for measure in shared if (columns, measure) not in compared)
             if measures:
                 compared |= {(columns, measure) for measure in measures}
-                yield Comparison(overlap.only(axes), measures)
+                yield MeasureComparison(overlap.only(axes), measures)
 
 
-def _differences(sample: Sample, central: Release, comparison: Comparison, scaled: bool) -> list[Difference]:
+def _differences(
+    sample: Sample, central: Release, comparison: MeasureComparison, scaled: bool
+) -> list[Difference]:
     """Of the counts, and of each sum that both releases hold at one scale."""
     left, right = comparison.overlap.tables(central, sample.release)
     if left is None or right is None or right.total <= 0:
@@ -284,7 +286,7 @@ def _differences(sample: Sample, central: Release, comparison: Comparison, scale
     return [difference for difference in differences if difference.freedom]
 
 
-def _matrix(table: Table, measure: str) -> FloatArray:
+def _matrix(table: ViewTable, measure: str) -> FloatArray:
     """Covariances of all cells of one measure."""
     cells = math.prod(table.shape)
     zero = np.zeros((cells, cells))
@@ -293,7 +295,9 @@ def _matrix(table: Table, measure: str) -> FloatArray:
     )
 
 
-def _residuals(left: Table, right: Table, measure: str, by_central: bool) -> tuple[FloatArray, FloatArray]:
+def _residuals(
+    left: ViewTable, right: ViewTable, measure: str, by_central: bool
+) -> tuple[FloatArray, FloatArray]:
     """d of a measure and its covariance. A table that was scaled by the total of the other one shares its error:
     d = x - f t with t that total, so that Cov(d) = A + B - a f' - f a' + Var(t) f f', a = Cov(x, t)."""
     x, z = left.values[measure].ravel(), right.values[measure].ravel()

@@ -16,7 +16,7 @@ from dpsql.release import AxisMeta, ColumnMeta, Release
 
 
 @dataclass(frozen=True)
-class Table:
+class SchemaTable:
     """One table of the star.
 
     Args:
@@ -48,7 +48,7 @@ class Table:
         return self.columns.get(name.lower())
 
 
-class People(NamedTuple):
+class PrivacyUnit(NamedTuple):
     """Whose privacy is promised, where it is a table's rows.
 
     Args:
@@ -75,14 +75,14 @@ class Schema:
     """
 
     name: str
-    tables: Mapping[str, Table]
+    tables: Mapping[str, SchemaTable]
     axes: tuple[AxisMeta, ...]
     measures: frozenset[str]
-    unit: People | None = None
+    unit: PrivacyUnit | None = None
     counted: tuple[str, ...] = ()
     named: Mapping[str, Schema] = field(default_factory=dict, compare=False, repr=False)
 
-    def table(self, name: str) -> Table | None:
+    def table(self, name: str) -> SchemaTable | None:
         """The table of that name, in any case."""
         return self.tables.get(name.lower())
 
@@ -198,7 +198,7 @@ def read_schema(release: Release) -> Schema:
     return Schema(release.name, tables, release.axes, measures, _people(release.catalog), counted)
 
 
-def _people(catalog: star.Catalog) -> People | None:
+def _people(catalog: star.Catalog) -> PrivacyUnit | None:
     """The people's table, and where rows of each counted table name them."""
     table, key = catalog.privacy.unit
     if table is None:
@@ -209,14 +209,14 @@ def _people(catalog: star.Catalog) -> People | None:
             path, holder, column = counted.unit.path, counted.unit.table, counted.unit.column
             ends = [] if of == table else [ColumnRef((*path, column), table, key)]
             columns[of.lower()] = (ColumnRef(path, holder, column), *ends)
-    return People(table, key, columns)
+    return PrivacyUnit(table, key, columns)
 
 
-def _with_columns(table: Table, columns: Mapping[str, str]) -> Table:
-    return Table(**{**vars(table), "columns": columns})
+def _with_columns(table: SchemaTable, columns: Mapping[str, str]) -> SchemaTable:
+    return SchemaTable(**{**vars(table), "columns": columns})
 
 
-def _table(name: str, star_table: star.Table) -> Table:
+def _table(name: str, star_table: star.Table) -> SchemaTable:
     foreign = {column: key.references for column, key in star_table.foreign_keys.items()}
     measures = {column: measure.expr for column, measure in star_table.measures.items()}
     names = [
@@ -226,7 +226,7 @@ def _table(name: str, star_table: star.Table) -> Table:
         *star_table.derive,
         *measures,
     ]
-    return Table(
+    return SchemaTable(
         name=name,
         key=star_table.key,
         columns={column.lower(): column for column in names},

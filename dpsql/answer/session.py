@@ -232,7 +232,7 @@ MOST_OPEN = 16
 """Releases that a process keeps open for calls that name one each time."""
 
 
-class State(NamedTuple):
+class FileState(NamedTuple):
     """A file as it is now, and how it is asked."""
 
     path: Path
@@ -242,7 +242,7 @@ class State(NamedTuple):
     signers: frozenset[str] | None
 
 
-class Opened:
+class ReleaseCache:
     """Releases that stay open between calls, the least asked forgotten first, and the one asked when none is named.
 
     A release that is forgotten closes once no answer that came from it is left: answers work out their errors late.
@@ -250,7 +250,7 @@ class Opened:
 
     def __init__(self, most: int) -> None:
         self.most, self.default, self._lock = most, None, threading.Lock()
-        self._answerers: OrderedDict[State, Answerer] = OrderedDict()
+        self._answerers: OrderedDict[FileState, Answerer] = OrderedDict()
         self._sessions: OrderedDict[tuple[object, ...], OpenReleases] = OrderedDict()
         self._paths: OrderedDict[tuple[Path, int, int], Path] = OrderedDict()
 
@@ -275,9 +275,9 @@ class Opened:
         try:
             status = path.stat()
             resolved = self._resolved(path, status.st_dev, status.st_ino)
-            state = State(resolved, status.st_mtime_ns, status.st_ino, nonnegative, signers)
+            state = FileState(resolved, status.st_mtime_ns, status.st_ino, nonnegative, signers)
         except OSError:
-            state = State(path, 0, 0, nonnegative, signers)
+            state = FileState(path, 0, 0, nonnegative, signers)
         with self._lock:
             if state not in self._answerers:
                 self._forget_older(state)
@@ -335,7 +335,7 @@ class Opened:
                     self._paths.popitem(last=False)
         return resolved
 
-    def _forget_older(self, state: State) -> None:
+    def _forget_older(self, state: FileState) -> None:
         """Close what a path held before: DuckDB would go on answering from it."""
         older = [s for s in self._answerers if s.path == state.path and s[1:3] != state[1:3]]
         for old_state in older:
@@ -363,7 +363,7 @@ class Opened:
             self.default = None
 
 
-OPENED = Opened(MOST_OPEN)
+OPENED = ReleaseCache(MOST_OPEN)
 """The process's own."""
 answerer = OPENED.answerer
 opened = OPENED.session

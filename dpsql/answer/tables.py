@@ -26,18 +26,26 @@ from typing import NamedTuple
 import numpy as np
 
 from dpsql.answer.leafsets import FloatArray
-from dpsql.answer.plan import View, presence
+from dpsql.answer.plan import ReleaseView, presence
 from dpsql.answer.run import run
 from dpsql.answer.uncertainty.reads import weight_error
 from dpsql.release import Release, StatisticMeta
 from dpsql.release.format import UNIT, Meta
 from dpsql.release.memory import MadeStatistic, TakenAxis, release_in_memory
-from dpsql.variance.pooled import Diagonal, Lean, Matrix, Outer, Piece, PooledReading, Read
+from dpsql.variance.pooled import (
+    BilinearForm,
+    Diagonal,
+    Lean,
+    Matrix,
+    PooledReading,
+    SharedError,
+    StoredCovariance,
+)
 
 COUNT = "count"
 LARGEST = 2.0**42
 """Sums beyond it, in stored units, leave 64 bits once they are counted in units of 2^-20."""
-Errors = Mapping[tuple[str, str], tuple[Piece, ...]]
+Errors = Mapping[tuple[str, str], tuple[BilinearForm, ...]]
 
 
 class Everybody(NamedTuple):
@@ -55,7 +63,7 @@ class Everybody(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class ViewTable:
     """A view as arrays.
 
     Args:
@@ -102,15 +110,15 @@ class Table:
         names = list(self.measures)
         return [(a, b) for i, a in enumerate(names) for b in names[i:]]
 
-    def with_count(self, measure: str) -> tuple[Piece, ...]:
+    def with_count(self, measure: str) -> tuple[BilinearForm, ...]:
         """How a measure errs with counts: the measure on the left."""
         return tuple(piece.transposed() for piece in self.errors[COUNT, measure])
 
-    def adding(self, more: Mapping[tuple[str, str], Sequence[Piece]]) -> Table:
+    def adding(self, more: Mapping[tuple[str, str], Sequence[BilinearForm]]) -> ViewTable:
         """The same numbers with more errors."""
         return replace(self, errors={k: (*v, *more.get(k, ())) for k, v in self.errors.items()})
 
-    def only(self, measures: Sequence[str]) -> Table:
+    def only(self, measures: Sequence[str]) -> ViewTable:
         """Some of its measures."""
         chosen = [m for m in self.measures if m in measures]
         return replace(
@@ -120,14 +128,14 @@ class Table:
             errors={(a, b): v for (a, b), v in self.errors.items() if a in chosen and b in chosen},
         )
 
-    def measured(self, numbers: FloatArray, covariance: FloatArray) -> Table:
+    def measured(self, numbers: FloatArray, covariance: FloatArray) -> ViewTable:
         """The same cells with other numbers and their covariances, measure after measure."""
         size, shape = int(np.prod(self.shape)), self.shape
         slices = {m: slice(i * size, (i + 1) * size) for i, m in enumerate(self.measures)}
         errors = {(a, b): (Matrix(covariance[slices[a], slices[b]], shape),) for a, b in self.pairs()}
         return replace(self, values={m: numbers[slices[m]].reshape(shape) for m in slices}, errors=errors)
 
-    def times(self, factor: float) -> Table:
+    def times(self, factor: float) -> ViewTable:
         """All numbers times a factor, and errors with them."""
         return replace(
             self,
@@ -135,7 +143,7 @@ class Table:
             errors={k: tuple(p.times(factor**2) for p in v) for k, v in self.errors.items()},
         )
 
-    def on_total(self) -> Table:
+    def on_total(self) -> ViewTable:
         """Errors of x / T, times T: what the error of the table's own total moves in all cells alike cancels."""
         variance, added_pieces = self.total_variance, {}
         if variance <= 1e-12 * self.total**2:
@@ -145,27 +153,29 @@ class Table:
             added_pieces[a, b] = (
                 Lean(self.with_count(a), shares[1], weight=-1.0),
                 Lean(self.with_count(b), shares[0], turned=True, weight=-1.0),
-                Outer(shares[0], shares[1], variance),
+                SharedError(shares[0], shares[1], variance),
             )
         return self.adding(added_pieces)
 
-    def sharing(self, relative: float) -> Table:
+    def sharing(self, relative: float) -> ViewTable:
         """The table with one relative error more that all of its cells share."""
         if not relative:
             return self
-        together = {(a, b): (Outer(self.values[a], self.values[b], relative**2),) for a, b in self.pairs()}
+        together = {
+            (a, b): (SharedError(self.values[a], self.values[b], relative**2),) for a, b in self.pairs()
+        }
         return self.adding(together)
 
 
 @dataclass(frozen=True)
-class Place:
+class AxisPosition:
     """What identifies an axis beyond one release, and where it stands in a view of one."""
 
     key: tuple[object, ...]
     position: int
 
 
-def places(release: Release, view: View) -> list[Place]:
+def places(release: Release, view: ReleaseView) -> list[AxisPosition]:
     """The axes of a view; two with one key have the same leaves, columns and atoms."""
     view_places = []
     for position, number in enumerate(view.axes):
@@ -173,7 +183,7 @@ def places(release: Release, view: View) -> list[Place]:
         columns = tuple(replace(column, description="") for column in meta.columns)
         described = replace(meta, model=0, strategy="", columns=columns)
         rows = release.kept(("axis", number), partial(_digest, release, number))
-        view_places.append(Place((described, rows), position))
+        view_places.append(AxisPosition((described, rows), position))
     return view_places
 
 
@@ -183,10 +193,10 @@ def _digest(release: Release, number: int) -> object:
 
 def read_table(
     release: Release,
-    view: View,
+    view: ReleaseView,
     kept: Sequence[int] | None = None,
     groups: Sequence[FloatArray] | None = None,
-) -> Table | None:
+) -> ViewTable | None:
     """A view's numbers, other axes added up.
 
     Args:
@@ -214,7 +224,7 @@ def read_table(
     counted = view.statistics[COUNT].id
     names = [COUNT, *sorted(m for m, s in usable.items() if release.shared(counted, s.id) is None)]
     stored = {m: _leaves(release, usable[m], wanted, axes) for m in names}
-    values, errors = {}, dict[tuple[str, str], tuple[Piece, ...]]()
+    values, errors = {}, dict[tuple[str, str], tuple[BilinearForm, ...]]()
     grouping = None if groups is None else tuple(groups)
     pieces = {m: replace(_own(release, usable[m], wanted), groups=grouping) for m in names}
     for m in names:
@@ -227,7 +237,7 @@ def read_table(
         for b in fits[i:]:
             errors[a, b] = _joint(a, b, usable, centres, pieces)
     described = {m: replace(usable[m], mid=0, axes=tuple(range(len(axes))), nonnegative=False) for m in fits}
-    table = Table(view.name, view.of, axes, described, {m: values[m] for m in fits}, errors, release)
+    table = ViewTable(view.name, view.of, axes, described, {m: values[m] for m in fits}, errors, release)
     relative = weight_error(release)
     return table.on_total().sharing(relative) if relative else table
 
@@ -257,8 +267,8 @@ def _joint(
     b: str,
     usable: Mapping[str, StatisticMeta],
     centres: Mapping[str, StatisticMeta | None],
-    pieces: Mapping[str, Piece],
-) -> tuple[Piece, ...]:
+    pieces: Mapping[str, BilinearForm],
+) -> tuple[BilinearForm, ...]:
     """Covariances of two plain sums: each is a centred one and mid times a count, all of which err independently."""
     factors = []
     for m in (a, b):
@@ -267,10 +277,10 @@ def _joint(
     return tuple(pieces[m].times(f * factors[1][m]) for m, f in factors[0].items() if m in factors[1])
 
 
-def _own(release: Release, statistic: StatisticMeta, wanted: Sequence[int]) -> Read:
+def _own(release: Release, statistic: StatisticMeta, wanted: Sequence[int]) -> StoredCovariance:
     where = tuple(wanted.index(i) if i in wanted else None for i in range(len(statistic.axes)))
     sizes = tuple(release.axes[a].leaves for a in statistic.axes)
-    return Read(release.reading(statistic.id), where, sizes)
+    return StoredCovariance(release.reading(statistic.id), where, sizes)
 
 
 def _leaves(
@@ -296,7 +306,7 @@ def _leaves(
     return estimates
 
 
-def scaled(table: Table, everybody: Everybody) -> Table:
+def scaled(table: ViewTable, everybody: Everybody) -> ViewTable:
     """A random sample's table as everybody's: counts and sums with the errors of reports, sampling and the number.
 
     Args:
@@ -306,7 +316,7 @@ def scaled(table: Table, everybody: Everybody) -> Table:
     return sampled(table, everybody).sharing(everybody.error / everybody.rows)
 
 
-def sampled(table: Table, everybody: Everybody) -> Table:
+def sampled(table: ViewTable, everybody: Everybody) -> ViewTable:
     """`scaled`, as if everybody's number were exact.
 
     Errors of reports are those of independent draws from everybody: sampling is in them. A sample without replacement
@@ -317,11 +327,11 @@ def sampled(table: Table, everybody: Everybody) -> Table:
     if len(scaled_table.measures) > 1:
         return scaled_table
     count = np.maximum(scaled_table.values[COUNT], 0.0)
-    less = (Diagonal(-count), Outer(count, count, 1.0 / everybody.rows))
+    less = (Diagonal(-count), SharedError(count, count, 1.0 / everybody.rows))
     return scaled_table.adding({(COUNT, COUNT): less})
 
 
-def release_of(tables: Sequence[Table], meta: Meta) -> Release:
+def release_of(tables: Sequence[ViewTable], meta: Meta) -> Release:
     """Tables as a release in memory: one view each, axes shared.
 
     Args:

@@ -25,12 +25,12 @@ import numpy as np
 
 from dpsql.answer.answered import answer_terms
 from dpsql.answer.errorfunctions import DEFAULT_LEVEL, STDERR
-from dpsql.answer.leafsets import AxisCells, AxisQuestion, quoted
+from dpsql.answer.leafsets import AxisCells, AxisQuery, quoted
 from dpsql.answer.people import not_taken
-from dpsql.answer.plan import Plan, View, views_of
+from dpsql.answer.plan import ReleaseView, ViewPlan, views_of
 from dpsql.answer.run import run
 from dpsql.answer.schema import INFORMATION, Listing, Schema, data_type
-from dpsql.answer.sql.rows import Rows, wide_source
+from dpsql.answer.sql.rows import RowRelation, wide_source
 from dpsql.answer.sql.statement import Statement
 from dpsql.answer.terms import TRUE, Term
 from dpsql.answer.uncertainty.composite import Composite
@@ -105,7 +105,7 @@ def information_tables(schema: Schema) -> list[Listing]:
     for wide, fact in schema.wide().items():
         root = schema.table(fact)
         if root is not None:
-            source = wide_source(Rows(), schema, root, wide)
+            source = wide_source(RowRelation(), schema, root, wide)
             kinds = {name: kind for _, name, kind in columns}
             columns += [(wide, name, kinds.get(name, "VARCHAR")) for name in source.names.values()]
     names = list(dict.fromkeys(name for name, _, _ in columns))
@@ -163,15 +163,15 @@ def _middle(leaves: int) -> range:
     return range(leaves // 4, leaves - leaves // 4)
 
 
-def _error(release: Release, view: View, term: Term, ranges: Sequence[range]) -> float | None:
+def _error(release: Release, view: ReleaseView, term: Term, ranges: Sequence[range]) -> float | None:
     """`DP_STDERR` of a view's own count over some leaves of each axis; None where its interval has an open end."""
     cells = []
     for axis, leaf_range in zip(view.axes, ranges, strict=True):
         taken, zeros = np.array(leaf_range, np.int64), np.zeros(len(leaf_range), np.int64)
         leaves = release.axes[axis].leaves
         cells.append(AxisCells(leaves, ((),), (), zeros, zeros, taken, np.ones(len(leaf_range)), ((),)))
-    questions = tuple(AxisQuestion(axis, ()) for axis in view.axes)
-    plan = Plan(view, questions, tuple(cells), TRUE, ((),) * len(cells))
+    questions = tuple(AxisQuery(axis, ()) for axis in view.axes)
+    plan = ViewPlan(view, questions, tuple(cells), TRUE, ((),) * len(cells))
     if not_taken(plan, [term], release):
         return None
     answered = answer_terms(plan, [term], tuple(np.zeros(1, np.int64) for _ in cells), release)

@@ -26,12 +26,12 @@ from dpsql.axis.model import (
     Rule,
 )
 from dpsql.errors import SourceError
-from dpsql.star import Catalog, Column, Member, ResolvedAxis, Table, public_tables, reachable
+from dpsql.star import Catalog, Column, PublicColumn, ResolvedAxis, Table, public_tables, reachable
 from dpsql.star.sql.expression import row_expression
 from dpsql.star.tables import bin_starts
 
 
-class Names:
+class UniqueNames:
     """Hands out names that are unique whatever their case, and not reserved."""
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ def derived_columns(
     name: str,
     path: tuple[str, ...],
     public: frozenset[str],
-    names: Names,
+    names: UniqueNames,
 ) -> tuple[tuple[AxisColumn, str], ...]:
     """Columns of `derive` that are functions of what the axis knows.
 
@@ -165,7 +165,7 @@ def _fixed(values: Sequence[object], leaf: IntArray, first: IntArray) -> bool:
     return bool(np.array_equal(coded, coded[first][leaf]))
 
 
-def _named(axis: ResolvedAxis, gathered: Columns, member: Member) -> Sequence[object]:
+def _named(axis: ResolvedAxis, gathered: Columns, member: PublicColumn) -> Sequence[object]:
     if (member.path, member.column) not in gathered:
         present = sum(path == member.path for path, _ in gathered)
         raise SourceError(
@@ -176,7 +176,12 @@ def _named(axis: ResolvedAxis, gathered: Columns, member: Member) -> Sequence[ob
 
 
 def _public_columns(
-    catalog: Catalog, axis: ResolvedAxis, gathered: Columns, leaf: IntArray, first: IntArray, names: Names
+    catalog: Catalog,
+    axis: ResolvedAxis,
+    gathered: Columns,
+    leaf: IntArray,
+    first: IntArray,
+    names: UniqueNames,
 ) -> tuple[list[AxisColumn], dict[str, NDArray[np.generic]]]:
     """The columns that the grain fixes, with one value per leaf."""
     columns: list[AxisColumn] = []
@@ -219,7 +224,7 @@ def dimension_axis(catalog: Catalog, axis: ResolvedAxis, tables: Mapping[str, Pu
         raise SourceError(f"{axis.table}: the public dimension has no rows", hint="mend source.tables")
     gathered = _gather(catalog, axis, tables)
     leaf, first = _leaf_of_rows([_named(axis, gathered, member) for member in axis.by], home.size)
-    names = Names()
+    names = UniqueNames()
     columns, values = _public_columns(catalog, axis, gathered, leaf, first, names)
     public = frozenset(column.column for column in columns if column.path == axis.path)
     derived = derived_columns(catalog.tables[axis.table], axis.table, axis.path, public, names)
@@ -278,7 +283,7 @@ def build_axis(catalog: Catalog, axis: ResolvedAxis, tables: Mapping[str, Public
     column = axis.spec
     if column is None:
         raise SourceError(f"axis {axis.name}: names neither a column nor a grain", hint="use `resolve_axis`")
-    names = Names()
+    names = UniqueNames()
     if column.ordered:
         leaves = _ordered(axis, column, names)
     elif column.from_ is not None:
@@ -298,7 +303,7 @@ class _Leaves(NamedTuple):
     atomic: bool = True
 
 
-def _listed(axis: ResolvedAxis, column: Column, names: Names) -> _Leaves:
+def _listed(axis: ResolvedAxis, column: Column, names: UniqueNames) -> _Leaves:
     """Leaves are the categories, or false and true."""
     boolean = column.type == "bool"
     values = ("false", "true") if boolean else column.categories
@@ -309,7 +314,7 @@ def _listed(axis: ResolvedAxis, column: Column, names: Names) -> _Leaves:
 
 
 def _column(
-    axis: ResolvedAxis, spec: Column, names: Names, column: str, sql_type: str, bound: str = ""
+    axis: ResolvedAxis, spec: Column, names: UniqueNames, column: str, sql_type: str, bound: str = ""
 ) -> AxisColumn:
     wanted = f"{column}_upper" if bound == "upper" else column
     name = names.take(axis.path, axis.table, wanted)
@@ -321,7 +326,7 @@ def _sql_type(column: Column) -> str:
     return numeric.get(column.type) or column.type.upper()
 
 
-def _ordered(axis: ResolvedAxis, column: Column, names: Names) -> _Leaves:
+def _ordered(axis: ResolvedAxis, column: Column, names: UniqueNames) -> _Leaves:
     """Leaves are runs of units; past `LARGEST_ATOMS` units each is one atom with two bounds."""
     starts = np.array(bin_starts(column, axis.cuts or column.cuts), dtype=np.int64)
     lower, upper = column.bounds
@@ -339,7 +344,7 @@ def _ordered(axis: ResolvedAxis, column: Column, names: Names) -> _Leaves:
     return _Leaves((low, high), rule, leaf, values, atomic=False)
 
 
-def _from_domain(axis: ResolvedAxis, column: Column, names: Names, domain: PublicTable) -> _Leaves:
+def _from_domain(axis: ResolvedAxis, column: Column, names: UniqueNames, domain: PublicTable) -> _Leaves:
     """Leaves are the distinct rows of the levels, sorted coarse to fine, so a coarse value is an interval."""
     levels = column.axis.levels if column.axis is not None else (str(axis.column),)
     for level in levels:
@@ -370,7 +375,9 @@ def _from_domain(axis: ResolvedAxis, column: Column, names: Names, domain: Publi
     return _Leaves(public, CategoryRule(tuple(finest)), leaf, encoded)
 
 
-def _finish(catalog: Catalog, axis: ResolvedAxis, column: Column, names: Names, leaves: _Leaves) -> Axis:
+def _finish(
+    catalog: Catalog, axis: ResolvedAxis, column: Column, names: UniqueNames, leaves: _Leaves
+) -> Axis:
     """Add the special leaves that can occur and the derived columns."""
     columns, rule, leaf, values, atomic = leaves
     size = int(leaf[-1]) + 1 if leaf.size else 0

@@ -38,7 +38,7 @@ class Row(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Kind:
+class ReportKind:
     """One way of asking.
 
     Args:
@@ -204,8 +204,8 @@ def _bit_item(plan: Plan, view: View, rows: Sequence[Row], entropy: Entropy) -> 
 
 
 KINDS = (
-    Kind("grid", _between_edges, _slot_items, _edges_sound, _cell_item, table=True, spares=True),
-    Kind(
+    ReportKind("grid", _between_edges, _slot_items, _edges_sound, _cell_item, table=True, spares=True),
+    ReportKind(
         "weighted",
         _between_edges,
         lambda view, cap: states(view) * view.cells,
@@ -213,8 +213,8 @@ KINDS = (
         _weighted_item,
         table=True,
     ),
-    Kind("boxes", lambda view: len(view.boxes), _slot_items, _boxes_sound, _box_item, spares=True),
-    Kind(
+    ReportKind("boxes", lambda view: len(view.boxes), _slot_items, _boxes_sound, _box_item, spares=True),
+    ReportKind(
         "wave",
         _between_edges,
         lambda view, cap: view.cells,
@@ -223,7 +223,9 @@ KINDS = (
         spares=True,
         silent=True,
     ),
-    Kind("rows", lambda view: 0, lambda view, cap: cap + 1, lambda plan, view, sizes: True, _count_item),
-    Kind("rows_bit", lambda view: 0, lambda view, cap: 2, _bounds_sound, _bit_item),
+    ReportKind(
+        "rows", lambda view: 0, lambda view, cap: cap + 1, lambda plan, view, sizes: True, _count_item
+    ),
+    ReportKind("rows_bit", lambda view: 0, lambda view, cap: 2, _bounds_sound, _bit_item),
 )
 """The list is closed: a kind without its proof has no place in it."""

@@ -20,7 +20,7 @@ from itertools import pairwise
 from typing import Any
 
 from dpsql.client.entropy import LARGEST_BOUND
-from dpsql.client.kinds import KINDS, Kind, whole
+from dpsql.client.kinds import KINDS, ReportKind, whole
 from dpsql.client.oracles import LARGEST_DOMAIN, OTHER, DeviceOracle, device_oracle
 from dpsql.errors import DataError, PrivacyError
 
@@ -31,7 +31,7 @@ SHORT = decimal.Decimal(10) ** -60
 
 
 @dataclass(frozen=True)
-class Axis:
+class PlanAxis:
     """One axis of a plan.
 
     Args:
@@ -52,7 +52,7 @@ class Axis:
 
 
 @dataclass(frozen=True)
-class Measure:
+class PlanMeasure:
     """One measure: bounds are integers at the declared scale."""
 
     name: str
@@ -97,7 +97,7 @@ class View:
         return self.asks.cells(self)
 
     @property
-    def asks(self) -> Kind:
+    def asks(self) -> ReportKind:
         """What it asks.
 
         Raises:
@@ -145,8 +145,8 @@ class Plan:
     rows_cap: int
     round: int
     rounds: int
-    axes: tuple[Axis, ...]
-    measures: tuple[Measure, ...]
+    axes: tuple[PlanAxis, ...]
+    measures: tuple[PlanMeasure, ...]
     views: tuple[View, ...]
     round_shares: tuple[int, ...] = ()
 
@@ -217,16 +217,16 @@ def _read(raw: bytes) -> Plan:
         body["round"],
         body["rounds"],
         tuple(map(read_axis, body["axes"])),
-        tuple(Measure(m["name"], m["lower"], m["upper"], m["scale"]) for m in body["measures"]),
+        tuple(PlanMeasure(m["name"], m["lower"], m["upper"], m["scale"]) for m in body["measures"]),
         tuple(map(_view, body["views"])),
         tuple(body.get("round_shares", ())),
     )
 
 
-def read_axis(body: Mapping[str, Any]) -> Axis:
+def read_axis(body: Mapping[str, Any]) -> PlanAxis:
     """One axis as plans have it, unchecked."""
     lookup = {key: value for key, value in body.items() if key not in ("name", "leaves", "smooth")}
-    return Axis(body["name"], body["leaves"], body.get("smooth", 0), lookup)
+    return PlanAxis(body["name"], body["leaves"], body.get("smooth", 0), lookup)
 
 
 def _view(body: Mapping[str, Any]) -> View:
@@ -293,7 +293,7 @@ def _check_rounds(plan: Plan) -> None:
         raise DataError("the plan's rounds have no sound shares", hint="ask for a new plan")
 
 
-def _axis_sound(axis: Axis) -> bool:
+def _axis_sound(axis: PlanAxis) -> bool:
     """Leaves, and a look-up that names leaves of the axis alone."""
     leaves, lookup = axis.leaves, axis.lookup
     starts, values, keys = lookup.get("starts", [0]), lookup.get("values", []), lookup.get("keys", {})
@@ -317,7 +317,7 @@ def _axis_sound(axis: Axis) -> bool:
     )
 
 
-def _measure_sound(measure: Measure) -> bool:
+def _measure_sound(measure: PlanMeasure) -> bool:
     return (
         type(measure.name) is str
         and whole(measure.lower, measure.upper, measure.scale)

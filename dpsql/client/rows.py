@@ -23,7 +23,7 @@ from numbers import Rational
 from typing import Any
 
 from dpsql.client.kinds import Row
-from dpsql.client.plan import Axis, Measure, Plan
+from dpsql.client.plan import Plan, PlanAxis, PlanMeasure
 from dpsql.errors import DataError
 
 Record = Mapping[str, Any]
@@ -57,7 +57,7 @@ def join(facts: Sequence[Record], public: Mapping[Any, Record], key: str) -> lis
     return [{**fact, **public.get(fact.get(key), {})} for fact in facts]
 
 
-def leaf_of(axis: Axis, value: object) -> int | None:
+def leaf_of(axis: PlanAxis, value: object) -> int | None:
     """Look up the leaf of a value.
 
     Args:
@@ -167,7 +167,7 @@ def to_rows(plan: Plan, records: Sequence[Record]) -> list[Row]:
     return rows
 
 
-def _leaf(axis: Axis, record: Record) -> int | None:
+def _leaf(axis: PlanAxis, record: Record) -> int | None:
     """The leaf of a record: by the axis's name, else by its public table's key, else as without a row there."""
     for name in (axis.name, str(axis.lookup.get("key"))):
         if name in record:
@@ -210,13 +210,13 @@ def _short(value: float) -> str:
     return f"{sign}{integer}.{fraction}" if fraction else f"{sign}{integer}"
 
 
-def _amount(measure: Measure, value: object) -> int:
+def _amount(measure: PlanMeasure, value: object) -> int:
     lower, upper = measure.lower, measure.upper
     steps = units(value, measure.scale, lower, upper)
     return min(max(0, lower), upper) if steps is None else steps
 
 
-def _binned(axis: Axis, value: object) -> int | None:
+def _binned(axis: PlanAxis, value: object) -> int | None:
     """Bins by their first unit: numbers count steps of the declared scale, dates days, times their grain, from 1970."""
     starts, upper, kind = axis.lookup["starts"], axis.lookup["upper"], axis.lookup.get("type")
     if kind in ("date", "timestamp") or isinstance(value, datetime.date):
@@ -263,7 +263,7 @@ def _moment(text: str) -> int | None:
     return days * 86400 + hour * 3600 + minute * 60 + second - zone
 
 
-def _even_bin(axis: Axis, value: object) -> int | None:
+def _even_bin(axis: PlanAxis, value: object) -> int | None:
     """Bins of one width; what is outside goes to its own leaf, or to the nearest bin."""
     outside: int | None = axis.lookup.get("other_leaf")
     if not isinstance(value, int | float) or value != value:

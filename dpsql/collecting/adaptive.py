@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dpsql.client.plan import Plan
-from dpsql.collecting.collector import Manifest
+from dpsql.collecting.collector import CollectionManifest
 from dpsql.collecting.content import adaptive_local, statistic_content, survey_axes, survey_promise
 from dpsql.collecting.estimate import model_of
 from dpsql.collecting.plan import facts_of
@@ -29,16 +29,16 @@ from dpsql.collecting.tau import Prediction
 from dpsql.errors import DataError
 from dpsql.mechanisms.local.ahead import (
     EVEN,
-    Round,
+    AheadRound,
     positive_boxes,
     redrawn_errors,
     spread_evenly,
     unbiased_boxes,
 )
-from dpsql.mechanisms.local.blue import Estimate
+from dpsql.mechanisms.local.blue import ShareEstimate
 from dpsql.mechanisms.local.smooth import with_hidden
 from dpsql.mechanisms.oracles.oracle import FloatArray, spread
-from dpsql.release.format import Spend, StatisticMeta
+from dpsql.release.format import SpentAmount, StatisticMeta
 from dpsql.release.write import ReleaseBuilder, StatisticPart
 from dpsql.star import spec_hash
 from dpsql.variance.boxes import BoxReading, BoxVariance
@@ -54,7 +54,7 @@ def predict_round(plan: Plan, people: int) -> list[Prediction]:
     return [Prediction("a box of this round; the last one will say how well questions are answered", error)]
 
 
-class Boxes(NamedTuple):
+class FinalBoxes(NamedTuple):
     """The last round's boxes.
 
     Args:
@@ -63,13 +63,13 @@ class Boxes(NamedTuple):
         within: variance of a part of each box that a mask of variance 1 takes.
     """
 
-    rounds: Sequence[Round]
-    unbiased: Estimate
+    rounds: Sequence[AheadRound]
+    unbiased: ShareEstimate
     positive: FloatArray
     within: FloatArray
 
 
-def boxes_of(plan: Plan, tallies: Tallies) -> Boxes:
+def boxes_of(plan: Plan, tallies: Tallies) -> FinalBoxes:
     """What all rounds say of the last one's boxes.
 
     Raises:
@@ -82,11 +82,11 @@ def boxes_of(plan: Plan, tallies: Tallies) -> Boxes:
         )
     rounds = [*earlier_rounds(plan), round_of(plan, tallies[0])]
     unbiased, positive = unbiased_boxes(rounds, plan.own), positive_boxes(rounds)
-    return Boxes(rounds, unbiased, positive, np.maximum(unbiased.shares, positive) ** 2 / EVEN)
+    return FinalBoxes(rounds, unbiased, positive, np.maximum(unbiased.shares, positive) ** 2 / EVEN)
 
 
 def adaptive_content(
-    survey: Survey, plan: Plan, tallies: Tallies, manifest: Manifest, release_id: str
+    survey: Survey, plan: Plan, tallies: Tallies, manifest: CollectionManifest, release_id: str
 ) -> ReleaseBuilder:
     """All that the release file of an adaptive collection will hold."""
     boxes, axes = boxes_of(plan, tallies), survey_axes(survey)
@@ -102,7 +102,7 @@ def adaptive_content(
     described = _statistic(survey, plan, view, view_axes, int(values.size))
     flagged = {}
     if len(view_axes) == 1:
-        unbiased = Estimate(values, margins[0])
+        unbiased = ShareEstimate(values, margins[0])
         errors = _positive_errors(plan, boxes, positive * people, box_variance, margins[0])
         flagged = {survey.axes[view_axes[0]].name: outside(positive * people, unbiased)}
         models.append(errors)
@@ -124,7 +124,7 @@ def adaptive_content(
         facts.catalog or {},
         spec_hash(survey.catalog),
         survey_promise(survey, plan),
-        [Spend(f"one report of {plan.collection}", str(plan.epsilon))],
+        [SpentAmount(f"one report of {plan.collection}", str(plan.epsilon))],
         insecure=False,
         axes=axes,
         models=models,
@@ -154,11 +154,11 @@ def _margin(box_variance: BoxVariance, sizes: Sequence[int], place: int) -> Floa
         box_variance.covariance(masks(first[a : a + step]), masks(second[a : a + step]))
         for a in range(0, first.size, step)
     ]
-    return model_of(Estimate(np.zeros(size), np.concatenate(rows).reshape(size, size)))
+    return model_of(ShareEstimate(np.zeros(size), np.concatenate(rows).reshape(size, size)))
 
 
 def _positive_errors(
-    plan: Plan, boxes: Boxes, positive: FloatArray, box_variance: BoxVariance, unbiased: FloatArray
+    plan: Plan, boxes: FinalBoxes, positive: FloatArray, box_variance: BoxVariance, unbiased: FloatArray
 ) -> StackVariance:
     """Errors of AHEAD's histogram of one axis: redrawn rounds, and a part of the unbiased ones."""
     people = float(positive.sum())

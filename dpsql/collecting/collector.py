@@ -25,7 +25,7 @@ import numpy as np
 
 from dpsql.client.plan import Plan
 from dpsql.collecting.counting import PORTION, Counting
-from dpsql.collecting.spools import Counted, Spool, check_damage, counted_file
+from dpsql.collecting.spools import CountedFile, Spool, check_damage, counted_file
 from dpsql.collecting.tallies import FOLDS, ViewTally, added, empty_tallies
 from dpsql.release.write import registered
 
@@ -44,7 +44,7 @@ class SpoolCount(NamedTuple):
     known: bool
 
 
-class Manifest(NamedTuple):
+class CollectionManifest(NamedTuple):
     """What a collection holds: files, reports, accepted ones, the rest by reason, and how many carried a token."""
 
     files: int
@@ -76,7 +76,7 @@ def add_spool(state: duckdb.DuckDBPyConnection, plan: Plan, path: Path, key: byt
     if seen:
         return SpoolCount(int(seen[0][0]), 0, True)
     counted_files = [
-        Counted(str(n), int(b)) for n, b in state.execute("SELECT file, bytes FROM size").fetchall()
+        CountedFile(str(n), int(b)) for n, b in state.execute("SELECT file, bytes FROM size").fetchall()
     ]
     spool = Spool(path, content, counted_files, Counter())
     state.execute("BEGIN")
@@ -173,7 +173,9 @@ def _portions(rows: int, size: int) -> int:
     return max(-(-rows // LARGEST_ROWS), -(-size // PORTION), 1)
 
 
-def close_collection(state: duckdb.DuckDBPyConnection, plan: Plan) -> tuple[list[ViewTally], Manifest]:
+def close_collection(
+    state: duckdb.DuckDBPyConnection, plan: Plan
+) -> tuple[list[ViewTally], CollectionManifest]:
     """Add everything up, including reports held by token.
 
     Args:
@@ -200,7 +202,7 @@ def close_collection(state: duckdb.DuckDBPyConnection, plan: Plan) -> tuple[list
     stored = state.execute("SELECT reason, sum(reports) FROM rejected GROUP BY reason").fetchall()
     rejected = Counter({str(reason): int(n) for reason, n in stored}) + late.rejected
     rejected += Counter({"repeated token": token_reports - people})
-    return added(_load(state, plan), late.tallies), Manifest(
+    return added(_load(state, plan), late.tallies), CollectionManifest(
         files, reports, accepted + late.accepted, dict(sorted(rejected.items())), people
     )
 

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from dpsql.client.plan import Plan
-from dpsql.collecting.collector import Manifest
-from dpsql.collecting.estimate import AxisTable, Parts, Table, axis_table, model_of, one_row_each, table
+from dpsql.collecting.collector import CollectionManifest
+from dpsql.collecting.estimate import AxisTable, FittedTable, Parts, axis_table, model_of, one_row_each, table
 from dpsql.collecting.parts import Fits, interactions
 from dpsql.collecting.plan import facts_of
 from dpsql.collecting.smooth import Positive, outside, positive_shares
@@ -32,7 +32,7 @@ from dpsql.release.format import (
     RelativeError,
     ScaleMeta,
     SlotsLeftOut,
-    Spend,
+    SpentAmount,
     StatisticMeta,
 )
 from dpsql.release.reports import FirstRoundMeta, InfluenceMeta, LocalMeta, ManifestMeta, ShuffledMeta
@@ -55,7 +55,13 @@ SHUFFLE_DELTA = 1e-7
 
 
 def release_content(
-    survey: Survey, plan: Plan, tallies: Tallies, manifest: Manifest, release_id: str, *, joint: bool = True
+    survey: Survey,
+    plan: Plan,
+    tallies: Tallies,
+    manifest: CollectionManifest,
+    release_id: str,
+    *,
+    joint: bool = True,
 ) -> ReleaseBuilder:
     """All that the release file will hold.
 
@@ -116,7 +122,7 @@ def release_content(
         facts.catalog or {},
         spec_hash(survey.catalog),
         survey_promise(survey, plan),
-        [Spend(f"one report of {plan.collection}", str(plan.epsilon))],
+        [SpentAmount(f"one report of {plan.collection}", str(plan.epsilon))],
         insecure=False,
         axes=axes,
         models=models,
@@ -163,7 +169,7 @@ def _family(
     measure: int | None,
     bits: Weighted | None,
     fits: Fits,
-) -> tuple[int, list[tuple[str, Table]]]:
+) -> tuple[int, list[tuple[str, FittedTable]]]:
     """One measure's centre and, view by view, its tables in rows (or measure units around the centre)."""
     views = {n: v for n, (v, m) in survey.views.items() if measure is None or measure in m}
     effects: Parts = interactions(plan, tallies, views.values(), axis_tables, measure, fits)
@@ -186,7 +192,7 @@ def _family(
 
 
 def _statistic(
-    survey: Survey, plan: Plan, number: int, view: str, view_table: Table, measure: int | None
+    survey: Survey, plan: Plan, number: int, view: str, view_table: FittedTable, measure: int | None
 ) -> StatisticMeta:
     bounds = None if measure is None else plan.measures[measure]
     return StatisticMeta(
@@ -228,7 +234,7 @@ def survey_promise(survey: Survey, plan: Plan) -> Promise:
     )
 
 
-def adaptive_local(survey: Survey, plan: Plan, manifest: Manifest) -> LocalMeta:
+def adaptive_local(survey: Survey, plan: Plan, manifest: CollectionManifest) -> LocalMeta:
     """What was collected in the last of several rounds."""
     facts = facts_of(plan)
     return LocalMeta(
@@ -242,7 +248,7 @@ def adaptive_local(survey: Survey, plan: Plan, manifest: Manifest) -> LocalMeta:
     )
 
 
-def _collected(survey: Survey, plan: Plan, manifest: Manifest, scale: Scale) -> LocalMeta:
+def _collected(survey: Survey, plan: Plan, manifest: CollectionManifest, scale: Scale) -> LocalMeta:
     """What was collected, and what a shuffler adds."""
     facts, clipped = facts_of(plan), scale.clipped
     first = facts.row_reports
@@ -263,7 +269,7 @@ def _collected(survey: Survey, plan: Plan, manifest: Manifest, scale: Scale) -> 
     )
 
 
-def _shuffled(plan: Plan, manifest: Manifest) -> ShuffledMeta:
+def _shuffled(plan: Plan, manifest: CollectionManifest) -> ShuffledMeta:
     """The promise of all reports together, if a shuffler stood in between."""
     if manifest.tokens:
         return ShuffledMeta(void=f"{manifest.tokens} reports came with a token, which a shuffler cannot hide")

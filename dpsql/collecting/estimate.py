@@ -31,13 +31,13 @@ import numpy as np
 from dpsql.client.plan import Plan, View
 from dpsql.collecting.tallies import FOLDS, Tallies, kind_of, layout_of, oracle_of, shares
 from dpsql.errors import DataError
-from dpsql.mechanisms.local.blue import Estimate, Group, blue, cell_design, drift, signed_blue
-from dpsql.mechanisms.local.truncation import Measured
+from dpsql.mechanisms.local.blue import ShareEstimate, ViewReports, blue, cell_design, drift, signed_blue
+from dpsql.mechanisms.local.truncation import ValueWithError
 from dpsql.mechanisms.oracles.oracle import FloatArray, Oracle
 
 
 @dataclass(frozen=True)
-class Cells:
+class UnbiasedShares:
     """Unbiased shares of one view.
 
     Args:
@@ -64,11 +64,11 @@ class Cells:
         return np.asarray(spread * self.stretch**2 / self.reports)
 
 
-EVERY = Measured(1.0, 0.0)
+EVERY = ValueWithError(1.0, 0.0)
 """A share of all."""
 
 
-def filled_share(plan: Plan, tallies: Tallies) -> Measured:
+def filled_share(plan: Plan, tallies: Tallies) -> ValueWithError:
     """Share of people whose bit is 1, E min(r, tau) / tau, from all reports that tell it; all where none does."""
     candidates = [kind_of(view).filled(plan, n, tallies[n]) for n, view in enumerate(plan.views)]
     estimates = [candidate for candidate in candidates if candidate is not None]
@@ -77,7 +77,7 @@ def filled_share(plan: Plan, tallies: Tallies) -> Measured:
     weights = weights_of(np.array([m.error for m in estimates]) ** 2)
     value = weights @ np.array([m.value for m in estimates])
     error = np.linalg.norm(weights * np.array([m.error for m in estimates]))
-    return Measured(float(np.clip(value, LEAST / plan.tau, 1.0)), float(error))
+    return ValueWithError(float(np.clip(value, LEAST / plan.tau, 1.0)), float(error))
 
 
 def drift_of(plan: Plan, tallies: Tallies) -> float:
@@ -92,7 +92,7 @@ def one_row_each(plan: Plan) -> bool:
     return any(kind_of(view).one_row_each for view in plan.views)
 
 
-def rows_between(plan: Plan, tallies: Tallies, floor: int, cap: int) -> Measured | None:
+def rows_between(plan: Plan, tallies: Tallies, floor: int, cap: int) -> ValueWithError | None:
     """Mean rows of a person beyond `floor` and up to `cap`; None if nobody was asked between these."""
     for number, view in enumerate(plan.views):
         if view.rows == (floor, cap):
@@ -104,7 +104,9 @@ LEAST = 0.01
 """Fewest rows a person that a share of filled slots may mean: noise alone must not divide by zero."""
 
 
-def view_cells(plan: Plan, number: int, tallies: Tallies, folds: Sequence[int] | None = None) -> Cells:
+def view_cells(
+    plan: Plan, number: int, tallies: Tallies, folds: Sequence[int] | None = None
+) -> UnbiasedShares:
     """Shares of a grid view's cells from some folds of people (all if None)."""
     view = plan.views[number]
     chosen_folds = list(range(FOLDS)) if folds is None else list(folds)
@@ -115,12 +117,12 @@ def view_cells(plan: Plan, number: int, tallies: Tallies, folds: Sequence[int] |
     empty = float(item_shares[-1]) if view.empty else None
     reports, oracle = float(tallies[number].reports[chosen_folds].sum()), oracle_of(plan, view)
     if layout.bits is None:
-        return Cells(first, None, empty, reports, 1, oracle, stretch)
+        return UnbiasedShares(first, None, empty, reports, 1, oracle, stretch)
     second = item_shares[layout.bits].reshape(shape)
-    return Cells(first + second, second - first, empty, reports, 2, oracle, stretch)
+    return UnbiasedShares(first + second, second - first, empty, reports, 2, oracle, stretch)
 
 
-def margin(cells: Cells, view: View, axes: Sequence[int]) -> Cells:
+def margin(cells: UnbiasedShares, view: View, axes: Sequence[int]) -> UnbiasedShares:
     """Add a view's cells up over the axes that are not in `axes`; the rest keep the view's order."""
     dropped = tuple(i for i, a in enumerate(view.axes) if a not in axes)
     merged = int(np.prod([cells.counts.shape[i] for i in dropped])) if dropped else 1
@@ -128,7 +130,7 @@ def margin(cells: Cells, view: View, axes: Sequence[int]) -> Cells:
     return replace(cells, counts=cells.counts.sum(axis=dropped), signed=signed, fan=cells.fan * merged)
 
 
-class Told(NamedTuple):
+class AxisReports(NamedTuple):
     """What one view's reports say of one axis.
 
     Args:
@@ -140,7 +142,7 @@ class Told(NamedTuple):
 
     number: int
     items: FloatArray
-    group: Group
+    group: ViewReports
     drift: float
 
 
@@ -150,8 +152,8 @@ def told_of(
     axis: int,
     measure: int | None = None,
     folds: Sequence[int] = range(FOLDS),
-    filled: Measured | None = None,
-) -> list[Told]:
+    filled: ValueWithError | None = None,
+) -> list[AxisReports]:
     """All that the reports say about one axis: its trees, the margins of grids, Square Wave.
 
     Args:
@@ -175,14 +177,14 @@ def told_of(
             items = along.items * stretch
             seen = items @ shares(plan, number, tally, folds)
             fan = np.maximum(np.abs(along.items).sum(axis=1), 1.0)
-            group = Group(along.design, seen, reports, oracle_of(plan, view), fan, stretch)
-            view_estimates.append(Told(number, items, group, error / stretch))
+            group = ViewReports(along.design, seen, reports, oracle_of(plan, view), fan, stretch)
+            view_estimates.append(AxisReports(number, items, group, error / stretch))
     return view_estimates
 
 
 def axis_groups(
     plan: Plan, tallies: Tallies, axis: int, measure: int | None = None, folds: Sequence[int] = range(FOLDS)
-) -> list[Group]:
+) -> list[ViewReports]:
     """The groups of `told_of`."""
     return [view_estimate.group for view_estimate in told_of(plan, tallies, axis, measure, folds)]
 
@@ -201,13 +203,13 @@ class AxisTable:
         filled: share of slots that hold a row.
     """
 
-    counts: Estimate
-    signed: tuple[Estimate, ...]
+    counts: ShareEstimate
+    signed: tuple[ShareEstimate, ...]
     filled: float
 
 
 @dataclass(frozen=True)
-class Table:
+class FittedTable:
     """One set of axes.
 
     Args:
@@ -233,7 +235,7 @@ def axis_table(plan: Plan, tallies: Tallies, axis: int) -> AxisTable:
         raise DataError(f"no accepted report tells about {plan.axes[axis].name}", hint="collect more reports")
     leaves = plan.axes[axis].leaves
     pooled, relative = blue(groups), max(each.drift for each in view_estimates)
-    counts = Estimate(pooled.shares[:leaves], pooled.covariance[:leaves, :leaves])
+    counts = ShareEstimate(pooled.shares[:leaves], pooled.covariance[:leaves, :leaves])
     nonnegative = np.clip(pooled.shares, 0, None)
     plugged = nonnegative[:leaves] / nonnegative.sum()
     signed = [signed_blue(axis_groups(plan, tallies, axis, m), plugged) for m in range(len(plan.measures))]
@@ -243,12 +245,12 @@ def axis_table(plan: Plan, tallies: Tallies, axis: int) -> AxisTable:
     return AxisTable(counts, tuple(signed), float(counts.shares.sum()))
 
 
-def _drifting(estimate: Estimate, along: FloatArray, relative: float) -> Estimate:
+def _drifting(estimate: ShareEstimate, along: FloatArray, relative: float) -> ShareEstimate:
     """An estimate with the error that all leaves have along one line, by a relative error of the stretch."""
-    return Estimate(estimate.shares, estimate.covariance + relative**2 * np.outer(along, along))
+    return ShareEstimate(estimate.shares, estimate.covariance + relative**2 * np.outer(along, along))
 
 
-def model_of(estimate: Estimate) -> FloatArray:
+def model_of(estimate: ShareEstimate) -> FloatArray:
     """An axis's variance model: the covariance, lifted so that its total is positive."""
     size = estimate.shares.size
     covariance = (estimate.covariance + estimate.covariance.T) / 2
@@ -268,10 +270,10 @@ def weights_of(variances: FloatArray) -> FloatArray:
     return np.asarray(inverse / inverse.sum())
 
 
-Parts = Mapping[tuple[int, ...], "Part"]
+Parts = Mapping[tuple[int, ...], "Interaction"]
 
 
-class Part(NamedTuple):
+class Interaction(NamedTuple):
     """An interaction: a table over its axes' leaves whose margins are taken away, and its strength."""
 
     values: FloatArray
@@ -284,7 +286,7 @@ def table(
     parts: Parts,
     measure: int | None = None,
     total: Total | None = None,
-) -> Table:
+) -> FittedTable:
     """Put a set of axes together from parts, so that tables which share axes agree on their margins.
 
     Args:
@@ -316,10 +318,12 @@ def table(
             strengths[places] = 0.0 if effect is None else effect.strength
             if effect is not None:
                 values = values + _expand(effect.values, places, sizes)
-    return Table(tuple(axes), values, strengths)
+    return FittedTable(tuple(axes), values, strengths)
 
 
-def _axis_strengths(single: Sequence[Estimate], models: Sequence[FloatArray]) -> dict[tuple[int, ...], float]:
+def _axis_strengths(
+    single: Sequence[ShareEstimate], models: Sequence[FloatArray]
+) -> dict[tuple[int, ...], float]:
     """Strength of each axis's own part; the count's model serves the measures, rescaled."""
     strengths: dict[tuple[int, ...], float] = {}
     for position, (estimate, model) in enumerate(zip(single, models, strict=True)):
@@ -339,7 +343,7 @@ def rest(covariance: FloatArray) -> FloatArray:
     return np.asarray(covariance - np.outer(lean, lean) / total)
 
 
-class Noisy(NamedTuple):
+class NoisyCells(NamedTuple):
     """Independent cells of one variance, and what each leaf of each axis has of them, (leaves, cells)."""
 
     variance: float
@@ -356,7 +360,7 @@ class Seen(NamedTuple):
     """
 
     table: FloatArray
-    noises: list[Noisy]
+    noises: list[NoisyCells]
     edges: list[tuple[int, ...]]
 
 
@@ -364,7 +368,7 @@ class _Grid(NamedTuple):
     """One view's table over the leaves of some axes, what it errs by, and its cells on each."""
 
     table: FloatArray
-    noise: Noisy
+    noise: NoisyCells
     edges: list[tuple[int, ...]]
 
     @property
@@ -379,7 +383,7 @@ class _Grid(NamedTuple):
     def seen_by(self, steps: Sequence[FloatArray]) -> _Grid:
         """The same through an operator on each axis."""
         spreads = [step @ s for step, s in zip(steps, self.noise.spreads, strict=True)]
-        return _Grid(spread_over(self.table, steps), Noisy(self.noise.variance, spreads), self.edges)
+        return _Grid(spread_over(self.table, steps), NoisyCells(self.noise.variance, spreads), self.edges)
 
 
 def interaction(plan: Plan, tallies: Tallies, axes: Sequence[int], measure: int | None) -> Seen | None:
@@ -395,7 +399,7 @@ def interaction(plan: Plan, tallies: Tallies, axes: Sequence[int], measure: int 
     for number, view in enumerate(plan.views):
         if not view.holds(axes) or (measure is not None and view.measure != measure):
             continue
-        cells: Cells = margin(view_cells(plan, number, tallies), view, axes)
+        cells: UnbiasedShares = margin(view_cells(plan, number, tallies), view, axes)
         seen = cells.counts if measure is None else cells.signed
         if cells.reports == 0 or seen is None:
             continue
@@ -404,14 +408,14 @@ def interaction(plan: Plan, tallies: Tallies, axes: Sequence[int], measure: int 
         noise = float(cells.noise(np.full(1, 1 / cells.counts.size), cells.fan)[0])
         edges = [view.edges[view.axes.index(a)] for a in axes]
         spreads = [_even_spread(e, plan.axes[a].leaves) for e, a in zip(edges, axes, strict=True)]
-        grids.append(_Grid(spread_over(seen, spreads), Noisy(noise, spreads), edges))
+        grids.append(_Grid(spread_over(seen, spreads), NoisyCells(noise, spreads), edges))
     if not grids:
         return None
     chains = [sorted({grid.edges[i] for grid in grids}, key=len) for i in range(len(axes))]
     finest = max(grids, key=lambda grid: grid.table_cells).edges
     if not all(set(a) < set(b) for chain in chains for a, b in itertools.pairwise(chain)):
         return Seen(*_pooled(grids), finest)
-    table, noises = np.zeros_like(grids[0].table), list[Noisy]()
+    table, noises = np.zeros_like(grids[0].table), list[NoisyCells]()
     for levels in itertools.product(*(range(len(chain)) for chain in chains)):
         steps = [_step(chain, level) for chain, level in zip(chains, levels, strict=True)]
         edge_counts = [len(chain[level]) for chain, level in zip(chains, levels, strict=True)]
@@ -424,7 +428,7 @@ class _Pooled(NamedTuple):
     """Several grids' mean over leaves, and what it errs by."""
 
     table: FloatArray
-    noises: list[Noisy]
+    noises: list[NoisyCells]
 
 
 def _pooled(grids: Sequence[_Grid]) -> _Pooled:
@@ -434,7 +438,10 @@ def _pooled(grids: Sequence[_Grid]) -> _Pooled:
     table = np.asarray(sum(w * grid.table for w, grid in zip(weights, grids, strict=True)))
     return _Pooled(
         table,
-        [Noisy(float(w**2) * g.noise.variance, g.noise.spreads) for w, g in zip(weights, grids, strict=True)],
+        [
+            NoisyCells(float(w**2) * g.noise.variance, g.noise.spreads)
+            for w, g in zip(weights, grids, strict=True)
+        ],
     )
 
 

@@ -145,7 +145,7 @@ CREATE TABLE held (part UTINYINT, token UHUGEINT, epoch INTEGER, report BLOB);
 BACKUP = "bring it back; without it begin with a new state and all spools"
 
 
-class Kept(NamedTuple):
+class StateLocation(NamedTuple):
     """Where a state is kept, and the key of its tokens."""
 
     path: Path
@@ -216,7 +216,7 @@ def check_state(path: Path) -> None:
     check_private(path)
 
 
-def open_state(plan: Plan, kept: Kept | None = None) -> duckdb.DuckDBPyConnection:
+def open_state(plan: Plan, kept: StateLocation | None = None) -> duckdb.DuckDBPyConnection:
     """Open a collection's state, making it if there is none.
 
     Args:
@@ -245,7 +245,7 @@ def open_state(plan: Plan, kept: Kept | None = None) -> duckdb.DuckDBPyConnectio
     return state
 
 
-def _make(plan: Plan, storage: Kept) -> None:
+def _make(plan: Plan, storage: StateLocation) -> None:
     """Make the file aside, give it its mode and then its name."""
     aside = storage.path.with_name(storage.path.name + ".new")
     try:
@@ -294,7 +294,7 @@ def _fill(state: duckdb.DuckDBPyConnection, plan: Plan, mark: bytes) -> None:
     state.execute("INSERT INTO plan VALUES (?, ?)", [plan.hash, mark])
 
 
-def _check_owner(state: duckdb.DuckDBPyConnection, plan: Plan, storage: Kept) -> None:
+def _check_owner(state: duckdb.DuckDBPyConnection, plan: Plan, storage: StateLocation) -> None:
     """Refuse another plan's state, and a key that is not this state's."""
     try:
         ((hashed, mark),) = state.execute("SELECT hash, key FROM plan").fetchall()

@@ -47,7 +47,7 @@ class ViewCost(NamedTuple):
     question: str
 
 
-class Forecast(NamedTuple):
+class CollectionForecast(NamedTuple):
     """What a plan will bring.
 
     Args:

@@ -27,17 +27,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpsql.collecting.collector import Manifest
+from dpsql.collecting.collector import CollectionManifest
 from dpsql.collecting.content import statistic_content, survey_axes
 from dpsql.collecting.estimate import model_of
-from dpsql.collecting.pseudonyms import Some, joined_people, spooled_reports
+from dpsql.collecting.pseudonyms import LinkedReports, joined_people, spooled_reports
 from dpsql.collecting.services import Positions, Sheet, penalty, strengths
 from dpsql.collecting.survey import Survey
 from dpsql.collecting.tallies import layout_of
-from dpsql.mechanisms.local.blue import Estimate
+from dpsql.mechanisms.local.blue import ShareEstimate
 from dpsql.mechanisms.oracles.oracle import FloatArray
 from dpsql.progress import Progress
-from dpsql.release.format import BitLeftOut, Promise, SlotsLeftOut, Spend, StatisticMeta
+from dpsql.release.format import BitLeftOut, Promise, SlotsLeftOut, SpentAmount, StatisticMeta
 from dpsql.release.reports import LocalMeta, ManifestMeta
 from dpsql.release.write import ReleaseBuilder, StatisticPart
 from dpsql.star import spec_hash
@@ -53,7 +53,7 @@ CAUTION = 0.8
 
 
 @dataclass(frozen=True)
-class Sums:
+class RunningSums:
     """One view's running sums over people, of counts and of one measure.
 
     Args:
@@ -72,16 +72,16 @@ class Sums:
     moments: FloatArray
 
 
-def empty_sums(survey: Survey, sheet: Sheet, held: Positions, measure: int | None) -> Sums:
+def empty_sums(survey: Survey, sheet: Sheet, held: Positions, measure: int | None) -> RunningSums:
     """Zeros, and boxes that follow from the plans."""
     rng = np.random.default_rng(int.from_bytes(b"".join(p.hash for p in sheet.plans.values()), "big"))
     order = [a for service_axes in sheet.asked(held, measure).values() for a in service_axes]
     shape = [survey.axes[a].leaves for a in order]
     boxes = {a: _halves(survey.axes[a].leaves, rng) for a in held}
-    return Sums(held, measure, boxes, np.zeros(shape), np.zeros(shape), np.zeros((4, BOXES)))
+    return RunningSums(held, measure, boxes, np.zeros(shape), np.zeros(shape), np.zeros((4, BOXES)))
 
 
-def add_people(sheet: Sheet, sums: Sums, some: Some) -> None:
+def add_people(sheet: Sheet, sums: RunningSums, some: LinkedReports) -> None:
     """Add some people's products to a view's sums."""
     services = sheet.asked(sums.held, sums.measure)
     widest = max(sums.counts.size, *(plan.views[0].domain for plan in sheet.plans.values()))
@@ -110,7 +110,7 @@ class CellScores(NamedTuple):
 
 
 def _cell_scores(
-    sheet: Sheet, cohort: Some, name: str, first: int, last: int, service_axes: Positions
+    sheet: Sheet, cohort: LinkedReports, name: str, first: int, last: int, service_axes: Positions
 ) -> CellScores:
     """One service's scores over the cells of some of its axes."""
     plan = sheet.plans[name]
@@ -156,7 +156,7 @@ class JoinedTable:
     mid: int = 0
 
 
-def count_table(survey: Survey, sheet: Sheet, sums: Sums, people: int) -> JoinedTable:
+def count_table(survey: Survey, sheet: Sheet, sums: RunningSums, people: int) -> JoinedTable:
     """Unbiased rows of a view, and strengths that hold for `CAUTION` of random boxes at least.
 
     Args:
@@ -173,7 +173,7 @@ def count_table(survey: Survey, sheet: Sheet, sums: Sums, people: int) -> Joined
     return JoinedTable(sums.held, values, {positions: s * raised * factor for positions, s in plain.items()})
 
 
-def measure_table(survey: Survey, sheet: Sheet, sums: Sums, people: int) -> JoinedTable:
+def measure_table(survey: Survey, sheet: Sheet, sums: RunningSums, people: int) -> JoinedTable:
     """Unbiased sums of a measure around the value that lets them err independently of counts."""
     assert sums.measure is not None
     lower, upper = survey.measures[sums.measure].bounds
@@ -194,13 +194,13 @@ def measure_table(survey: Survey, sheet: Sheet, sums: Sums, people: int) -> Join
     )
 
 
-def _in_order(sheet: Sheet, sums: Sums, values: FloatArray) -> FloatArray:
+def _in_order(sheet: Sheet, sums: RunningSums, values: FloatArray) -> FloatArray:
     """Axes from the order of services to the view's."""
     order = [a for service_axes in sheet.asked(sums.held, sums.measure).values() for a in service_axes]
     return np.moveaxis(values, range(len(order)), [sums.held.index(a) for a in order])
 
 
-def _raised(survey: Survey, sums: Sums, plain: Mapping[Positions, float], seen: FloatArray) -> float:
+def _raised(survey: Survey, sums: RunningSums, plain: Mapping[Positions, float], seen: FloatArray) -> float:
     """By how much the boxes' exact variances are above the model's."""
     splits = tuple(AxisSplit(PrefixVariance(even_model(survey.axes[a].leaves))) for a in sums.held)
     model_variance = ProductReading(splits, plain).covariance([sums.boxes[a] for a in sums.held]).noise
@@ -209,7 +209,7 @@ def _raised(survey: Survey, sums: Sums, plain: Mapping[Positions, float], seen: 
 
 def even_model(leaves: int) -> FloatArray:
     """I - J/m: what a report's scores leave of each other when they add up to 1."""
-    return model_of(Estimate(np.zeros(leaves), np.eye(leaves) - 1 / leaves))
+    return model_of(ShareEstimate(np.zeros(leaves), np.eye(leaves) - 1 / leaves))
 
 
 class JoinedTables(NamedTuple):
@@ -217,7 +217,7 @@ class JoinedTables(NamedTuple):
 
     statistics: list[tuple[str, int | None, JoinedTable]]
     people: int
-    manifest: Manifest
+    manifest: CollectionManifest
 
 
 def joined_tables(
@@ -273,7 +273,7 @@ def joined_content(survey: Survey, sheet: Sheet, joined: JoinedTables, release_i
         sheet.catalog,
         spec_hash(survey.catalog),
         _promise(survey, sheet),
-        [Spend(f"one report of {p.collection}", str(p.epsilon)) for p in sheet.plans.values()],
+        [SpentAmount(f"one report of {p.collection}", str(p.epsilon)) for p in sheet.plans.values()],
         insecure=False,
         axes=axes,
         models=[PrefixVariance(even_model(axis.leaves)) for axis in survey.axes],

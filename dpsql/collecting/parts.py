@@ -15,8 +15,8 @@ import numpy as np
 from dpsql.client.plan import Plan
 from dpsql.collecting.estimate import (
     AxisTable,
-    Noisy,
-    Part,
+    Interaction,
+    NoisyCells,
     Seen,
     centred,
     evened,
@@ -25,7 +25,7 @@ from dpsql.collecting.estimate import (
     rest,
     spread_over,
 )
-from dpsql.collecting.smooth import Joint, fitted_together, joint_table
+from dpsql.collecting.smooth import JointTable, fitted_together, joint_table
 from dpsql.collecting.tallies import Tallies
 from dpsql.mechanisms.local.joint import posterior
 from dpsql.mechanisms.oracles.oracle import FloatArray
@@ -54,7 +54,7 @@ class Fits:
     """
 
     joint: bool = True
-    parts: dict[tuple[PartKey, int | None], Part | None] = field(default_factory=dict)
+    parts: dict[tuple[PartKey, int | None], Interaction | None] = field(default_factory=dict)
     shares: dict[PartKey, FloatArray] = field(default_factory=dict)
 
 
@@ -65,7 +65,7 @@ def interactions(
     known: Mapping[int, AxisTable],
     measure: int | None = None,
     fits: Fits | None = None,
-) -> dict[PartKey, Part]:
+) -> dict[PartKey, Interaction]:
     """The interaction of every subset of two or more axes that some set needs.
 
     Args:
@@ -85,7 +85,7 @@ def interactions(
         for width in range(2, len(axes) + 1)
         for key in itertools.combinations(sorted(axes), width)
     }
-    effects: dict[PartKey, Part] = {}
+    effects: dict[PartKey, Interaction] = {}
     fits = Fits() if fits is None else fits
     for key in sorted(wanted, key=lambda k: (len(k), k)):
         if (key, measure) not in fits.parts:
@@ -99,7 +99,7 @@ def interactions(
 
 def grid_part(
     plan: Plan, tallies: Tallies, axes: PartKey, known: Mapping[int, AxisTable], measure: int | None
-) -> Part | None:
+) -> Interaction | None:
     """The unbiased interaction of a set from the views that hold all of it; None if there is none.
 
     Leaves of one cell err together, so its strength is that of boxes: leaf by leaf it is too small by far.
@@ -114,12 +114,12 @@ def grid_part(
     variances = np.array([sum(noise * _product(m, matrices) for noise, matrices in noises) for m in boxes])
     unit = np.array([_product(m, models) for m in boxes])
     inside = unit > FLAT * unit.max()
-    return Part(
+    return Interaction(
         values, float(np.quantile(variances[inside] / unit[inside], CAUTION)) if inside.any() else 0.0
     )
 
 
-def _noises(views: Sequence[Noisy]) -> list[tuple[float, list[FloatArray]]]:
+def _noises(views: Sequence[NoisyCells]) -> list[tuple[float, list[FloatArray]]]:
     """Per view the variance of a cell, and per axis the covariance of evenly spread cells without their total."""
     return [(noise, [rest(s @ s.T) for s in spreads]) for noise, spreads in views]
 
@@ -131,7 +131,7 @@ def smooth_part(
     known: Mapping[int, AxisTable],
     measure: int | None,
     fits: Fits,
-) -> Part | None:
+) -> Interaction | None:
     """The interaction of a joint fit; its strength is the posterior's over boxes and what the grid says of bias.
 
     None where axes are not ordered, a pair of them is seen by no view, or the fit would be too large.
@@ -149,11 +149,11 @@ def smooth_part(
     strength = _posterior_strength(factor, models, CAUTION if len(axes) == 2 else WIDE_CAUTION, rng)
     seen = interaction(plan, tallies, axes, measure)
     if seen is not None:
-        values, strength = _against_grid(Part(values, strength), seen, models, rng)
-    return Part(values, strength)
+        values, strength = _against_grid(Interaction(values, strength), seen, models, rng)
+    return Interaction(values, strength)
 
 
-def _spread_of(joint: Joint, measure: int | None) -> FloatArray:
+def _spread_of(joint: JointTable, measure: int | None) -> FloatArray:
     """Factor of the interaction's posterior covariance, shape (*leaves, weights)."""
     factor = posterior(joint.model, joint.views, joint.strength, joint.weights)
     if measure is not None:
@@ -178,11 +178,11 @@ def _posterior_strength(
 
 
 def _against_grid(
-    fitted: Part,
+    fitted: Interaction,
     seen: Seen,
     models: Sequence[FloatArray],
     rng: np.random.Generator,
-) -> Part:
+) -> Interaction:
     """Hold a fit against the grid that sees its axes together.
 
     It moves towards the grid, the more the surer it is that it bends something away, and its strength grows by the rest
@@ -194,10 +194,10 @@ def _against_grid(
     bent, grid_noise = _bent(distance, seen.noises, models, cuts, rng)
     strength = max(fitted.strength, UNSEEN * grid_noise)
     if bent == 0:
-        return Part(values, strength)
+        return Interaction(values, strength)
     trust = bent / (bent + grid_noise)
     moved = values - trust * (distance - _inside_cells(values, seen.edges))
-    return Part(moved, strength + (1 - trust) * bent)
+    return Interaction(moved, strength + (1 - trust) * bent)
 
 
 def _inside_cells(values: FloatArray, edges: Sequence[Sequence[int]]) -> FloatArray:
@@ -207,7 +207,7 @@ def _inside_cells(values: FloatArray, edges: Sequence[Sequence[int]]) -> FloatAr
 
 def _bent(
     distance: FloatArray,
-    views: Sequence[Noisy],
+    views: Sequence[NoisyCells],
     models: Sequence[FloatArray],
     cuts: Sequence[np.ndarray],
     rng: np.random.Generator,

@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpsql.client.plan import Axis, Measure, Plan, View, largest_weight, read_plan
+from dpsql.client.plan import Plan, PlanAxis, PlanMeasure, View, largest_weight, read_plan
 from dpsql.collecting.smooth import LARGEST
 from dpsql.errors import CatalogError
 from dpsql.mechanisms.local.grids import (
@@ -43,10 +43,10 @@ from dpsql.mechanisms.local.joint import knots_of
 from dpsql.mechanisms.local.truncation import estimated_rows, weighting_named
 from dpsql.mechanisms.oracles.oracle import OTHER, FloatArray, Oracle
 from dpsql.mechanisms.oracles.registry import choose_oracle, oracle_named
-from dpsql.mechanisms.oracles.square_wave import SquareWave, wave_reach
+from dpsql.mechanisms.oracles.square_wave import SquareWaveAggregator, wave_reach
 
-PlannedAxis = Axis
-PlannedMeasure = Measure
+PlannedAxis = PlanAxis
+PlannedMeasure = PlanMeasure
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ class PlannedGrid(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Design:
+class CollectionDesign:
     """What a curator decides about a collection.
 
     Args:
@@ -179,7 +179,7 @@ class Design:
     simulated: bool = False
 
 
-def build_plan(design: Design, place: PlannedRound = ONLY) -> bytes:
+def build_plan(design: CollectionDesign, place: PlannedRound = ONLY) -> bytes:
     """Write the plan of a collection with a known tau.
 
     Args:
@@ -202,7 +202,7 @@ def build_plan(design: Design, place: PlannedRound = ONLY) -> bytes:
     return checked(design, views_of(design, largest_weight(design.epsilon)), place)
 
 
-def checked(design: Design, views: Sequence[View], place: PlannedRound) -> bytes:
+def checked(design: CollectionDesign, views: Sequence[View], place: PlannedRound) -> bytes:
     """A plan of given views, read back as a device would read it."""
     body = {
         "dpsql_plan": 1,
@@ -273,18 +273,18 @@ FEWEST = 5
 people at epsilon 1, two-axis intervals held 99% of boxes, with five 97%; errors are alike."""
 
 
-class Asked(NamedTuple):
+class ViewShare(NamedTuple):
     """A view without its oracle, and the part of the people who are asked it."""
 
     view: View
     share: Fraction
 
 
-ROW_COUNTS = Asked(View("rows", (), ()), Fraction(1))
+ROW_COUNTS = ViewShare(View("rows", (), ()), Fraction(1))
 """Everybody is asked how many rows she has."""
 
 
-def views_of(design: Design, own: int) -> list[View]:
+def views_of(design: CollectionDesign, own: int) -> list[View]:
     """The plan's views with oracles, domains and integer shares.
 
     Args:
@@ -308,7 +308,7 @@ def views_of(design: Design, own: int) -> list[View]:
         )
     grouping = next(each for each in GROUPINGS if each.name == design.kind)
     groups = grouping.groups(design)
-    view_shares: list[Asked] = []
+    view_shares: list[ViewShare] = []
     for members, share in zip(groups, _group_shares(design, groups, axes_share), strict=True):
         view_shares += grouping.spread(design, members, share)
     for grid in design.joint:
@@ -318,30 +318,30 @@ def views_of(design: Design, own: int) -> list[View]:
     return [with_oracle(design, own, each) for each in view_shares]
 
 
-def _row_counts(design: Design, share: Fraction) -> list[Asked]:
+def _row_counts(design: CollectionDesign, share: Fraction) -> list[ViewShare]:
     """One-bit views of row counts, as the weighting needs them."""
     weights = weighting_named(design.row_weighting).counted(design.tau, design.rows_floor, design.rows_cap)
     total = sum(weights.values())
     return [
-        Asked(View("rows_bit", (), (), rows=rows), share * weight / total)
+        ViewShare(View("rows_bit", (), (), rows=rows), share * weight / total)
         for rows, weight in sorted(weights.items())
     ]
 
 
-def with_oracle(design: Design, own: int, asked: Asked) -> View:
+def with_oracle(design: CollectionDesign, own: int, asked: ViewShare) -> View:
     """Complete a view: oracle of least variance, domain, integer share."""
     view, kind = asked.view, asked.view.asks
     view = replace(view, empty=design.tau > design.rows_floor and kind.spares)
     view = replace(view, domain=kind.items(view, design.rows_cap), share=max(1, round(asked.share * SHARES)))
     oracle: Oracle
     if kind.silent:
-        oracle = SquareWave(view.domain, own, wave_reach(view.domain, float(design.epsilon)))
+        oracle = SquareWaveAggregator(view.domain, own, wave_reach(view.domain, float(design.epsilon)))
     else:
         oracle = choose_oracle(view.domain, own)
     return replace(view, oracle=oracle.name, extra=oracle.extra)
 
 
-def _spread(design: Design, members: Sequence[View], share: Fraction) -> list[Asked]:
+def _spread(design: CollectionDesign, members: Sequence[View], share: Fraction) -> list[ViewShare]:
     """A group's people over its views: Square Wave's part, the rest over measures and levels, finer ones more of them.
 
     By the square root of depth: unbiased ranges of 25, 64 and 125 leaves then have 3.34, 5.41 and 7.99 times the least
@@ -352,14 +352,14 @@ def _spread(design: Design, members: Sequence[View], share: Fraction) -> list[As
     plain_share = share * (1 - design.wave_share) if wave else share
     measures: list[int | None] = [*range(len(design.measures))] or [None]
     depths = [round(1000 * math.sqrt(depth + 1)) for depth in range(len(plain))]
-    return [Asked(view, share * design.wave_share) for view in wave] + [
-        Asked(replace(view, measure=measure), plain_share * depth / sum(depths) / len(measures))
+    return [ViewShare(view, share * design.wave_share) for view in wave] + [
+        ViewShare(replace(view, measure=measure), plain_share * depth / sum(depths) / len(measures))
         for view, depth in zip(plain, depths, strict=True)
         for measure in measures
     ]
 
 
-def _groups(design: Design) -> list[list[View]]:
+def _groups(design: CollectionDesign) -> list[list[View]]:
     """Views that share one group of people: an axis's levels, a pair's grid."""
     groups, weighting = [], weighting_named(design.row_weighting)
     waves = weighting.waves and not design.measures and design.wave_share > 0
@@ -377,7 +377,7 @@ MOST_COMBINATIONS = 512
 """Most combinations of levels that people are drawn to: beyond it each has a handful of them."""
 
 
-def _level_groups(design: Design) -> list[list[View]]:
+def _level_groups(design: CollectionDesign) -> list[list[View]]:
     """Every combination of levels of each set of axes that is asked at once; without those of more cells than a grid's.
 
     Raises:
@@ -408,7 +408,7 @@ def _level_groups(design: Design) -> list[list[View]]:
     return groups
 
 
-def _by_depths(design: Design, members: Sequence[View], share: Fraction) -> list[Asked]:
+def _by_depths(design: CollectionDesign, members: Sequence[View], share: Fraction) -> list[ViewShare]:
     """A set's people over its combinations of levels, by the sum of their depths, and over measures."""
     measures: list[int | None] = [*range(len(design.measures))] or [None]
     trees = [level_edges(axis.leaves, design.branching) for axis in design.axes]
@@ -420,13 +420,13 @@ def _by_depths(design: Design, members: Sequence[View], share: Fraction) -> list
         for view in members
     ]
     return [
-        Asked(replace(view, measure=measure), share * depth / sum(depths) / len(measures))
+        ViewShare(replace(view, measure=measure), share * depth / sum(depths) / len(measures))
         for view, depth in zip(members, depths, strict=True)
         for measure in measures
     ]
 
 
-class Grouping(NamedTuple):
+class AxisGrouping(NamedTuple):
     """What views are made of a collection's axes.
 
     Args:
@@ -436,17 +436,19 @@ class Grouping(NamedTuple):
     """
 
     name: str
-    groups: Callable[[Design], list[list[View]]]
-    spread: Callable[[Design, Sequence[View], Fraction], list[Asked]]
+    groups: Callable[[CollectionDesign], list[list[View]]]
+    spread: Callable[[CollectionDesign, Sequence[View], Fraction], list[ViewShare]]
 
 
 GROUPINGS = (
-    Grouping("auto", _groups, _spread),
-    Grouping("lprr", _level_groups, _by_depths),
+    AxisGrouping("auto", _groups, _spread),
+    AxisGrouping("lprr", _level_groups, _by_depths),
 )
 
 
-def _group_shares(design: Design, groups: Sequence[Sequence[View]], axes_share: Fraction) -> list[Fraction]:
+def _group_shares(
+    design: CollectionDesign, groups: Sequence[Sequence[View]], axes_share: Fraction
+) -> list[Fraction]:
     """Who answers which group: evenly, or each view's part spread evenly over its axes and pairs."""
     if not design.asked:
         return [axes_share / len(groups)] * len(groups)
@@ -460,7 +462,7 @@ def _group_shares(design: Design, groups: Sequence[Sequence[View]], axes_share: 
     return [axes_share * weight / total for weight in weights]
 
 
-def _joint_view(design: Design, grid: PlannedGrid) -> View:
+def _joint_view(design: CollectionDesign, grid: PlannedGrid) -> View:
     """One declared grid: ordered axes as fine as the noise allows, categories leaf by leaf."""
     axes = tuple(sorted(grid.axes))
     ordered = [a for a in axes if design.axes[a].smooth]
@@ -482,7 +484,7 @@ def _joint_view(design: Design, grid: PlannedGrid) -> View:
     return _grid(design, axes, edges)
 
 
-def _edges(design: Design, axes: Sequence[int], cells: float) -> list[IntArray]:
+def _edges(design: CollectionDesign, axes: Sequence[int], cells: float) -> list[IntArray]:
     """About `cells` cells on ordered axes, other axes leaf by leaf.
 
     A pair's cells are near equal: a tree's levels are far apart, and the nearest one may have four times too few cells
@@ -503,6 +505,6 @@ def _cut(axis: PlannedAxis, edges: IntArray) -> IntArray:
     return edges if axis.smooth else np.arange(axis.leaves + 1)
 
 
-def _grid(design: Design, axes: Sequence[int], edges: Sequence[IntArray]) -> View:
+def _grid(design: CollectionDesign, axes: Sequence[int], edges: Sequence[IntArray]) -> View:
     asks = weighting_named(design.row_weighting).asks
     return View(asks, tuple(axes), tuple(tuple(e.tolist()) for e in edges))

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from dpsql.client.plan import Plan
 from dpsql.client.report import HEADER, MAGIC
-from dpsql.collecting.collector import Manifest
+from dpsql.collecting.collector import CollectionManifest
 from dpsql.collecting.files import open_state
 from dpsql.collecting.services import Sheet
 from dpsql.collecting.spools import Spool, check_damage, counted_file
@@ -44,7 +44,7 @@ PARTS = 64
 """Parts of all people: of ten million reports one holds 160,000."""
 
 
-class Heard(NamedTuple):
+class ServiceReports(NamedTuple):
     """One service's reports about some people: their oracle, and their payloads in the order of people."""
 
     oracle: Oracle
@@ -55,11 +55,11 @@ class Heard(NamedTuple):
         return item_scores(self.oracle, self.oracle.supports(self.packed[first:last]))
 
 
-class Some(NamedTuple):
+class LinkedReports(NamedTuple):
     """Some of the people known to every service, and what each service heard of them (same order)."""
 
     people: int
-    heard: Mapping[str, Heard]
+    heard: Mapping[str, ServiceReports]
 
 
 class Spooled(NamedTuple):
@@ -77,10 +77,10 @@ class Spooled(NamedTuple):
     reports: int
     rejected: Counter[str]
 
-    def manifest(self, sheet: Sheet, people: int) -> Manifest:
+    def manifest(self, sheet: Sheet, people: int) -> CollectionManifest:
         """What was counted, once all people are joined."""
         reasons = {reason: n for reason, n in sorted(self.rejected.items()) if n}
-        return Manifest(self.files, self.reports, people * len(sheet.plans), reasons)
+        return CollectionManifest(self.files, self.reports, people * len(sheet.plans), reasons)
 
 
 @contextmanager
@@ -151,7 +151,7 @@ def _records(
     return records
 
 
-def joined_people(sheet: Sheet, spooled: Spooled) -> Iterator[Some]:
+def joined_people(sheet: Sheet, spooled: Spooled) -> Iterator[LinkedReports]:
     """People known to every service, one part of them after the other; each report is read once.
 
     Args:
@@ -168,7 +168,7 @@ def joined_people(sheet: Sheet, spooled: Spooled) -> Iterator[Some]:
             for (name, plan), payloads in zip(sheet.plans.items(), by_service, strict=True)
         }
         if everywhere:
-            yield Some(len(everywhere), heard)
+            yield LinkedReports(len(everywhere), heard)
 
 
 def _payloads(spooled: Spooled, service: int, shard: int) -> dict[bytes, bytes]:
@@ -219,7 +219,7 @@ def _sound(plan: Plan, reports: Sequence[bytes], rejected: Counter[str]) -> NDAr
     return sound
 
 
-def _heard(plan: Plan, payloads: Sequence[bytes]) -> Heard:
+def _heard(plan: Plan, payloads: Sequence[bytes]) -> ServiceReports:
     """Payloads as an array."""
     oracle = oracle_of(plan, plan.views[0])
-    return Heard(oracle, oracle.packed(payloads))
+    return ServiceReports(oracle, oracle.packed(payloads))

@@ -24,7 +24,7 @@ from dpsql.client.plan import Plan, View, read_plan
 from dpsql.client.report import Report, decode, from_json
 from dpsql.collecting.files import check_folder, plan_file, write_plan_file
 from dpsql.collecting.plan import ONLY as ONE_ROUND
-from dpsql.collecting.plan import Design, checked
+from dpsql.collecting.plan import CollectionDesign, checked
 from dpsql.collecting.survey import planned_axis
 from dpsql.errors import CatalogError, DataError, OperationalError
 from dpsql.mechanisms.local.channel import Channel, Level, channel_of
@@ -36,7 +36,7 @@ FOR = "reported"
 """The plan's key that names the column."""
 
 
-class Stored(NamedTuple):
+class StoredReports(NamedTuple):
     """What was stored: the file, people whose report counts, and reports that were left out, by reason."""
 
     path: Path
@@ -63,7 +63,7 @@ def plan_of(catalog: Catalog, column: ReportedColumn) -> bytes:
     """The device's plan: public facts alone."""
     promise = column.told
     channel = channel_of(*column.asked)
-    design = Design(
+    design = CollectionDesign(
         collection=promise.collection,
         epsilon=promise.epsilon,
         people=1,
@@ -103,7 +103,7 @@ def write_reported_plan(catalog: Path, name: str, target: Path) -> Plan:
     return read_plan(raw)
 
 
-def store_reports(plan: Path, name: str, spools: Sequence[Path], target: Path) -> Stored:
+def store_reports(plan: Path, name: str, spools: Sequence[Path], target: Path) -> StoredReports:
     """Check reports and store those that count, for `source: {reports: ..}`.
 
     Args:
@@ -143,14 +143,14 @@ def store_reports(plan: Path, name: str, spools: Sequence[Path], target: Path) -
                 people[token] = (report.view, channel_item)
     if not people:
         raise DataError("no report counts", hint="check that they belong to this plan and carry pseudonyms")
-    answered = Answered(name, checked_plan.hash.hex(), _channel(checked_plan).fingerprint)
+    answered = ReportProvenance(name, checked_plan.hash.hex(), _channel(checked_plan).fingerprint)
     write_items(
         target, answered, [(unit, view, channel_item) for unit, (view, channel_item) in people.items()]
     )
-    return Stored(target, len(people), left_out)
+    return StoredReports(target, len(people), left_out)
 
 
-class Answered(NamedTuple):
+class ReportProvenance(NamedTuple):
     """What stored reports answer: the column, the plan's hash, and the channel's fingerprint."""
 
     column: str
@@ -158,7 +158,7 @@ class Answered(NamedTuple):
     channel: str
 
 
-def write_items(target: Path, answered: Answered, rows: Sequence[tuple[str, int, int]]) -> None:
+def write_items(target: Path, answered: ReportProvenance, rows: Sequence[tuple[str, int, int]]) -> None:
     """Write the file that `publish` joins: (unit, view, item), with what they answer in its metadata."""
     units, views, items = zip(*rows, strict=True)
     with duckdb.connect() as connection:
@@ -176,7 +176,7 @@ def write_items(target: Path, answered: Answered, rows: Sequence[tuple[str, int,
     target.chmod(0o600)
 
 
-def read_items(path: Path) -> tuple[Answered, list[tuple[str, int, int]]]:
+def read_items(path: Path) -> tuple[ReportProvenance, list[tuple[str, int, int]]]:
     """What a file of stored reports answers, and its rows.
 
     Raises:
@@ -188,7 +188,7 @@ def read_items(path: Path) -> tuple[Answered, list[tuple[str, int, int]]]:
             pairs = connection.execute(f"SELECT key, value FROM parquet_kv_metadata({file})").fetchall()
             rows = connection.execute(f"SELECT unit, view, item FROM read_parquet({file})").fetchall()
         metadata = {bytes(key).decode(): bytes(value).decode() for key, value in pairs}
-        return Answered(*(metadata[name] for name in Answered._fields)), rows
+        return ReportProvenance(*(metadata[name] for name in ReportProvenance._fields)), rows
     except (duckdb.Error, KeyError, UnicodeDecodeError) as error:
         raise OperationalError(
             f"{path.name} holds no stored reports", hint="name a file of `dpsql collect --for`"

@@ -20,7 +20,7 @@ from dpsql.collecting.survey import Survey, design_of
 from dpsql.collecting.tallies import ViewTally, shares
 from dpsql.errors import CatalogError, DataError
 from dpsql.mechanisms.local.ahead import (
-    Round,
+    AheadRound,
     box_oracle,
     close_round,
     finest_shares,
@@ -113,7 +113,7 @@ def is_adaptive(plan: Plan) -> bool:
     return "earlier" in plan_body(plan)
 
 
-def earlier_rounds(plan: Plan) -> list[Round]:
+def earlier_rounds(plan: Plan) -> list[AheadRound]:
     """The rounds before a plan's, from the tallies that it carries."""
     rounds = []
     for round_body in plan_body(plan)["earlier"]:
@@ -142,7 +142,7 @@ def after_round(plan: Plan, tally: ViewTally) -> bytes:
     return raw
 
 
-def round_of(plan: Plan, tally: ViewTally) -> Round:
+def round_of(plan: Plan, tally: ViewTally) -> AheadRound:
     """What one round's reports say: its boxes' shares as a proper histogram.
 
     Raises:
@@ -154,7 +154,7 @@ def round_of(plan: Plan, tally: ViewTally) -> Round:
     return close_round(boxes, shares(plan, 0, tally), float(tally.total))
 
 
-def next_plan(plan: Plan, done: Round, tally: ViewTally | None = None) -> bytes | None:
+def next_plan(plan: Plan, done: AheadRound, tally: ViewTally | None = None) -> bytes | None:
     """The plan of the next round, or None after the last.
 
     Args:
@@ -179,7 +179,7 @@ def next_plan(plan: Plan, done: Round, tally: ViewTally | None = None) -> bytes 
     return _checked({**body, "round": plan.round + 1, "views": [view.body()], "earlier": carried})
 
 
-def leaf_shares(plan: Plan, rounds: Sequence[Round]) -> FloatArray:
+def leaf_shares(plan: Plan, rounds: Sequence[AheadRound]) -> FloatArray:
     """Leaf shares from all rounds by inverse variance; even inside the finest boxes."""
     sizes = [axis.leaves for axis in plan.axes]
     return spread_evenly(rounds[-1].boxes, finest_shares(rounds), sizes)

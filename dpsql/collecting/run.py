@@ -32,11 +32,11 @@ from threadpoolctl import threadpool_limits
 from dpsql.client.plan import Plan, read_plan
 from dpsql.collecting import rounds
 from dpsql.collecting.adaptive import adaptive_content, predict_round
-from dpsql.collecting.collector import Manifest, add_spool, close_collection
+from dpsql.collecting.collector import CollectionManifest, add_spool, close_collection
 from dpsql.collecting.content import release_content
 from dpsql.collecting.files import (
     UNCOUNTED,
-    Kept,
+    StateLocation,
     check_folder,
     check_state,
     open_state,
@@ -45,7 +45,7 @@ from dpsql.collecting.files import (
     write_plan_file,
     write_release_file,
 )
-from dpsql.collecting.forecast import Forecast, drowned, people_needed, view_costs, ways_out
+from dpsql.collecting.forecast import CollectionForecast, drowned, people_needed, view_costs, ways_out
 from dpsql.collecting.joined import joined_content, joined_tables
 from dpsql.collecting.plan import RowReports, facts_of
 from dpsql.collecting.rounds import after_round, is_adaptive, rounds_design
@@ -84,7 +84,7 @@ class Collected(NamedTuple):
     """What a collection brought: the release, and how many reports were accepted and rejected."""
 
     path: Path
-    manifest: Manifest
+    manifest: CollectionManifest
 
 
 Named: TypeAlias = str | PathLike[str]
@@ -134,7 +134,7 @@ def write_plan(
     label: str = "",
     after: Reports | None = None,
     largest_error: float | None = None,
-) -> Forecast:
+) -> CollectionForecast:
     """Write the collection plan of a catalog.
 
     Args:
@@ -227,7 +227,7 @@ class _Plans(NamedTuple):
             )
         return max(prediction.error for prediction in self.predictions(people))
 
-    def forecast(self, people: int) -> Forecast:
+    def forecast(self, people: int) -> CollectionForecast:
         """All that can be said of the plan."""
         plan, predictions = self.plan(people), self.predictions(people)
         views = {name: axes for name, (axes, _) in self.survey.views.items()}
@@ -240,10 +240,12 @@ class _Plans(NamedTuple):
         }
         seconds = 0.0 if asks_rows_alone(plan) else joint_seconds(plan, self.survey.views.values())
         costs = view_costs(plan, views, predictions)
-        return Forecast(plan, people, predictions, costs, {}, helped, seconds)
+        return CollectionForecast(plan, people, predictions, costs, {}, helped, seconds)
 
 
-def _service_forecast(survey: Survey, sheet: Sheet, people: int, largest_error: float | None) -> Forecast:
+def _service_forecast(
+    survey: Survey, sheet: Sheet, people: int, largest_error: float | None
+) -> CollectionForecast:
     """What services bring; their plans do not depend on the number of people."""
     if largest_error is not None:
         people = people_needed(
@@ -252,7 +254,7 @@ def _service_forecast(survey: Survey, sheet: Sheet, people: int, largest_error: 
             people,
         )
     services = {name: str(plan.epsilon) for name, plan in sheet.plans.items()}
-    return Forecast(None, people, predict_services(survey, sheet, people), [], services, {})
+    return CollectionForecast(None, people, predict_services(survey, sheet, people), [], services, {})
 
 
 def _part(plan: Plan) -> float:
@@ -260,7 +262,7 @@ def _part(plan: Plan) -> float:
     return plan.round_shares[plan.round] / sum(plan.round_shares) if plan.round_shares else 1.0
 
 
-def _round_forecast(survey: Survey, people: int, label: str, reports: Reports | None) -> Forecast:
+def _round_forecast(survey: Survey, people: int, label: str, reports: Reports | None) -> CollectionForecast:
     """The plan of the first round, or of the one after another whose reports are counted."""
     design = rounds_design(survey, people, label)
     if reports is None:
@@ -275,7 +277,7 @@ def _round_forecast(survey: Survey, people: int, label: str, reports: Reports | 
         tallies, _ = _tallied(done, reports, lambda step: None)
         raw = after_round(done, tallies[0])
     plan = read_plan(raw)
-    return Forecast(plan, people, predict_round(plan, people), [], {}, {})
+    return CollectionForecast(plan, people, predict_round(plan, people), [], {}, {})
 
 
 @machine("no release was written", UNCOUNTED)
@@ -354,7 +356,7 @@ class _Counted(NamedTuple):
     survey: Survey
     plan: Plan
     tallies: list[ViewTally]
-    manifest: Manifest
+    manifest: CollectionManifest
     fit_seconds: float
 
     def content(self, release_id: str, *, joint: bool = True) -> ReleaseBuilder:
@@ -388,7 +390,7 @@ def _counted(plan: Plan, reports: Reports, progress: Progress) -> _Counted:
     return _Counted(survey, plan, tallies, manifest, seconds)
 
 
-def _tallied(plan: Plan, reports: Reports, progress: Progress) -> tuple[list[ViewTally], Manifest]:
+def _tallied(plan: Plan, reports: Reports, progress: Progress) -> tuple[list[ViewTally], CollectionManifest]:
     """Every spool once, into the state; or tables of a server, by the server."""
     if reports.server is not None:
         if reports.state is not None:
@@ -397,7 +399,7 @@ def _tallied(plan: Plan, reports: Reports, progress: Progress) -> tuple[list[Vie
             )
         return _tallied_there(plan, reports, reports.server, progress)
     key = token_key(reports.state, reports.key)
-    state = open_state(plan, None if reports.state is None else Kept(reports.state, key))
+    state = open_state(plan, None if reports.state is None else StateLocation(reports.state, key))
     try:
         for spool in spool_files(reports.spools):
             count = add_spool(state, plan, spool, key)
@@ -416,7 +418,7 @@ def _tallied(plan: Plan, reports: Reports, progress: Progress) -> tuple[list[Vie
 
 def _tallied_there(
     plan: Plan, reports: Reports, server: Source, progress: Progress
-) -> tuple[list[ViewTally], Manifest]:
+) -> tuple[list[ViewTally], CollectionManifest]:
     """Every table once; only counts leave the server."""
     session = open_session(server)
     try:
@@ -431,7 +433,7 @@ def _tallied_there(
 
 def _joined(
     sheet: Sheet, reports: Reports, release_id: str, progress: Progress
-) -> tuple[ReleaseBuilder, Manifest]:
+) -> tuple[ReleaseBuilder, CollectionManifest]:
     """Join the reports of several services by pseudonym."""
     if reports.server is not None:
         raise InterfaceError("reports of services are joined by pseudonym", hint="write them to files")
@@ -450,7 +452,7 @@ def _joined(
     return joined_content(survey, sheet, joined, release_id), joined.manifest
 
 
-def _nothing(manifest: Manifest) -> DataError:
+def _nothing(manifest: CollectionManifest) -> DataError:
     """Why no release can be made, by reason."""
     if not manifest.reports:
         return DataError("no report was accepted: the files hold none", hint="check the paths")

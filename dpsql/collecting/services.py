@@ -32,7 +32,7 @@ import numpy as np
 from dpsql.client.plan import Plan, View, largest_weight, read_plan
 from dpsql.collecting.estimate import one_row_each
 from dpsql.collecting.files import write_plan_file
-from dpsql.collecting.plan import ONLY, Asked, Design, canonical, checked, with_oracle
+from dpsql.collecting.plan import ONLY, CollectionDesign, ViewShare, canonical, checked, with_oracle
 from dpsql.collecting.survey import Survey, design_of
 from dpsql.collecting.tallies import layout_of, oracle_of
 from dpsql.collecting.tau import Prediction
@@ -95,13 +95,13 @@ class Sheet:
         """Whether a service tells a measure."""
         return measure is not None and self.measures.get(name) == measure
 
-    def score(self, name: str, measure: int | None) -> Score:
+    def score(self, name: str, measure: int | None) -> ReportScore:
         """What one report of a service brings to a statistic."""
         plan = self.plans[name]
         view, layout = plan.views[0], layout_of(plan.views[0])
         added = 1 if layout.bits is None else 2
         noise_saving = 0.0 if self.tells(name, measure) else added * view.cells / view.domain
-        return Score(oracle_of(plan, view).item_noise, added, noise_saving)
+        return ReportScore(oracle_of(plan, view).item_noise, added, noise_saving)
 
     @property
     def leaves(self) -> dict[int, int]:
@@ -118,7 +118,7 @@ class Sheet:
         return int(np.prod([leaves[a] for a in self.axes[name] if a not in part], dtype=np.int64))
 
 
-class Score(NamedTuple):
+class ReportScore(NamedTuple):
     """What one report of a service brings to a statistic.
 
     Args:
@@ -222,7 +222,7 @@ def _places(survey: Survey) -> dict[str, int]:
     return places
 
 
-def _service_plan(design: Design, name: str, axes: Positions) -> Plan:
+def _service_plan(design: CollectionDesign, name: str, axes: Positions) -> Plan:
     """One service's plan: the combinations of its axes' leaves, by the oracle of least variance."""
     service_design = replace(
         design,
@@ -237,7 +237,7 @@ def _service_plan(design: Design, name: str, axes: Positions) -> Plan:
         )
     edges = tuple(tuple(range(axis.leaves + 1)) for axis in service_design.axes)
     asks, measure = weighting_named(service_design.row_weighting).asks, 0 if service_design.measures else None
-    view = Asked(View(asks, tuple(range(len(axes))), edges, measure=measure), Fraction(1))
+    view = ViewShare(View(asks, tuple(range(len(axes))), edges, measure=measure), Fraction(1))
     return read_plan(
         checked(
             service_design, [with_oracle(service_design, largest_weight(service_design.epsilon), view)], ONLY

@@ -26,7 +26,7 @@ from dpsql.collecting.files import check_folder, unwritable, write_plan_file
 from dpsql.collecting.rounds import after_round, rounds_design
 from dpsql.collecting.services import Sheet, make_sheet, write_sheet
 from dpsql.collecting.survey import Survey, design_of, public_axis_maker, survey_of
-from dpsql.collecting.tallies import IntArray, People, kind_of, oracle_of
+from dpsql.collecting.tallies import IntArray, RespondentRows, kind_of, oracle_of
 from dpsql.collecting.tau import asks_rows_alone, first_plan, row_reports, second_plan
 from dpsql.engines import RawSide
 from dpsql.engines.connection import private_connection
@@ -41,16 +41,16 @@ from dpsql.star.graph import KeyPath
 from dpsql.star.sql import identifier
 
 
-def chosen(people: People, who: IntArray) -> People:
+def chosen(people: RespondentRows, who: IntArray) -> RespondentRows:
     """Some of the people, in the order of `who`, with all their rows."""
     counts = people.first[who + 1] - people.first[who]
     first = np.concatenate([[0], np.cumsum(counts)])
     rows = np.repeat(people.first[who] - first[:-1], counts) + np.arange(first[-1])
-    return People(first, people.leaves[rows], people.measures[rows])
+    return RespondentRows(first, people.leaves[rows], people.measures[rows])
 
 
 def simulate_reports(
-    plan: Plan, people: People, rng: np.random.Generator, progress: Progress = silent
+    plan: Plan, people: RespondentRows, rng: np.random.Generator, progress: Progress = silent
 ) -> list[bytes]:
     """Draw everybody's report as bytes, in the order of people."""
     share = np.array([v.share for v in plan.views], dtype=np.float64)
@@ -70,7 +70,7 @@ SIMULATION = 0xC011EC7
 """Keeps a simulation's draws apart from those that generated its rows with the same seed."""
 
 
-class Round(NamedTuple):
+class SimulatedRound(NamedTuple):
     """One round of a simulated collection: its plan's bytes and the reports of those who belong to it."""
 
     plan: bytes
@@ -79,7 +79,7 @@ class Round(NamedTuple):
 
 def simulated_collection(
     catalog: Catalog, rng: np.random.Generator, progress: Progress = silent, label: str = ""
-) -> list[Round]:
+) -> list[SimulatedRound]:
     """Plan a collection and let everybody of a raw star report.
 
     Args:
@@ -103,7 +103,7 @@ def simulated_collection(
     first = read_plan(first_plan(design))
     progress(Stage("reporting", counts={"people": people.count}))
     if not asks_rows_alone(first):
-        return [Round(first.raw, simulate_reports(first, people, rng, progress))]
+        return [SimulatedRound(first.raw, simulate_reports(first, people, rng, progress))]
     shares = np.array(first.round_shares, dtype=np.float64)
     drawn = rng.choice(shares.size, size=people.count, p=shares / shares.sum())
     round_people = [chosen(people, np.nonzero(drawn == number)[0]) for number in range(2)]
@@ -112,20 +112,22 @@ def simulated_collection(
     rows = row_reports(first, decode_reports(first, counted, folds).tallies)
     second = read_plan(second_plan(design, first, rows))
     return [
-        Round(first.raw, counted),
-        Round(second.raw, simulate_reports(second, round_people[1], rng, progress)),
+        SimulatedRound(first.raw, counted),
+        SimulatedRound(second.raw, simulate_reports(second, round_people[1], rng, progress)),
     ]
 
 
-def _adaptive_rounds(survey: Survey, people: People, rng: np.random.Generator, label: str) -> list[Round]:
+def _adaptive_rounds(
+    survey: Survey, people: RespondentRows, rng: np.random.Generator, label: str
+) -> list[SimulatedRound]:
     """Every round of an adaptive collection; a device draws its round before it knows of any."""
     raw: bytes | None = rounds.first_plan(rounds_design(survey, people.count, label, simulated=True))
-    played: list[Round] = []
+    played: list[SimulatedRound] = []
     drawn = rng.integers(0, read_plan(raw or b"").rounds, size=people.count)
     while raw is not None:
         plan = read_plan(raw)
         reports = simulate_reports(plan, chosen(people, np.nonzero(drawn == plan.round)[0]), rng)
-        played.append(Round(raw, reports))
+        played.append(SimulatedRound(raw, reports))
         tally = decode_reports(plan, reports, np.zeros(len(reports), dtype=np.uint8)).tallies[0]
         raw = after_round(plan, tally) if plan.round + 1 < plan.rounds else None
     return played
@@ -191,7 +193,7 @@ def _services_to_files(
     return people.count
 
 
-def known_to(sheet: Sheet, name: str, people: People) -> People:
+def known_to(sheet: Sheet, name: str, people: RespondentRows) -> RespondentRows:
     """What one service knows of everybody: all rows where it holds them, else the values that a person's rows share.
 
     Args:
@@ -203,9 +205,9 @@ def known_to(sheet: Sheet, name: str, people: People) -> People:
     leaves = people.leaves[:, list(sheet.axes[name])]
     values = people.measures[:, [] if measure is None else [measure]]
     if one_row_each(plan):
-        return People(people.first, leaves, values)
+        return RespondentRows(people.first, leaves, values)
     first = people.first[:-1]
-    return People(np.arange(people.count + 1), leaves[first], values[first])
+    return RespondentRows(np.arange(people.count + 1), leaves[first], values[first])
 
 
 def _check_fresh(spool: Path) -> None:
@@ -243,7 +245,7 @@ def write_spool(path: Path, reports: Sequence[bytes], tokens: Sequence[str] | No
         spill.cleanup()
 
 
-def _read_people(survey: Survey, progress: Progress) -> People:
+def _read_people(survey: Survey, progress: Progress) -> RespondentRows:
     """Everybody's rows, from the catalog's source."""
     survey.catalog.whole_source()
     raw = open_star(survey.catalog)
@@ -254,7 +256,7 @@ def _read_people(survey: Survey, progress: Progress) -> People:
         raw.close()
 
 
-def people_of(survey: Survey, raw: RawSide) -> People:
+def people_of(survey: Survey, raw: RawSide) -> RespondentRows:
     """Everybody's rows, joined as a device would join them.
 
     Args:
@@ -296,13 +298,15 @@ def people_of(survey: Survey, raw: RawSide) -> People:
     return _people(dict(arrays), len(leaves), len(values))
 
 
-def _people(arrays: dict[str, object], axes: int, measures: int) -> People:
+def _people(arrays: dict[str, object], axes: int, measures: int) -> RespondentRows:
     owner = np.asarray(arrays["owner"])
     starts = np.nonzero(np.append(True, owner[1:] != owner[:-1]))[0] if owner.size else np.zeros(0, np.int64)
     empty = np.zeros((owner.size, 0), dtype=np.int64)
     leaves = np.stack([np.asarray(arrays[f"l{i}"], dtype=np.int64) for i in range(axes)], axis=1)
     values = [np.asarray(arrays[f"m{i}"], dtype=np.int64) for i in range(measures)]
-    return People(np.append(starts, owner.size), leaves, np.stack(values, axis=1) if values else empty)
+    return RespondentRows(
+        np.append(starts, owner.size), leaves, np.stack(values, axis=1) if values else empty
+    )
 
 
 def _place(path: KeyPath) -> str:

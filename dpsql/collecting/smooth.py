@@ -21,10 +21,10 @@ import numpy as np
 from dpsql.client.plan import Plan
 from dpsql.collecting.estimate import AxisTable, axis_groups, view_cells
 from dpsql.collecting.tallies import FOLDS, Tallies
-from dpsql.mechanisms.local.blue import Estimate, range_variances
+from dpsql.mechanisms.local.blue import ShareEstimate, range_variances
 from dpsql.mechanisms.local.joint import (
+    JointModel,
     Marginal,
-    Model,
     Strength,
     fit,
     make_model,
@@ -80,11 +80,11 @@ STEPS, STIFF_STEPS, RATE = 90, 30, 4e7
 too large to let axes loose, and cells x weights that one second of a core sees to in them: for the forecast."""
 
 
-class Joint(NamedTuple):
+class JointTable(NamedTuple):
     """A fitted table of rows over a set of axes (and bit), its model and weights, and what was chosen."""
 
     shares: FloatArray
-    model: Model
+    model: JointModel
     weights: FloatArray
     strength: Strength
     views: list[Marginal]
@@ -98,7 +98,7 @@ def smooth_axis(plan: Plan, tallies: Tallies, axis: int) -> Stack:
 
 def joint_table(
     plan: Plan, tallies: Tallies, axes: Sequence[int], measure: int | None, filled: float
-) -> Joint:
+) -> JointTable:
     """Fit a set of axes together from every view that touches it.
 
     Args:
@@ -126,14 +126,14 @@ def joint_table(
         best = min(best, _choose(make_model(sizes, smooth, seen, finer), SOFT, *halves), key=lambda c: c.loss)
     views = marginals(plan, tallies, axes, measure, filled)
     weights = fit(best.model, views, best.strength)
-    return Joint(table_of(best.model, weights), best.model, weights, best.strength, views)
+    return JointTable(table_of(best.model, weights), best.model, weights, best.strength, views)
 
 
 class _Choice(NamedTuple):
     """A model and strength, and how badly it explains people held out."""
 
     loss: float
-    model: Model
+    model: JointModel
     strength: Strength
 
 
@@ -213,7 +213,10 @@ def _held_together(plan: Plan, axes: Sequence[int], measure: int | None) -> list
 
 
 def _choose(
-    model: Model, strengths: Sequence[Strength], training: Sequence[Marginal], validation: Sequence[Marginal]
+    model: JointModel,
+    strengths: Sequence[Strength],
+    training: Sequence[Marginal],
+    validation: Sequence[Marginal],
 ) -> _Choice:
     """The strength whose fit to some people explains the others best; axes are let loose while that helps."""
     best = _path(model, strengths, training, validation)
@@ -226,7 +229,10 @@ def _choose(
 
 
 def _path(
-    model: Model, strengths: Sequence[Strength], training: Sequence[Marginal], validation: Sequence[Marginal]
+    model: JointModel,
+    strengths: Sequence[Strength],
+    training: Sequence[Marginal],
+    validation: Sequence[Marginal],
 ) -> _Choice:
     losses: list[float] = []
     start = None
@@ -345,11 +351,11 @@ FLAGGED = 0.05
 """Part of all ranges outside the unbiased 95% intervals above which smooth counts are not to be believed unasked."""
 
 
-def outside(shares: FloatArray, unbiased: Estimate) -> float:
+def outside(shares: FloatArray, unbiased: ShareEstimate) -> float:
     """Share of all ranges where an estimate leaves the unbiased one's 95% interval; above 5% it is a warning.
 
     Example:
-        >>> held = Estimate(np.array([0.5, 0.5]), np.diag([1e-4, 1e-4]))
+        >>> held = ShareEstimate(np.array([0.5, 0.5]), np.diag([1e-4, 1e-4]))
         >>> outside(np.array([0.5, 0.5]), held), outside(np.array([0.9, 0.1]), held)
         (0.0, 0.6666666666666666)
     """

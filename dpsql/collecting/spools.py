@@ -41,7 +41,7 @@ NOT_JSON, NOT_CSV = "not a JSON report of version 1", "not a CSV report"
 NO_COLUMN = "no report column of bytes"
 
 
-class Counted(NamedTuple):
+class CountedFile(NamedTuple):
     """A file that was counted: hash and size of what it held then."""
 
     digest: str
@@ -59,8 +59,8 @@ class Spool(NamedTuple):
     """
 
     path: Path
-    held: Counted
-    known: Sequence[Counted]
+    held: CountedFile
+    known: Sequence[CountedFile]
     unreadable: Counter[str]
 
     def portions(self, connection: duckdb.DuckDBPyConnection) -> Iterator[str]:
@@ -92,7 +92,7 @@ def spool_files(paths: Sequence[Path]) -> list[Path]:
     return files
 
 
-def counted_file(path: Path) -> Counted:
+def counted_file(path: Path) -> CountedFile:
     """SHA-256 and size of a file's content.
 
     Raises:
@@ -109,7 +109,7 @@ def counted_file(path: Path) -> Counted:
         raise OperationalError(f"cannot read the spool {path.name}", hint="check the path") from error
     except OSError as error:
         raise MachineFault(f"cannot read the spool {path.name} ({error.strerror})", hint=UNCOUNTED) from error
-    return Counted(running.hexdigest(), size)
+    return CountedFile(running.hexdigest(), size)
 
 
 def check_damage(spool: Spool, connection: duckdb.DuckDBPyConnection, error: duckdb.Error) -> None:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from dpsql.axis import Axis, PublicTable, build_axis, needed_tables
 from dpsql.axis.model import CategoryRule, OrderedRule
-from dpsql.collecting.plan import Design, PlannedAxis, PlannedGrid, PlannedMeasure
+from dpsql.collecting.plan import CollectionDesign, PlannedAxis, PlannedGrid, PlannedMeasure
 from dpsql.engines.keys import open_star
 from dpsql.errors import CatalogError, SourceError
 from dpsql.star import (
@@ -109,7 +109,7 @@ def _check_cells(view: str, axes: Sequence[Axis], cap: int) -> None:
         )
 
 
-def design_of(survey: Survey, people: int, label: str = "") -> Design:
+def design_of(survey: Survey, people: int, label: str = "") -> CollectionDesign:
     """The collection's design.
 
     Args:
@@ -127,7 +127,7 @@ def design_of(survey: Survey, people: int, label: str = "") -> Design:
             hint="write tau: 1 in `collection:`, and neither row_weighting nor row_bit_cap",
         )
     rows = _row_design(collection, table)
-    return Design(
+    return CollectionDesign(
         collection=":".join(name for name in (catalog.name, catalog.privacy.lineage, label) if name),
         epsilon=report_epsilon(catalog.privacy, collection),
         people=people,

@@ -34,14 +34,14 @@ import numpy as np
 
 from dpsql.client.plan import Plan
 from dpsql.client.report import HEADER, MAGIC
-from dpsql.collecting.collector import Manifest, token_prefix
+from dpsql.collecting.collector import CollectionManifest, token_prefix
 from dpsql.collecting.counting import CHECKS, heads_of, longest_report
 from dpsql.collecting.spools import LARGEST_EPOCH
 from dpsql.collecting.tallies import FOLDS, IntArray, ViewTally, empty_tallies, oracle_of
 from dpsql.engines.dialect import Dialect
 from dpsql.engines.placed import common_table, with_tables
-from dpsql.engines.server import Session, every_column
-from dpsql.engines.values import BITS, Column
+from dpsql.engines.server import ServerSession, every_column
+from dpsql.engines.values import BITS, SourceColumn
 from dpsql.errors import SourceError
 from dpsql.mechanisms.oracles.oracle import Bytes, Oracle
 
@@ -70,8 +70,8 @@ class ReportTable(NamedTuple):
 
 
 def tally_tables(
-    session: Session, plan: Plan, places: Sequence[str], key: bytes
-) -> tuple[list[ViewTally], Manifest]:
+    session: ServerSession, plan: Plan, places: Sequence[str], key: bytes
+) -> tuple[list[ViewTally], CollectionManifest]:
     """Count all reports of some tables, each table once.
 
     Args:
@@ -92,7 +92,7 @@ def tally_tables(
     return _tallied(plan, columns, len(tables))
 
 
-def report_table(session: Session, place: str) -> ReportTable:
+def report_table(session: ServerSession, place: str) -> ReportTable:
     """Find a table's columns.
 
     Raises:
@@ -112,7 +112,7 @@ def report_table(session: Session, place: str) -> ReportTable:
     return ReportTable(stored.place, report.sql, session.dialect.text(token), _epoch(place, columns))
 
 
-def _epoch(place: str, columns: Mapping[str, Column]) -> str:
+def _epoch(place: str, columns: Mapping[str, SourceColumn]) -> str:
     """SQL of an epoch: 0 where there is none of 32 bits."""
     if "epoch" not in columns:
         return "CAST(0 AS BIGINT)"
@@ -222,7 +222,9 @@ def _failed(plan: Plan) -> str:
     return f"CASE WHEN digits IS NULL THEN {len(checks)} {whens} ELSE -1 END"
 
 
-def _tallied(plan: Plan, columns: Mapping[str, IntArray], tables: int) -> tuple[list[ViewTally], Manifest]:
+def _tallied(
+    plan: Plan, columns: Mapping[str, IntArray], tables: int
+) -> tuple[list[ViewTally], CollectionManifest]:
     """Tallies and the manifest from the statement's columns."""
     tallies, rejected = empty_tallies(plan), Counter[str]()
     passed = columns["failed"] < 0
@@ -243,7 +245,7 @@ def _tallied(plan: Plan, columns: Mapping[str, IntArray], tables: int) -> tuple[
     people, rows, tokens = (int(columns[name][once].sum()) for name in ("people", "n", "tokens"))
     accepted = people - rejected.total()
     rejected["repeated token"] += rows - people
-    return tallies, Manifest(tables, rows, accepted, dict(sorted((+rejected).items())), tokens)
+    return tallies, CollectionManifest(tables, rows, accepted, dict(sorted((+rejected).items())), tokens)
 
 
 def _payloads(oracle: Oracle, place: IntArray, value: IntArray, width: int) -> Bytes:

@@ -19,10 +19,10 @@ from dpsql.client.kinds import states
 from dpsql.client.plan import Plan, View
 from dpsql.errors import InternalError
 from dpsql.mechanisms.local.blue import cell_design
-from dpsql.mechanisms.local.truncation import Measured
+from dpsql.mechanisms.local.truncation import ValueWithError
 from dpsql.mechanisms.oracles.oracle import FloatArray, Oracle, estimate, variance
 from dpsql.mechanisms.oracles.registry import oracle_named
-from dpsql.mechanisms.oracles.square_wave import SquareWave, wave_matrix
+from dpsql.mechanisms.oracles.square_wave import SquareWaveAggregator, wave_matrix
 
 IntArray = NDArray[np.int64]
 FOLDS = 4
@@ -83,7 +83,7 @@ def shares(plan: Plan, number: int, tally: ViewTally, folds: Sequence[int] | Non
 
 
 @dataclass(frozen=True)
-class People:
+class RespondentRows:
     """Rows of many people, sorted by person.
 
     Args:
@@ -106,7 +106,7 @@ class People:
         return np.asarray(self.first[who + 1] - self.first[who])
 
 
-class Along(NamedTuple):
+class AxisItems(NamedTuple):
     """What a view's items say of one axis.
 
     Args:
@@ -118,7 +118,7 @@ class Along(NamedTuple):
     items: FloatArray
 
 
-class Layout(NamedTuple):
+class ItemLayout(NamedTuple):
     """Which items of a view say what.
 
     Args:
@@ -132,20 +132,20 @@ class Layout(NamedTuple):
     silent: IntArray
 
 
-def _no_layout(view: View) -> Layout | None:
+def _no_layout(view: View) -> ItemLayout | None:
     return None
 
 
-def _nothing_along(plan: Plan, view: View, axis: int, measure: int | None) -> Along | None:
+def _nothing_along(plan: Plan, view: View, axis: int, measure: int | None) -> AxisItems | None:
     return None
 
 
-def _nothing_of_rows(plan: Plan, number: int, tally: ViewTally) -> Measured | None:
+def _nothing_of_rows(plan: Plan, number: int, tally: ViewTally) -> ValueWithError | None:
     return None
 
 
 @dataclass(frozen=True)
-class Kind:
+class TallyKind:
     """One way of asking, as its collector sees it.
 
     Args:
@@ -165,20 +165,20 @@ class Kind:
     """
 
     name: str
-    draw: Callable[[Plan, View, People, IntArray, np.random.Generator], IntArray]
-    along: Callable[[Plan, View, int, int | None], Along | None] = _nothing_along
-    rows_between: Callable[[Plan, int, ViewTally], Measured | None] = _nothing_of_rows
+    draw: Callable[[Plan, View, RespondentRows, IntArray, np.random.Generator], IntArray]
+    along: Callable[[Plan, View, int, int | None], AxisItems | None] = _nothing_along
+    rows_between: Callable[[Plan, int, ViewTally], ValueWithError | None] = _nothing_of_rows
     histogram: bool = False
-    layout: Callable[[View], Layout | None] = _no_layout
-    filled: Callable[[Plan, int, ViewTally], Measured | None] = _nothing_of_rows
-    stretch: Callable[[Measured], Measured] = lambda filled: Measured(1.0, 0.0)
+    layout: Callable[[View], ItemLayout | None] = _no_layout
+    filled: Callable[[Plan, int, ViewTally], ValueWithError | None] = _nothing_of_rows
+    stretch: Callable[[ValueWithError], ValueWithError] = lambda filled: ValueWithError(1.0, 0.0)
     one_row_each: bool = False
 
 
 def _slot_items(
     plan: Plan,
     view: View,
-    people: People,
+    people: RespondentRows,
     who: IntArray,
     rng: np.random.Generator,
     cells_of: Callable[[View, IntArray], IntArray],
@@ -219,18 +219,20 @@ def _boxes(view: View, leaves: IntArray) -> IntArray:
 
 
 def _cell_of_slot(
-    plan: Plan, view: View, people: People, who: IntArray, rng: np.random.Generator
+    plan: Plan, view: View, people: RespondentRows, who: IntArray, rng: np.random.Generator
 ) -> IntArray:
     """The cell of a slot's row, or "no row"."""
     return _slot_items(plan, view, people, who, rng, _grid_cells)
 
 
-def _box_of_slot(plan: Plan, view: View, people: People, who: IntArray, rng: np.random.Generator) -> IntArray:
+def _box_of_slot(
+    plan: Plan, view: View, people: RespondentRows, who: IntArray, rng: np.random.Generator
+) -> IntArray:
     return _slot_items(plan, view, people, who, rng, _boxes)
 
 
 def _weighted_row(
-    plan: Plan, view: View, people: People, who: IntArray, rng: np.random.Generator
+    plan: Plan, view: View, people: RespondentRows, who: IntArray, rng: np.random.Generator
 ) -> IntArray:
     """The cell of an own row, and a bit for how many there are; any cell alike without one."""
     rows = people.rows(who)
@@ -245,12 +247,14 @@ def _weighted_row(
 
 
 def _number_of_rows(
-    plan: Plan, view: View, people: People, who: IntArray, rng: np.random.Generator
+    plan: Plan, view: View, people: RespondentRows, who: IntArray, rng: np.random.Generator
 ) -> IntArray:
     return np.asarray(np.minimum(people.rows(who), plan.rows_cap))
 
 
-def _bit_of_rows(plan: Plan, view: View, people: People, who: IntArray, rng: np.random.Generator) -> IntArray:
+def _bit_of_rows(
+    plan: Plan, view: View, people: RespondentRows, who: IntArray, rng: np.random.Generator
+) -> IntArray:
     """1 as likely as the number of rows is far from the first to the second of the view's two."""
     floor, cap = view.rows
     count = np.clip(people.rows(who), floor, cap) - floor
@@ -258,23 +262,23 @@ def _bit_of_rows(plan: Plan, view: View, people: People, who: IntArray, rng: np.
     return np.asarray(draw < count, dtype=np.int64)
 
 
-def _rows_by_bits(plan: Plan, number: int, tally: ViewTally) -> Measured | None:
+def _rows_by_bits(plan: Plan, number: int, tally: ViewTally) -> ValueWithError | None:
     """Rows between the view's two numbers, by the share of ones."""
     if not tally.total:
         return None
     up, (floor, cap) = shares(plan, number, tally), plan.views[number].rows
     noise = variance(oracle_of(plan, plan.views[number]), np.clip(up, 0, 1), float(tally.total))
-    return Measured(float(up[1]) * (cap - floor), float(np.sqrt(noise[1])) * (cap - floor))
+    return ValueWithError(float(up[1]) * (cap - floor), float(np.sqrt(noise[1])) * (cap - floor))
 
 
-def _filled_within(plan: Plan, number: int, tally: ViewTally) -> Measured | None:
+def _filled_within(plan: Plan, number: int, tally: ViewTally) -> ValueWithError | None:
     """E min(r, tau) / tau by people who report their rows up to tau."""
     floor, cap = plan.views[number].rows
     rows = _rows_by_bits(plan, number, tally) if (floor, cap) == (plan.rows_floor, plan.tau) else None
-    return None if rows is None else Measured((floor + rows.value) / cap, rows.error / cap)
+    return None if rows is None else ValueWithError((floor + rows.value) / cap, rows.error / cap)
 
 
-def _filled_bits(plan: Plan, number: int, tally: ViewTally) -> Measured | None:
+def _filled_bits(plan: Plan, number: int, tally: ViewTally) -> ValueWithError | None:
     """The share of items with a bit."""
     view = plan.views[number]
     if not tally.total:
@@ -283,29 +287,29 @@ def _filled_bits(plan: Plan, number: int, tally: ViewTally) -> Measured | None:
     lean[_weighted_layout(view).silent] = 0.0
     structure = oracle_of(plan, view).structure(np.clip(item_shares, 0, 1))
     noise = float(lean**2 @ structure.diagonal - (lean @ structure.tilt) ** 2) / tally.total
-    return Measured(float(lean @ item_shares), float(np.sqrt(noise)))
+    return ValueWithError(float(lean @ item_shares), float(np.sqrt(noise)))
 
 
-def _by_share(filled: Measured) -> Measured:
+def _by_share(filled: ValueWithError) -> ValueWithError:
     """1 / filled, and its error relative to that."""
-    return Measured(1 / filled.value, filled.error / filled.value**2)
+    return ValueWithError(1 / filled.value, filled.error / filled.value**2)
 
 
-def _slot_layout(view: View) -> Layout:
+def _slot_layout(view: View) -> ItemLayout:
     """Cells, cells again with the measure's bit, "no row" last."""
     cells = np.arange(view.cells)
     silent_start = view.cells * (1 if view.measure is None else 2)
     bits = None if view.measure is None else cells + view.cells
-    return Layout(cells, bits, np.arange(silent_start, view.domain))
+    return ItemLayout(cells, bits, np.arange(silent_start, view.domain))
 
 
-def _weighted_layout(view: View) -> Layout:
+def _weighted_layout(view: View) -> ItemLayout:
     """The states of each cell side by side."""
     first = np.arange(view.cells) * states(view)
-    return Layout(first + 1, None if view.measure is None else first + 2, first)
+    return ItemLayout(first + 1, None if view.measure is None else first + 2, first)
 
 
-def layout_of(view: View) -> Layout:
+def layout_of(view: View) -> ItemLayout:
     """What the items of a view of cells say.
 
     Raises:
@@ -317,7 +321,7 @@ def layout_of(view: View) -> Layout:
     return layout
 
 
-def _margin_along(plan: Plan, view: View, axis: int, measure: int | None) -> Along | None:
+def _margin_along(plan: Plan, view: View, axis: int, measure: int | None) -> AxisItems | None:
     """A grid's margin: both bits of a cell count rows, bit 1 minus bit 0 is a measure."""
     if measure not in (None, view.measure):
         return None
@@ -329,20 +333,20 @@ def _margin_along(plan: Plan, view: View, axis: int, measure: int | None) -> Alo
     if layout.bits is not None:
         items[:, layout.bits] = inside
     if measure is not None or not _empty(plan):
-        return Along(design, items)
+        return AxisItems(design, items)
     silence = np.isin(np.arange(view.domain), layout.silent).astype(np.float64)
     padded = np.pad(design, ((0, 1), (0, 1)))
     padded[-1, -1] = 1.0
-    return Along(padded, np.vstack([items, silence]))
+    return AxisItems(padded, np.vstack([items, silence]))
 
 
-def _blur_along(plan: Plan, view: View, axis: int, measure: int | None) -> Along | None:
+def _blur_along(plan: Plan, view: View, axis: int, measure: int | None) -> AxisItems | None:
     """Square Wave's bins; whoever has no row draws bins evenly."""
     if measure is not None:
         return None
-    blur = wave_matrix(SquareWave(view.domain, plan.own, view.extra))
+    blur = wave_matrix(SquareWaveAggregator(view.domain, plan.own, view.extra))
     even = np.full((len(blur), int(_empty(plan))), 1 / len(blur))
-    return Along(np.hstack([blur, even]), np.eye(len(blur)))
+    return AxisItems(np.hstack([blur, even]), np.eye(len(blur)))
 
 
 def _empty(plan: Plan) -> bool:
@@ -351,8 +355,8 @@ def _empty(plan: Plan) -> bool:
 
 
 KINDS = (
-    Kind("grid", _cell_of_slot, _margin_along, layout=_slot_layout),
-    Kind(
+    TallyKind("grid", _cell_of_slot, _margin_along, layout=_slot_layout),
+    TallyKind(
         "weighted",
         _weighted_row,
         _margin_along,
@@ -361,14 +365,14 @@ KINDS = (
         stretch=_by_share,
         one_row_each=True,
     ),
-    Kind("boxes", _box_of_slot),
-    Kind("wave", _cell_of_slot, _blur_along),
-    Kind("rows", _number_of_rows, histogram=True),
-    Kind("rows_bit", _bit_of_rows, rows_between=_rows_by_bits, filled=_filled_within),
+    TallyKind("boxes", _box_of_slot),
+    TallyKind("wave", _cell_of_slot, _blur_along),
+    TallyKind("rows", _number_of_rows, histogram=True),
+    TallyKind("rows_bit", _bit_of_rows, rows_between=_rows_by_bits, filled=_filled_within),
 )
 
 
-def kind_of(view: View) -> Kind:
+def kind_of(view: View) -> TallyKind:
     """What a view asks.
 
     Raises:

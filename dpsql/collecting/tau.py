@@ -30,7 +30,7 @@ from dpsql.collecting.estimate import EVERY, told_of
 from dpsql.collecting.plan import (
     ROW_COUNTS,
     SHARES,
-    Design,
+    CollectionDesign,
     PlannedRound,
     RowReports,
     build_plan,
@@ -133,14 +133,14 @@ def _rows_error(plan: Plan, people: int) -> float:
     return lost_by_histogram(oracle, oracle.even_support() * people, float(people), 0).error
 
 
-class Question(NamedTuple):
+class TypicalAnswer(NamedTuple):
     """A typical answer: its variance at tau = 1 and its share of all rows, both root mean squares over ranges."""
 
     noise: float
     answer: float
 
 
-def first_plan(design: Design) -> bytes:
+def first_plan(design: CollectionDesign) -> bytes:
     """The plan that goes out first.
 
     Args:
@@ -166,15 +166,15 @@ class TauSource:
     """
 
     name: str
-    first_plan: Callable[[Design], bytes]
+    first_plan: Callable[[CollectionDesign], bytes]
     asks_rows: bool = False
 
 
-def _by_guess(design: Design) -> bytes:
+def _by_guess(design: CollectionDesign) -> bytes:
     return build_plan(replace(design, tau=best_tau(design, np.array(design.row_guess))))
 
 
-def _row_counts(design: Design) -> bytes:
+def _row_counts(design: CollectionDesign) -> bytes:
     truth_weight = largest_weight(design.epsilon)
     return checked(design, [with_oracle(design, truth_weight, ROW_COUNTS)], _planned_round(design, 0))
 
@@ -186,7 +186,7 @@ SOURCES = (
 )
 
 
-def _source_of(design: Design) -> TauSource:
+def _source_of(design: CollectionDesign) -> TauSource:
     return next(source for source in SOURCES if source.name == design.tau_from)
 
 
@@ -214,7 +214,7 @@ def row_reports(plan: Plan, tallies: Tallies) -> RowReports:
     return RowReports(plan.hash.hex(), oracle_of(plan, plan.views[0]), support, tallies[0].total)
 
 
-def second_plan(design: Design, first: Plan, rows: RowReports) -> bytes:
+def second_plan(design: CollectionDesign, first: Plan, rows: RowReports) -> bytes:
     """The plan of the second round: tau from the first round's reports, which it carries.
 
     Args:
@@ -244,7 +244,7 @@ def second_plan(design: Design, first: Plan, rows: RowReports) -> bytes:
     return build_plan(replace(second_design, tau=tau, people=people), _planned_round(design, 1, rows))
 
 
-def best_tau(design: Design, row_shares: FloatArray) -> int:
+def best_tau(design: CollectionDesign, row_shares: FloatArray) -> int:
     """The tau of least bias^2 + variance for a range of one axis.
 
     Args:
@@ -258,10 +258,10 @@ def best_tau(design: Design, row_shares: FloatArray) -> int:
     return weighting_named(design.row_weighting).best(row_shares, question.noise, question.answer)
 
 
-def typical_question(design: Design) -> Question:
+def typical_question(design: CollectionDesign) -> TypicalAnswer:
     """Predicted variance of a range's share and its size, over all ranges of all axes, for evenly spread people."""
     noise = np.mean(range_variances(read_plan(build_plan(design)), design.people))
-    return Question(float(noise), float(np.sqrt(np.mean([_mean_square(a.leaves) for a in design.axes]))))
+    return TypicalAnswer(float(noise), float(np.sqrt(np.mean([_mean_square(a.leaves) for a in design.axes]))))
 
 
 def _mean_square(leaves: int) -> float:
@@ -269,7 +269,7 @@ def _mean_square(leaves: int) -> float:
     return float(range_workload(leaves).sum()) / leaves**2
 
 
-def _planned_round(design: Design, number: int, reports: RowReports | None = None) -> PlannedRound:
+def _planned_round(design: CollectionDesign, number: int, reports: RowReports | None = None) -> PlannedRound:
     """One of two rounds, drawn by weight."""
     first = min(max(round(design.row_share * SHARES), 1), SHARES - 1)
     divisor = math.gcd(first, SHARES - first)

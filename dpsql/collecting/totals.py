@@ -40,7 +40,7 @@ import numpy as np
 from dpsql.client.plan import Plan
 from dpsql.collecting.estimate import (
     AxisTable,
-    Part,
+    Interaction,
     Parts,
     Total,
     axis_groups,
@@ -53,9 +53,16 @@ from dpsql.collecting.estimate import (
 )
 from dpsql.collecting.plan import facts_of
 from dpsql.collecting.tallies import Tallies, oracle_of, shares
-from dpsql.mechanisms.local.blue import Estimate, Group, crossed, gains, range_workload, signed_gains
+from dpsql.mechanisms.local.blue import (
+    ShareEstimate,
+    ViewReports,
+    crossed,
+    gains,
+    range_workload,
+    signed_gains,
+)
 from dpsql.mechanisms.local.truncation import (
-    Measured,
+    ValueWithError,
     clipped_share,
     lost_by_histogram,
     weighting_named,
@@ -169,7 +176,7 @@ def centre_of(plan: Plan, tallies: Tallies, known: Mapping[int, AxisTable], meas
 
 def centred_on(
     centre: Centre, known: Mapping[int, AxisTable], parts: Parts, counts: Parts, measure: int
-) -> tuple[dict[int, AxisTable], dict[tuple[int, ...], Part]]:
+) -> tuple[dict[int, AxisTable], dict[tuple[int, ...], Interaction]]:
     """A measure's tables and interactions in measure units around the centre.
 
     Args:
@@ -191,11 +198,11 @@ def centred_on(
         strength = sum(
             f**2 * p.strength for f, p in ((centre.half, signed), (centre.left, count)) if p is not None
         )
-        moved[key] = Part(np.asarray(values), strength)
+        moved[key] = Interaction(np.asarray(values), strength)
     return tables, moved
 
 
-def _moved(centre: Centre, axis: int, table: AxisTable, measure: int) -> tuple[Estimate, ...]:
+def _moved(centre: Centre, axis: int, table: AxisTable, measure: int) -> tuple[ShareEstimate, ...]:
     """The signed estimates of an axis with the measure's in measure units around the centre."""
     signed, together = table.signed[measure], centre.crossed[axis]
     shares = centre.half * signed.shares + centre.shift * table.counts.shares
@@ -204,7 +211,7 @@ def _moved(centre: Centre, axis: int, table: AxisTable, measure: int) -> tuple[E
         + centre.half * centre.shift * (together + together.T)
         + centre.shift**2 * table.counts.covariance
     )
-    return (*table.signed[:measure], Estimate(shares, covariance), *table.signed[measure + 1 :])
+    return (*table.signed[:measure], ShareEstimate(shares, covariance), *table.signed[measure + 1 :])
 
 
 def _crossed(plan: Plan, tallies: Tallies, axis: int, table: AxisTable, measure: int) -> FloatArray:
@@ -236,7 +243,7 @@ class Scale:
     slots: float
     weight: float
     weight_error: float
-    clipped: Measured | None = None
+    clipped: ValueWithError | None = None
 
     @property
     def cut(self) -> float:
@@ -265,9 +272,9 @@ def row_scale(plan: Plan, tallies: Tallies, known: Mapping[int, AxisTable]) -> S
     rows_within = _kept(plan, tallies, known)
     counted = rows_between(plan, tallies, plan.rows_floor, plan.rows_cap)
     if counted is not None:
-        mean = Measured(plan.rows_floor + counted.value, counted.error)
+        mean = ValueWithError(plan.rows_floor + counted.value, counted.error)
         # The mean counts kept rows too, so what is lost errs against them.
-        lost = Measured(mean.value - rows_within.value, float(np.hypot(mean.error, rows_within.error)))
+        lost = ValueWithError(mean.value - rows_within.value, float(np.hypot(mean.error, rows_within.error)))
         clipped = clipped_share(lost, rows_within, together=-(rows_within.error**2))
         weight = weighting_named(facts.row_weighting).weight(mean, rows_within)
         return Scale(float(people) * plan.tau, weight.value, weight.error, clipped)
@@ -278,16 +285,16 @@ def row_scale(plan: Plan, tallies: Tallies, known: Mapping[int, AxisTable]) -> S
     return Scale(float(people) * plan.tau, 1.0, 0.0, clipped_share(lost, rows_within))
 
 
-def _kept(plan: Plan, tallies: Tallies, axis_tables: Mapping[int, AxisTable]) -> Measured:
+def _kept(plan: Plan, tallies: Tallies, axis_tables: Mapping[int, AxisTable]) -> ValueWithError:
     """Rows a person within tau."""
     total = total_of(plan, tallies, axis_tables)
-    return Measured(max(total.value, 1e-9) * plan.tau, float(np.sqrt(total.variance)) * plan.tau)
+    return ValueWithError(max(total.value, 1e-9) * plan.tau, float(np.sqrt(total.variance)) * plan.tau)
 
 
-def _weighted_scale(plan: Plan, tallies: Tallies, people: float, filled: Measured) -> Scale:
+def _weighted_scale(plan: Plan, tallies: Tallies, people: float, filled: ValueWithError) -> Scale:
     """Weighted views give shares of all rows; rows a person come from reports within tau and beyond it."""
-    rows_within = Measured(filled.value * plan.tau, filled.error * plan.tau)
-    beyond = rows_between(plan, tallies, plan.tau, plan.rows_cap) or Measured(0.0, 0.0)
+    rows_within = ValueWithError(filled.value * plan.tau, filled.error * plan.tau)
+    beyond = rows_between(plan, tallies, plan.tau, plan.rows_cap) or ValueWithError(0.0, 0.0)
     mean = rows_within.value + max(beyond.value, 0.0)
     relative = float(np.hypot(rows_within.error, beyond.error)) / mean
     weight = mean / rows_within.value
@@ -308,7 +315,7 @@ def rows_moved(plan: Plan, tallies: Tallies, slots: float) -> float:
     )
 
 
-def axis_moved(groups: Sequence[Group], leaves: int) -> float:
+def axis_moved(groups: Sequence[ViewReports], leaves: int) -> float:
     """Most that one report moves the estimated share of any set of an axis's leaves, up or down.
 
     Args:

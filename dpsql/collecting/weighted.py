@@ -18,10 +18,10 @@ from typing import NamedTuple
 import numpy as np
 
 from dpsql.client.plan import Plan
-from dpsql.collecting.estimate import AxisTable, Parts, Told, one_row_each, rows_between, told_of
+from dpsql.collecting.estimate import AxisReports, AxisTable, Parts, one_row_each, rows_between, told_of
 from dpsql.collecting.smooth import Positive
 from dpsql.collecting.tallies import Tallies, layout_of, oracle_of, shares
-from dpsql.mechanisms.local.blue import Estimate, Group, blue, gains
+from dpsql.mechanisms.local.blue import ShareEstimate, ViewReports, blue, gains
 from dpsql.mechanisms.local.row_bits import (
     BEYOND,
     BEYOND_MIXED,
@@ -31,7 +31,7 @@ from dpsql.mechanisms.local.row_bits import (
     missing_at_random,
     shrink,
 )
-from dpsql.mechanisms.local.truncation import Measured
+from dpsql.mechanisms.local.truncation import ValueWithError
 from dpsql.mechanisms.oracles.oracle import FloatArray
 from dpsql.variance.stack import StackVariance
 
@@ -39,7 +39,7 @@ MOST_WITHOUT = 0.95
 """Noise alone must not make nearly everybody a person without rows."""
 
 
-def two_laws(plan: Plan, tallies: Tallies, axis: int, counts: Estimate) -> TwoLaws:
+def two_laws(plan: Plan, tallies: Tallies, axis: int, counts: ShareEstimate) -> TwoLaws:
     """Both laws of one axis from all weighted views that touch it, with the exact covariance that they share.
 
     Args:
@@ -72,15 +72,15 @@ def _product(left: FloatArray, right: FloatArray, diagonal: FloatArray, tilt: Fl
     return np.asarray((left * diagonal) @ right.T - np.outer(left @ tilt, right @ tilt))
 
 
-def _without_rows(plan: Plan, tallies: Tallies) -> Measured:
+def _without_rows(plan: Plan, tallies: Tallies) -> ValueWithError:
     """Share of people without a row; 0 where everybody has one by construction."""
     with_rows = rows_between(plan, tallies, 0, 1)
     if with_rows is None:
-        return Measured(0.0, 0.0)
-    return Measured(float(np.clip(1 - with_rows.value, 0.0, MOST_WITHOUT)), with_rows.error)
+        return ValueWithError(0.0, 0.0)
+    return ValueWithError(float(np.clip(1 - with_rows.value, 0.0, MOST_WITHOUT)), with_rows.error)
 
 
-def _one_row_each(plan: Plan, tallies: Tallies, view_estimate: Told, none: float) -> Told:
+def _one_row_each(plan: Plan, tallies: Tallies, view_estimate: AxisReports, none: float) -> AxisReports:
     """What a view's reports say of one uniform row a person: every state of a cell alike."""
     view, layout = plan.views[view_estimate.number], layout_of(plan.views[view_estimate.number])
     inside = (view_estimate.items[:, layout.rows] != 0).astype(np.float64)
@@ -94,7 +94,7 @@ def _one_row_each(plan: Plan, tallies: Tallies, view_estimate: Told, none: float
         - none * of_cells / view.cells
     ) * stretch
     fan = items.sum(axis=1)
-    group = Group(
+    group = ViewReports(
         view_estimate.group.design,
         seen,
         view_estimate.group.reports,
@@ -102,7 +102,7 @@ def _one_row_each(plan: Plan, tallies: Tallies, view_estimate: Told, none: float
         fan,
         stretch,
     )
-    return Told(view_estimate.number, items * stretch, group, view_estimate.drift)
+    return AxisReports(view_estimate.number, items * stretch, group, view_estimate.drift)
 
 
 class AtRandom(NamedTuple):
@@ -171,7 +171,9 @@ def weighted_tables(
 
 
 def _with_bar(table: AxisTable, factor: float) -> AxisTable:
-    counts = Estimate(table.counts.shares, table.counts.covariance * factor)
+    counts = ShareEstimate(table.counts.shares, table.counts.covariance * factor)
     return replace(
-        table, counts=counts, signed=tuple(Estimate(s.shares, s.covariance * factor) for s in table.signed)
+        table,
+        counts=counts,
+        signed=tuple(ShareEstimate(s.shares, s.covariance * factor) for s in table.signed),
     )

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from dpsql.answer.answered import Answered
+from dpsql.answer.answered import AnsweredTerms
 from dpsql.answer.errorfunctions import DEFAULT_LEVEL, HIGH, LOW, STDERR
 from dpsql.answer.leafsets import FloatArray
-from dpsql.answer.plan import Box, View, presence
+from dpsql.answer.plan import Box, ReleaseView, presence
 from dpsql.answer.terms import Term
 from dpsql.answer.uncertainty.composite import Composite
 from dpsql.answer.uncertainty.forms import Noisy, Ratio, one
@@ -26,7 +26,7 @@ SEEN = 3.0
 """Standard errors of a count from 0 below which its average is not judged."""
 
 
-class Answer(NamedTuple):
+class BoxAnswer(NamedTuple):
     """One aggregate of many boxes; NaN where AVG is below noise.
 
     Args:
@@ -40,7 +40,7 @@ class Answer(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Boxes:
+class ViewBoxes:
     """Boxes of leaves of one view, in the place of a statement's plan.
 
     Args:
@@ -48,7 +48,7 @@ class Boxes:
         masks: leaf masks, one array (boxes, leaves) for each axis.
     """
 
-    view: View
+    view: ReleaseView
     masks: Sequence[FloatArray]
 
     @property
@@ -72,8 +72,8 @@ class Boxes:
 
 
 def box_answers(
-    release: Release, boxes: Boxes, leaves: Mapping[int, FloatArray], measure: str | None
-) -> dict[str, Answer]:
+    release: Release, boxes: ViewBoxes, leaves: Mapping[int, FloatArray], measure: str | None
+) -> dict[str, BoxAnswer]:
     """COUNT of each box, and SUM and AVG of a measure, in stored units.
 
     Args:
@@ -99,13 +99,13 @@ def box_answers(
     plan = cast(Any, boxes)
     index = tuple(np.arange(len(count)) for _ in boxes.masks)
     lookup = cast(Any, SimpleNamespace(nodes=(len(count),)))
-    answered = Answered(plan, totals, (lookup,), PlanVariances(plan, release, index), {})
+    answered = AnsweredTerms(plan, totals, (lookup,), PlanVariances(plan, release, index), {})
     return {
         name: _answer(form, answered, 1.0 if name == "COUNT" else 1 / scale) for name, form in forms.items()
     }
 
 
-def _answer(form: Noisy, answered: Answered, scale: float) -> Answer:
+def _answer(form: Noisy, answered: AnsweredTerms, scale: float) -> BoxAnswer:
     numbers = Composite.of_form(form, answered)
     errors = [error.values(numbers, DEFAULT_LEVEL) for error in (LOW, HIGH, STDERR)]
     columns = [column * scale for column in (numbers.central(), *errors)]
@@ -113,4 +113,4 @@ def _answer(form: Noisy, answered: Answered, scale: float) -> Answer:
         count = Composite.of_form(form.sides[-1], answered)
         lost = np.abs(count.central()) < SEEN * np.maximum(count.noise(), 1e-150)
         columns = [np.where(lost, np.nan, column) for column in columns]
-    return Answer(*columns)
+    return BoxAnswer(*columns)

@@ -24,7 +24,7 @@ import numpy as np
 
 from dpsql.answer.answerer import Answerer
 from dpsql.answer.block import Block
-from dpsql.answer.plan import View as AskedView
+from dpsql.answer.plan import ReleaseView as AskedView
 from dpsql.answer.plan import make_plan, no_view, place
 from dpsql.answer.sql.parse import parse
 from dpsql.answer.sql.rewrite import take_apart

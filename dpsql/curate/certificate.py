@@ -79,7 +79,7 @@ class Protected(NamedTuple):
     values: dict[str, str]
 
 
-class Measured(NamedTuple):
+class MeasuredStatistic(NamedTuple):
     """One statistic: what is told of what, how, and for how much."""
 
     view: str
@@ -130,7 +130,7 @@ class Certificate:
     made_on: str
     version: str
     protected: Protected
-    measured: tuple[Measured, ...]
+    measured: tuple[MeasuredStatistic, ...]
     spends: tuple[tuple[str, str], ...]
     ledger: LedgerLine | None
     proof: Proof | None
@@ -189,7 +189,10 @@ def certify(
         datetime.now(UTC).date().isoformat(),
         version("dpsql"),
         _protected(release),
-        tuple(Measured(s.view, s.measure, s.mechanism, s.budget, s.currency) for s in release.statistics),
+        tuple(
+            MeasuredStatistic(s.view, s.measure, s.mechanism, s.budget, s.currency)
+            for s in release.statistics
+        ),
         tuple((spend.purpose, spend.amount) for spend in meta.spends),
         line,
         proof,

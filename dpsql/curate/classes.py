@@ -21,7 +21,7 @@ import numpy as np
 from dpsql.answer.leafsets import FloatArray
 from dpsql.answer.plan import views_of
 from dpsql.axis.model import OrderedRule
-from dpsql.curate.boxes import Answer, Boxes, box_answers
+from dpsql.curate.boxes import BoxAnswer, ViewBoxes, box_answers
 from dpsql.curate.rehearsal import Rehearsal
 from dpsql.publishing.planned import ReleasePlan
 from dpsql.publishing.userlevel.guess import Crowds, ordinary_leaves
@@ -95,7 +95,7 @@ def ask_classes(
         mine = [view for view in views if view.of == of and "count" in view.statistics]
         totals: dict[str, ClassForecast] = {}
         for view in mine:
-            whole = Boxes(view, [np.ones((1, release.axes[axis].leaves)) for axis in view.axes])
+            whole = ViewBoxes(view, [np.ones((1, release.axes[axis].leaves)) for axis in view.axes])
             for measure in _measures(plan, view.name):
                 if measure or "count" not in totals:
                     found = _forecast(
@@ -106,7 +106,7 @@ def ask_classes(
         for view in mine:
             for measure in _measures(plan, view.name):
                 for asked in _asked(plan, view.axes, crowds):
-                    boxes = Boxes(view, asked.masks)
+                    boxes = ViewBoxes(view, asked.masks)
                     answers = box_answers(release, boxes, leaves, measure or None)
                     yield replace(_forecast(asked.kind, boxes, answers, measure), typical=asked.typical)
 
@@ -116,13 +116,13 @@ def _measures(plan: ReleasePlan, view: str) -> list[str]:
     return ["", *(s.measure.name for s in plan.statistics if s.view == view and s.bounds is not None)]
 
 
-def _forecast(kind: str, boxes: Boxes, answers: Mapping[str, Answer], measure: str) -> ClassForecast:
+def _forecast(kind: str, boxes: ViewBoxes, answers: Mapping[str, BoxAnswer], measure: str) -> ClassForecast:
     error = _relative(answers["SUM" if measure else "COUNT"])
     mean = _relative(answers["AVG"]) if measure else None
     return ClassForecast(kind, boxes.view.name, boxes.view.of, measure or "count", error, mean)
 
 
-def _relative(answer: Answer) -> float | None:
+def _relative(answer: BoxAnswer) -> float | None:
     """The median of errors over answers; infinite where ends are open, None of nothing."""
     seen = ~np.isnan(answer.stderr) & (answer.value != 0)
     return float(np.median(answer.stderr[seen] / np.abs(answer.value[seen]))) if seen.any() else None
@@ -199,7 +199,7 @@ def hopeless(plan: ReleasePlan, classes: Sequence[ClassForecast]) -> tuple[Hopel
     return tuple(found)
 
 
-class Asked(NamedTuple):
+class ViewWorkload(NamedTuple):
     """Questions of one kind on a view.
 
     Args:
@@ -212,7 +212,7 @@ class Asked(NamedTuple):
     masks: list[FloatArray]
 
 
-def _asked(plan: ReleasePlan, axis_ids: Sequence[int], crowds: Crowds) -> Iterator[Asked]:
+def _asked(plan: ReleasePlan, axis_ids: Sequence[int], crowds: Crowds) -> Iterator[ViewWorkload]:
     """Kinds of questions on a view, those that enough rows are expected to answer to."""
     axes = [plan.axes[a].axis for a in axis_ids]
     ordered = all(isinstance(axis.rule, OrderedRule) for axis in axes)
@@ -229,8 +229,8 @@ def _asked(plan: ReleasePlan, axis_ids: Sequence[int], crowds: Crowds) -> Iterat
     ranges = [each[order[:, position]] for position, each in enumerate(masks)]
     kind = "ranges joined" if len(axes) > 1 else "one range"
     smallest = min(SMALLEST, 1 / prod(leaves))
-    yield Asked(_group_kind(plan, axis_ids), not ordered, _seen(singles, shares, smallest))
-    yield Asked(kind, ordered, _seen(ranges, shares, SMALLEST))
+    yield ViewWorkload(_group_kind(plan, axis_ids), not ordered, _seen(singles, shares, smallest))
+    yield ViewWorkload(kind, ordered, _seen(ranges, shares, SMALLEST))
 
 
 def _seen(masks: list[FloatArray], shares: list[FloatArray], smallest: float) -> list[FloatArray]:

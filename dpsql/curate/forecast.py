@@ -22,13 +22,13 @@ from dpsql.budget import currency_at
 from dpsql.curate.bounds import BoundForecast, bound_forecasts
 from dpsql.curate.classes import ClassForecast, Hopeless, hopeless
 from dpsql.curate.dry import Priced, dry_answerer, priced_plan
-from dpsql.curate.foresight import Blind, Foresight, Prediction, Stage, Weight, foresee
+from dpsql.curate.foresight import Blind, Foresight, GuessSensitivity, Prediction, RehearsalStage, foresee
 from dpsql.curate.refreshes import Refreshes, refreshes
 from dpsql.curate.reported import typical_errors
 from dpsql.engines.engine import Engine
 from dpsql.errors import CatalogError, Error, PrivacyError
 from dpsql.mechanisms.axis.registry import AUTO
-from dpsql.mechanisms.family.measurement import AskedAxis
+from dpsql.mechanisms.family.measurement import AxisWorkload
 from dpsql.mechanisms.offers import Refusal
 from dpsql.publishing.axes import AxisMaker, axis_maker, open_public
 from dpsql.publishing.hybrid import counted_catalog
@@ -165,7 +165,7 @@ def forecast(priced: Priced) -> tuple[StatisticForecast, ...]:
     """What each statistic of a plan will cost and how noisy it will be."""
     plan = priced.plan
     pairs = zip(priced.models, plan.axes, strict=True)
-    axis_workloads = {i: AskedAxis(model, planned.workload) for i, (model, planned) in enumerate(pairs)}
+    axis_workloads = {i: AxisWorkload(model, planned.workload) for i, (model, planned) in enumerate(pairs)}
     typical: dict[int, float] = {}
     for members in plan.families:
         family = [(plan.statistics[i].axes, priced.units[i]) for i in members]
@@ -256,7 +256,7 @@ class PlanReport:
     classes: tuple[ClassForecast, ...] = ()
     hopeless: tuple[Hopeless, ...] = ()
     blind: tuple[Blind, ...] = ()
-    weights: tuple[Weight, ...] = ()
+    weights: tuple[GuessSensitivity, ...] = ()
     stands_for: int = 1
     not_taken: tuple[NotTaken, ...] = ()
     beaten: tuple[Beaten, ...] = ()
@@ -346,7 +346,9 @@ def _dry(
     priced = priced_plan(counted_catalog(catalog), make)
     foresight = Foresight()
     if guess is not None:
-        foresight = foresee(Stage(priced, catalog, crowds(catalog, public, priced.plan), workload), guess)
+        foresight = foresee(
+            RehearsalStage(priced, catalog, crowds(catalog, public, priced.plan), workload), guess
+        )
     with dry_answerer(priced, catalog, guess) as answerer:
         return _Dry(
             _with_channel(forecast(priced), typical_errors(answerer.release, priced.plan, catalog)),

@@ -48,7 +48,7 @@ class Blind:
 
 
 @dataclass(frozen=True)
-class Weight:
+class GuessSensitivity:
     """How much a guess matters.
 
     Args:
@@ -83,7 +83,7 @@ class Foresight(NamedTuple):
     predictions: tuple[Prediction, ...] = ()
     classes: tuple[ClassForecast, ...] = ()
     blind: tuple[Blind, ...] = ()
-    weights: tuple[Weight, ...] = ()
+    weights: tuple[GuessSensitivity, ...] = ()
     stands_for: int = 1
 
 
@@ -96,7 +96,7 @@ class _Told(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Stage:
+class RehearsalStage:
     """What rehearsals are about.
 
     Args:
@@ -127,7 +127,7 @@ class Stage:
         return _Told(rehearsal, tuple(predictions), classes)
 
 
-def foresee(stage: Stage, guess: Guess) -> Foresight:
+def foresee(stage: RehearsalStage, guess: Guess) -> Foresight:
     """Rehearse a release and ask it.
 
     Args:
@@ -224,17 +224,19 @@ def _most(guess: Guess, times: float) -> float | None:
     return None if guess.most is None else min(guess.most, max(1.0, guess.rows * times))
 
 
-def _weights(stage: Stage, guess: Guess, classes: Sequence[ClassForecast]) -> tuple[Weight, ...]:
+def _weights(
+    stage: RehearsalStage, guess: Guess, classes: Sequence[ClassForecast]
+) -> tuple[GuessSensitivity, ...]:
     """How much each guess matters, most first."""
     stated = {"units and rows": True, "typical": guess.typical is not None, "most": True}
     found = [
-        Weight(name, stated.get(name, False), *(_change(stage, each, classes) for each in pair))
+        GuessSensitivity(name, stated.get(name, False), *(_change(stage, each, classes) for each in pair))
         for name, pair in variants(guess).items()
     ]
     return tuple(sorted(found, key=lambda weight: -weight.size))
 
 
-def _change(stage: Stage, guess: Guess, classes: Sequence[ClassForecast]) -> float | None:
+def _change(stage: RehearsalStage, guess: Guess, classes: Sequence[ClassForecast]) -> float | None:
     """What typical errors are multiplied by: the median over kinds of questions with an end before."""
     other = stage.rehearsed(guess, 1).classes
     pairs = [(a.error, b.error) for a, b in zip(classes, other, strict=True)]

@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dpsql.curate.design.designing import design_catalog
-from dpsql.curate.draft.drafting import Choices, Draft, Sketch, draft
+from dpsql.curate.draft.drafting import CatalogDraft, CuratorChoices, Sketch, draft
 from dpsql.curate.draft.look import called, open_reader
 from dpsql.errors import InterfaceError
 from dpsql.publishing.userlevel.guess import Guess
 from dpsql.star import parse_catalog
 
 
-class Workload(NamedTuple):
+class DraftWorkload(NamedTuple):
     """Questions that a release is for, and about how many units and rows there are, in public."""
 
     statements: Sequence[str]
@@ -33,9 +33,9 @@ def draft_from_source(
     source: str | Path,
     output: Path,
     name: str | None,
-    ask: Callable[[Sketch], Choices],
-    workload: Workload | None = None,
-) -> Draft:
+    ask: Callable[[Sketch], CuratorChoices],
+    workload: DraftWorkload | None = None,
+) -> CatalogDraft:
     """Write a first catalog.
 
     Args:

@@ -16,7 +16,7 @@ from dpsql.publishing.bounding import DrawnRelease
 from dpsql.publishing.content import release_content
 from dpsql.publishing.planned import ReleasePlan
 from dpsql.publishing.userlevel.guess import Crowds, Guess
-from dpsql.publishing.userlevel.made_up import MadeUp, chosen_tables, make_up
+from dpsql.publishing.userlevel.made_up import RehearsedTable, chosen_tables, make_up
 from dpsql.release.format import UNIT, ScaleMeta
 from dpsql.release.write import ReleaseBuilder, StatisticPart
 from dpsql.variance import AxisVariance
@@ -82,7 +82,7 @@ def rehearse(plan: ReleasePlan, guess: Guess, crowds: Crowds, seed: int) -> Rehe
     return Rehearsal(parts, spreads, tuple(content.scales), stands_for)
 
 
-def _drawn(plan: ReleasePlan, made: Mapping[str, MadeUp]) -> DrawnRelease:
+def _drawn(plan: ReleasePlan, made: Mapping[str, RehearsedTable]) -> DrawnRelease:
     """The rehearsed tables as one release, without the others."""
     mine = [(i, each.drawn) for each in made.values() for i in each.drawn.statistics]
     return DrawnRelease(

@@ -47,7 +47,7 @@ class Words:
     values: dict[str, tuple[str, ...]]
 
 
-class Offer(NamedTuple):
+class Suggestion(NamedTuple):
     """A word that may stand there.
 
     Args:
@@ -74,7 +74,7 @@ def words_of(tables: Iterable[TableInfo]) -> Words:
     return words
 
 
-def complete(words: Words, before: str) -> Iterator[Offer]:
+def complete(words: Words, before: str) -> Iterator[Suggestion]:
     """Words that may go on from the text before the cursor.
 
     Args:
@@ -108,14 +108,14 @@ def complete(words: Words, before: str) -> Iterator[Offer]:
         )
 
 
-def _values(words: Words, text: str, prefix: str) -> Iterator[Offer]:
+def _values(words: Words, text: str, prefix: str) -> Iterator[Suggestion]:
     compared = COMPARED.search(text)
     column = compared.group(1).replace('"', "").split(".")[-1].lower() if compared else ""
     yield from offered(prefix, dict.fromkeys(words.values.get(column, ()), column))
 
 
-def offered(part: str, words: Mapping[str, str]) -> Iterator[Offer]:
+def offered(part: str, words: Mapping[str, str]) -> Iterator[Suggestion]:
     """Those of some words, with their comments, that begin with what was typed, in any case."""
     for word, comment in words.items():
         if word.lower().startswith(part.lower()):
-            yield Offer(word, len(part), comment)
+            yield Suggestion(word, len(part), comment)

@@ -12,7 +12,7 @@ from typing import Any
 
 from dpsql import star
 from dpsql.answer.run import run
-from dpsql.answer.schema import Schema, Table, data_type, read_schema
+from dpsql.answer.schema import Schema, SchemaTable, data_type, read_schema
 from dpsql.release import AxisMeta, ColumnMeta, Release
 
 AXIS, MEASURE, KEY, UNPUBLISHED = "axis", "measure", "key", "not published"
@@ -94,7 +94,7 @@ def asked_name(axis: AxisMeta, wanted: ColumnMeta, tables: Sequence[TableInfo]) 
     return wanted.column
 
 
-def _table(release: Release, schema: Schema, table: Table, star_table: star.Table) -> TableInfo:
+def _table(release: Release, schema: Schema, table: SchemaTable, star_table: star.Table) -> TableInfo:
     columns = tuple(_column(release, schema, table, name, star_table) for name in table.columns.values())
     references = {
         column: (target, str(target_table.key))
@@ -110,10 +110,10 @@ def _table(release: Release, schema: Schema, table: Table, star_table: star.Tabl
 
 
 def _wide(schema: Schema, name: str, fact: str, by_name: Mapping[str, TableInfo]) -> TableInfo:
-    from dpsql.answer.sql.rows import Rows, wide_source
+    from dpsql.answer.sql.rows import RowRelation, wide_source
 
     root = schema.tables[fact.lower()]
-    rows = Rows()
+    rows = RowRelation()
     source = wide_source(rows, schema, root, name)
     columns = []
     for low, spelled in source.names.items():
@@ -127,7 +127,9 @@ def _wide(schema: Schema, name: str, fact: str, by_name: Mapping[str, TableInfo]
     return TableInfo(name, fact, "wide", tuple(columns), None, {}, comment)
 
 
-def _column(release: Release, schema: Schema, table: Table, name: str, star_table: star.Table) -> ColumnInfo:
+def _column(
+    release: Release, schema: Schema, table: SchemaTable, name: str, star_table: star.Table
+) -> ColumnInfo:
     declared = star_table.columns.get(name)
     axes = [
         (axis, column)
@@ -147,7 +149,7 @@ def _column(release: Release, schema: Schema, table: Table, name: str, star_tabl
     return ColumnInfo(name, kind, nullable, use, comment, values, f"{table.name}.{name}")
 
 
-def _declared_type(table: Table, name: str, is_key: bool) -> str:
+def _declared_type(table: SchemaTable, name: str, is_key: bool) -> str:
     if name in table.measures:
         return "DOUBLE"
     return "BIGINT" if is_key and name not in table.types else data_type(table.types.get(name, ""))

@@ -47,7 +47,7 @@ PARTS_OF_TIME = {"month": 31, "quarter": 92, "year": 366}
 STEPS = (1, 2, 5)
 
 
-class Question(NamedTuple):
+class ExampleQuestion(NamedTuple):
     """A question in words and in SQL; `topic` is what it groups by."""
 
     words: str
@@ -55,15 +55,15 @@ class Question(NamedTuple):
     topic: str = ""
 
 
-class Rated(NamedTuple):
+class RatedQuestion(NamedTuple):
     """A question, its answer, and its relative error."""
 
-    question: Question
+    question: ExampleQuestion
     answer: Result
     error: float
 
 
-class Grouping(NamedTuple):
+class GroupExpression(NamedTuple):
     """An expression to group by, its name in the answer, how many values it has, and itself in words."""
 
     sql: str
@@ -72,7 +72,7 @@ class Grouping(NamedTuple):
     words: str
 
 
-class Counted(NamedTuple):
+class CountedTable(NamedTuple):
     """A counted table: how a statement names it, its own name, and the columns that are summed."""
 
     source: str
@@ -80,12 +80,12 @@ class Counted(NamedTuple):
     measures: tuple[str, ...]
 
 
-def totals(releases: OpenReleases) -> list[Rated]:
+def totals(releases: OpenReleases) -> list[RatedQuestion]:
     """The headline numbers: rows of every counted table, and sum and average of its measures, as far as answered."""
     return list(_rated(releases, headlines(releases)))
 
 
-def well_answered(releases: OpenReleases, most: int) -> list[Rated]:
+def well_answered(releases: OpenReleases, most: int) -> list[RatedQuestion]:
     """Grouped questions whose relative error is at most `WELL`, the best first; no more than two by one grouping.
 
     Args:
@@ -101,17 +101,17 @@ def well_answered(releases: OpenReleases, most: int) -> list[Rated]:
     return chosen[:most]
 
 
-def headlines(releases: OpenReleases) -> list[Question]:
+def headlines(releases: OpenReleases) -> list[ExampleQuestion]:
     """Totals and averages of every counted table."""
     return [question for release in releases.releases for question in _totals(release, releases)]
 
 
-def groupings(releases: OpenReleases) -> list[Question]:
+def groupings(releases: OpenReleases) -> list[ExampleQuestion]:
     """The same by one column, or by two of one view."""
     return [question for release in releases.releases for question in _grouped(release, releases)]
 
 
-def _rated(releases: OpenReleases, questions: Iterable[Question]) -> Iterator[Rated]:
+def _rated(releases: OpenReleases, questions: Iterable[ExampleQuestion]) -> Iterator[RatedQuestion]:
     with requested() as request:
         until = time.monotonic() + SECONDS
         for question in dict.fromkeys(questions):
@@ -126,7 +126,7 @@ def _rated(releases: OpenReleases, questions: Iterable[Question]) -> Iterator[Ra
                 LOG.warning("an example was left out (%s): %s", type(fault).__name__, question.sql)
                 continue
             if error is not None:
-                yield Rated(question, answer, error)
+                yield RatedQuestion(question, answer, error)
 
 
 def _relative_error(answer: Result) -> float | None:
@@ -144,17 +144,19 @@ def _relative_error(answer: Result) -> float | None:
     return statistics.median(relative_errors) if relative_errors else None
 
 
-def _totals(release: Release, releases: OpenReleases) -> Iterator[Question]:
+def _totals(release: Release, releases: OpenReleases) -> Iterator[ExampleQuestion]:
     for of in dict.fromkeys(s.of for s in release.statistics):
         counted = _counted(release, of, releases, describe(release))
-        yield Question(f"count of {counted.rows}", f"SELECT COUNT(*) AS n FROM {counted.source}")
+        yield ExampleQuestion(f"count of {counted.rows}", f"SELECT COUNT(*) AS n FROM {counted.source}")
         for measure in counted.measures:
             name = _spelled(measure)
-            yield Question(f"sum of {measure}", f"SELECT SUM({name}) AS total FROM {counted.source}")
-            yield Question(f"average {measure}", f"SELECT AVG({name}) AS average FROM {counted.source}")
+            yield ExampleQuestion(f"sum of {measure}", f"SELECT SUM({name}) AS total FROM {counted.source}")
+            yield ExampleQuestion(
+                f"average {measure}", f"SELECT AVG({name}) AS average FROM {counted.source}"
+            )
 
 
-def _grouped(release: Release, releases: OpenReleases) -> Iterator[Question]:
+def _grouped(release: Release, releases: OpenReleases) -> Iterator[ExampleQuestion]:
     """One grouping after the other, then pairs of one view."""
     tables, pairs = describe(release), []
     seen: set[tuple[str, str]] = set()
@@ -174,7 +176,7 @@ def _grouped(release: Release, releases: OpenReleases) -> Iterator[Question]:
             yield from _by(counted, pair)
 
 
-def _by(counted: Counted, groupings: tuple[Grouping, ...]) -> Iterator[Question]:
+def _by(counted: CountedTable, groupings: tuple[GroupExpression, ...]) -> Iterator[ExampleQuestion]:
     keys = ", ".join(f"{by.sql} AS {by.name}" if by.sql != by.name else by.sql for by in groupings)
     order = ", ".join(str(i) for i in range(1, len(groupings) + 1))
     words = " and ".join(by.words for by in groupings)
@@ -185,14 +187,16 @@ def _by(counted: Counted, groupings: tuple[Grouping, ...]) -> Iterator[Question]
         values.append((f"sum of {measure} by {words}", f"SUM({name}) AS total"))
     for title, value in values:
         sql = f"SELECT {keys}, {value}\nFROM {counted.source}\nGROUP BY {order} ORDER BY {order}"
-        yield Question(title, sql, f"{counted.rows} {words}")
+        yield ExampleQuestion(title, sql, f"{counted.rows} {words}")
 
 
-def _counted(release: Release, of: str, releases: OpenReleases, tables: tuple[TableInfo, ...]) -> Counted:
+def _counted(
+    release: Release, of: str, releases: OpenReleases, tables: tuple[TableInfo, ...]
+) -> CountedTable:
     alike = len({opened.catalog.population for opened in releases.releases}) == 1
     prefix = "" if len(releases.releases) == 1 or alike else f"{_spelled(release.name)}."
     measures = {s.measure.rpartition(".")[2] for s in release.statistics if s.of == of and _sums(s.measure)}
-    return Counted(prefix + _spelled(widest(tables, of).name), of, tuple(sorted(measures)))
+    return CountedTable(prefix + _spelled(widest(tables, of).name), of, tuple(sorted(measures)))
 
 
 def _sums(measure: str) -> bool:
@@ -200,7 +204,7 @@ def _sums(measure: str) -> bool:
     return "." in measure and "(" not in measure
 
 
-def _grouping(release: Release, number: int, tables: tuple[TableInfo, ...]) -> Grouping | None:
+def _grouping(release: Release, number: int, tables: tuple[TableInfo, ...]) -> GroupExpression | None:
     """The first column of an axis that has few values, or few bins; a key only where nothing else does."""
     axis = release.axes[number]
     keys = {(table.name, table.key) for table in tables}
@@ -216,7 +220,7 @@ def _grouping(release: Release, number: int, tables: tuple[TableInfo, ...]) -> G
     return None
 
 
-def _few(name: str, column: ColumnMeta, values: int, low: object, high: object) -> Grouping | None:
+def _few(name: str, column: ColumnMeta, values: int, low: object, high: object) -> GroupExpression | None:
     """A grouping with at most `MOST_GROUPS` values.
 
     >>> column = ColumnMeta((), "t", "age", "age", "BIGINT")
@@ -227,17 +231,17 @@ def _few(name: str, column: ColumnMeta, values: int, low: object, high: object) 
         days = (high - low).days + 1  # type: ignore[operator]  # both are dates, or both timestamps
         for period, length in PARTS_OF_TIME.items():
             if days <= MOST_GROUPS * length:
-                return Grouping(
+                return GroupExpression(
                     f"DATE_TRUNC('{period}', {name})", period, -(-days // length), f"{period} of {name}"
                 )
         return None
     if values <= MOST_GROUPS:
-        return Grouping(name, name, values, name)
+        return GroupExpression(name, name, values, name)
     if column.type in ("VARCHAR", "BOOLEAN"):
         return None
     span = float(high) - float(low)  # type: ignore[arg-type]  # numbers
     step = next(s * 10**e for e in range(-6, 16) for s in STEPS if span / (s * 10**e) <= MOST_GROUPS)
-    return Grouping(
+    return GroupExpression(
         f"FLOOR({name} / {step}) * {step}", name, round(span / step) + 1, f"{name} in steps of {step}"
     )
 

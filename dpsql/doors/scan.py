@@ -29,7 +29,7 @@ LEADING = re.compile(r"(?:\s+|--[^\n]*|/\*.*?\*/)*", re.DOTALL)
 COMMAND = re.compile(r"\s*(?:[\\.][A-Za-z?]|(?:help|quit|exit)[ \t]*;?[ \t]*(?:\n|$))", re.IGNORECASE)
 
 
-class Piece(NamedTuple):
+class InputPiece(NamedTuple):
     """A statement without its `;`, or a command line."""
 
     text: str
@@ -45,7 +45,7 @@ def is_command(line: str) -> bool:
     return COMMAND.match(line) is not None
 
 
-def split(text: str) -> tuple[list[Piece], str]:
+def split(text: str) -> tuple[list[InputPiece], str]:
     """Whole pieces and what is left unfinished.
 
     Args:
@@ -55,20 +55,20 @@ def split(text: str) -> tuple[list[Piece], str]:
         (pieces, rest); the rest is blank, comments, or a statement that has no `;` yet.
 
     >>> split("\\\\x\\nSELECT 1; SELECT ';")
-    ([Piece(text='\\\\x', command=True), Piece(text='SELECT 1', command=False)], " SELECT ';")
+    ([InputPiece(text='\\\\x', command=True), InputPiece(text='SELECT 1', command=False)], " SELECT ';")
     """
-    pieces: list[Piece] = []
+    pieces: list[InputPiece] = []
     while begun := text[LEADING.match(text).end() :]:  # type: ignore[union-attr]  # matches the empty text too
         if is_command(begun):
             line, _, text = begun.partition("\n")
-            pieces.append(Piece(line.strip().rstrip(";").rstrip(), True))
+            pieces.append(InputPiece(line.strip().rstrip(";").rstrip(), True))
             continue
         end = _end(begun)
         if end is None:
             break
         statement, text = begun[:end], begun[end + 1 :]
         if statement.strip():
-            pieces.append(Piece(statement.strip(), False))
+            pieces.append(InputPiece(statement.strip(), False))
     return pieces, text
 
 

@@ -25,7 +25,7 @@ from dpsql.engines.keygroups import roots
 from dpsql.engines.placed import ROW
 from dpsql.engines.relations import Relations, StoredRelations
 from dpsql.engines.united import (
-    Member,
+    SchemaGroup,
     TableUse,
     folder_values,
     parquet_members,
@@ -46,7 +46,7 @@ from dpsql.star.sql.rowlocal import Query
 __all__ = ["RawSide", "no_sources", "open_sources", "open_tables", "retyped"]
 
 
-class Stored(NamedTuple):
+class SourceView(NamedTuple):
     """A view of a table as its source has it.
 
     Args:
@@ -81,9 +81,9 @@ class RawSide:
     spill: SpillFolder | None = None
     left_out: dict[str, int] = field(default_factory=dict)
     from_csv: set[str] = field(default_factory=set)
-    stored: dict[str, Stored] = field(default_factory=dict)
+    stored: dict[str, SourceView] = field(default_factory=dict)
     key_types: dict[str, str] = field(default_factory=dict)
-    members: dict[str, tuple[Member, ...]] = field(default_factory=dict)
+    members: dict[str, tuple[SchemaGroup, ...]] = field(default_factory=dict)
 
     def kind_of(self, table: str, column: str) -> str | None:
         """DuckDB type of a column of the source; None for a derived one."""
@@ -153,7 +153,7 @@ class RawSide:
 
     def fingerprint(self, table: str, columns: Sequence[str]) -> str | None:
         """See `Engine`: the sum of 64-bit hashes of the rows as the source has them; hashing is most of its cost."""
-        stored = self.stored.get(table) or Stored(f"raw.{identifier(table)}", tuple(self.columns[table]))
+        stored = self.stored.get(table) or SourceView(f"raw.{identifier(table)}", tuple(self.columns[table]))
         present = {name.lower(): identifier(name) for name in stored.columns}
         hashed = ", ".join(present[name] for name in columns if name in present) or "0"
         statement = f"SELECT count(*), sum(hash({hashed})) FROM {stored.view}"
@@ -320,11 +320,11 @@ def open_sources(
     return raw
 
 
-Reader: TypeAlias = "Callable[[_Opening, str, Sequence[Path]], list[Member]]"
+Reader: TypeAlias = "Callable[[_Opening, str, Sequence[Path]], list[SchemaGroup]]"
 """The rows of some files, by schema: (source, table, files)."""
 
 
-class Places(Protocol):
+class SourcePlaces(Protocol):
     """What the places of a source are: one class for each kind of source."""
 
     @property
@@ -344,7 +344,7 @@ class Places(Protocol):
 
     def members(
         self, opening: _Opening, table: str, place: str | Path, *, parts: bool = False
-    ) -> list[Member]:
+    ) -> list[SchemaGroup]:
         """The rows of a place that the catalog names, or of a file that stands in for it, by schema.
 
         Args:
@@ -359,7 +359,7 @@ class Places(Protocol):
 
 
 @dataclass(frozen=True)
-class Files:
+class FolderFiles:
     """Files below a folder; `read` opens those whose ending does not say otherwise."""
 
     read: Reader
@@ -374,7 +374,7 @@ class Files:
 
     def members(
         self, opening: _Opening, table: str, place: str | Path, *, parts: bool = False
-    ) -> list[Member]:
+    ) -> list[SchemaGroup]:
         """The rows of a file. A batch's own file, or one that a SELECT names, may end otherwise than the source."""
         if isinstance(place, Path):
             return _own_file(opening, table, place)
@@ -401,7 +401,7 @@ class Database:
 
     def members(
         self, opening: _Opening, table: str, place: str | Path, *, parts: bool = False
-    ) -> list[Member]:
+    ) -> list[SchemaGroup]:
         """The rows of a table."""
         if isinstance(place, Path):
             return _own_file(opening, table, place)
@@ -409,7 +409,7 @@ class Database:
         return [_member(opening, table, f"{self.home}.{name}")]
 
 
-def _attach(connection: duckdb.DuckDBPyConnection, places: Places, root: Path) -> None:
+def _attach(connection: duckdb.DuckDBPyConnection, places: SourcePlaces, root: Path) -> None:
     try:
         places.attach(connection, root)
     except duckdb.Error as error:
@@ -420,7 +420,7 @@ class _Opening(NamedTuple):
     """A source while it is opened."""
 
     raw: RawSide
-    places: Places
+    places: SourcePlaces
     root: Path
     dialect: Csv
     public: frozenset[str]
@@ -436,7 +436,7 @@ def _joins(place: str | Query) -> bool:
     return isinstance(place, Query) and bool(place.joins)
 
 
-def _query(opening: _Opening, table: str, query: Query) -> Member:
+def _query(opening: _Opening, table: str, query: Query) -> SchemaGroup:
     """The rows of a SELECT, each of its files opened as `read."<place>"`."""
     if query.trusted:
         return _member(opening, table, f"({expand(query.sql)})", trusted=True)
@@ -456,7 +456,7 @@ def _read_by(opening: _Opening, table: str, place: str | Path | Query) -> str:
     return opening.places.stored_in
 
 
-def _own_file(opening: _Opening, table: str, file: Path) -> list[Member]:
+def _own_file(opening: _Opening, table: str, file: Path) -> list[SchemaGroup]:
     """A batch's own file: Parquet unless its ending says otherwise."""
     if not file.exists():
         raise _nothing_there(opening, table, file)
@@ -467,7 +467,7 @@ def _nothing_there(opening: _Opening, table: str, place: str | Path) -> SourceEr
     return SourceError(f"source.tables.{table}: there is no file {place} in {opening.root}")
 
 
-def _parquet(opening: _Opening, table: str, files: Sequence[Path]) -> list[Member]:
+def _parquet(opening: _Opening, table: str, files: Sequence[Path]) -> list[SchemaGroup]:
     """Parquet files, each read by its own schema."""
     try:
         return parquet_members(opening.raw.connection, files, opening.root, opening.folders(table))
@@ -475,7 +475,7 @@ def _parquet(opening: _Opening, table: str, files: Sequence[Path]) -> list[Membe
         raise _unreadable(table, error) from None  # the engine's words list columns and quote values
 
 
-def _load(opening: _Opening, table: str, files: Sequence[Path]) -> list[Member]:
+def _load(opening: _Opening, table: str, files: Sequence[Path]) -> list[SchemaGroup]:
     """Read CSV files into tables."""
     folders = opening.folders(table)
     return [
@@ -505,10 +505,14 @@ def _load_file(opening: _Opening, table: str, file: Path) -> str:
 READERS: dict[str, Reader] = {".parquet": _parquet, **dict.fromkeys((".csv", ".tsv", ".txt"), _load)}
 """Ending of a file -> how its rows are read."""
 
-PLACES: dict[SourceKind, Places] = {PARQUET: Files(_parquet), CSV: Files(_load), DUCKDB: Database()}
+PLACES: dict[SourceKind, SourcePlaces] = {
+    PARQUET: FolderFiles(_parquet),
+    CSV: FolderFiles(_load),
+    DUCKDB: Database(),
+}
 
 
-def _member(opening: _Opening, table: str, relation: str, *, trusted: bool = False) -> Member:
+def _member(opening: _Opening, table: str, relation: str, *, trusted: bool = False) -> SchemaGroup:
     """Rows of one schema. A trusted statement names tables of the database as it likes."""
     connection = opening.raw.connection
     try:
@@ -516,7 +520,7 @@ def _member(opening: _Opening, table: str, relation: str, *, trusted: bool = Fal
             # a view's names are bound each time that it is read, so the path stays; the engine's own functions come
             # before macros of the database, which could stand in for `floor` in the counting statement
             connection.execute(f"SET search_path = 'memory.main,system.main,{opening.places.home}.main'")
-        return Member(relation, schema_of(connection, relation))
+        return SchemaGroup(relation, schema_of(connection, relation))
     except duckdb.Error as error:
         raise _unreadable(table, error) from None  # the engine's words list columns and quote values
 
@@ -528,7 +532,7 @@ def _unreadable(table: str, error: duckdb.Error) -> SourceError:
     )
 
 
-def _view(opening: _Opening, table: str, members: Sequence[Member], source: str) -> dict[str, str]:
+def _view(opening: _Opening, table: str, members: Sequence[SchemaGroup], source: str) -> dict[str, str]:
     """Make the view of a table, `raw.<table>`; its columns and their types."""
     select, types = united(table, members, opening.uses.get(table, TableUse()), source)
     try:
@@ -578,5 +582,5 @@ def retyped(raw: RawSide, table: str, columns: Mapping[str, tuple[str, str]]) ->
     values = ", ".join(f"{value} AS {identifier(name)}" for name, (value, _) in columns.items())
     raw.connection.execute(f"ALTER VIEW {view} RENAME TO {stored}")
     raw.connection.execute(f"CREATE VIEW {view} AS SELECT {values} FROM raw.{stored}")
-    raw.stored.setdefault(table, Stored(f"raw.{stored}", tuple(raw.columns[table])))
+    raw.stored.setdefault(table, SourceView(f"raw.{stored}", tuple(raw.columns[table])))
     raw.columns[table] = {name: kind for name, (_, kind) in columns.items()}

@@ -77,7 +77,7 @@ class Digit(NamedTuple):
         return f"coalesce({shifted}, {self.size})" if self.nullable else shifted
 
 
-class Side(NamedTuple):
+class JoinSide(NamedTuple):
     """The rows of one table where they meet others.
 
     Args:
@@ -108,7 +108,7 @@ class UnitKey(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Rows:
+class PlacedRows:
     """The rows of one counted table.
 
     Args:
@@ -119,7 +119,7 @@ class Rows:
         letter: its common tables are called by it and a number.
     """
 
-    sides: tuple[Side, ...]
+    sides: tuple[JoinSide, ...]
     axes: tuple[Digit, ...]
     measures: tuple[Digit, ...]
     unit: UnitKey | None
@@ -143,7 +143,7 @@ class Packed(NamedTuple):
         return "INTEGER" if prod(digit.codes for digit, _ in self.digits) < NARROW else "BIGINT"
 
 
-def row_numbers(rows: Rows) -> list[Packed]:
+def row_numbers(rows: PlacedRows) -> list[Packed]:
     """All digits of a row, the first the slowest, in as few numbers as 62 bits allow; they sort as the digits do."""
     words: list[list[Digit]] = [[]]
     for digit in (*rows.axes, *rows.measures):
@@ -169,7 +169,7 @@ def with_tables(tables: Sequence[str], query: str) -> str:
 
 
 def side_tables(
-    rows: Rows, numbers: Sequence[Packed], dialect: Dialect, measures: Sequence[Digit] | None = None
+    rows: PlacedRows, numbers: Sequence[Packed], dialect: Dialect, measures: Sequence[Digit] | None = None
 ) -> list[str]:
     """The common tables s0, s1 ..: what each table on the way adds to the numbers."""
     carried_measures = rows.measures if measures is None else measures
@@ -194,13 +194,13 @@ def side_tables(
     return tables
 
 
-def _keys(side: Side) -> list[tuple[str, str]]:
+def _keys(side: JoinSide) -> list[tuple[str, str]]:
     """The columns of a table that are kept as they are, and their names here."""
     keys = [(side.key, "k")] if side.key else []
     return keys + [(column, f"j{i}") for i, column in enumerate(side.carried)]
 
 
-def _rows(side: Side, digits: Mapping[str, Digit], dialect: Dialect) -> str:
+def _rows(side: JoinSide, digits: Mapping[str, Digit], dialect: Dialect) -> str:
     """The keys and digits of one table's rows; each digit is computed once a row."""
     row, names = dialect.identifier(ROW), [name for _, name in _keys(side)]
     plain = [f"{row}.{dialect.identifier(column)} AS {name}" for column, name in _keys(side)]
@@ -230,7 +230,7 @@ def packed_value(number: Packed) -> str:
     return " + ".join(_step(digit.code, place, number.type) for digit, place in number.digits) or "0"
 
 
-def placed_rows(rows: Rows, numbers: Sequence[Packed], measures: Sequence[Digit] | None = None) -> str:
+def placed_rows(rows: PlacedRows, numbers: Sequence[Packed], measures: Sequence[Digit] | None = None) -> str:
     """SELECT of the joined rows: `unit` where there is one, numbers, measures."""
     at, place, needed, joins = rows.letter, {side.path: i for i, side in enumerate(rows.sides)}, [], []
     for i, side in enumerate(rows.sides[1:], start=1):
@@ -252,13 +252,13 @@ def placed_rows(rows: Rows, numbers: Sequence[Packed], measures: Sequence[Digit]
     return f"SELECT {', '.join(columns) or '1 AS one'} FROM {at}0 {' '.join(joins)}{where}"
 
 
-def may_miss(rows: Rows, side: Side) -> bool:
+def may_miss(rows: PlacedRows, side: JoinSide) -> bool:
     """Whether a row counts though its key finds no row here."""
     missing = (digit.missing for digit in rows.axes if digit.path == side.path)
     return side.path != rows.sides[0].path and not side.drops and all(leaf is not None for leaf in missing)
 
 
-def _term(rows: Rows, number: Packed, i: int) -> str:
+def _term(rows: PlacedRows, number: Packed, i: int) -> str:
     """What a joined row has of a number from one table; of a row that is not there, its MISSING leaves."""
     side = rows.sides[i]
     alias = f"{rows.letter}{i}"

@@ -7,16 +7,19 @@ from collections.abc import Callable, Iterable
 from dpsql.engines.engine import Engine
 from dpsql.engines.keys import open_star
 from dpsql.engines.postgresql import PostgresSession
-from dpsql.engines.server import ServerEngine, Session
+from dpsql.engines.server import ServerEngine, ServerSession
 from dpsql.engines.spark import SparkSession
 from dpsql.star import Catalog
 from dpsql.star.source import POSTGRESQL, SPARK, Source, SourceKind
 
-SESSIONS: dict[SourceKind, Callable[[str, int], Session]] = {POSTGRESQL: PostgresSession, SPARK: SparkSession}
+SESSIONS: dict[SourceKind, Callable[[str, int], ServerSession]] = {
+    POSTGRESQL: PostgresSession,
+    SPARK: SparkSession,
+}
 """Kind of source -> how its server is opened: (the root, seconds that a statement may run)."""
 
 
-def open_session(source: Source) -> Session:
+def open_session(source: Source) -> ServerSession:
     """Open a server.
 
     Args:

@@ -1,8 +1,8 @@
 """Raw rows that stay on a server: one engine for all of them, over a small session of each.
 
-A `Session` knows how to open a server, what its tables and columns are, and how to run a SELECT. All else is the same
-for all of them: which tables may be read, keys of one type, public tables, cells. A new engine is a `Dialect`, a
-`Session` and a line in `dpsql.engines.registry`.
+A `ServerSession` knows how to open a server, what its tables and columns are, and how to run a SELECT. All else is the
+same for all of them: which tables may be read, keys of one type, public tables, cells. A new engine is a `Dialect`, a
+`ServerSession` and a line in `dpsql.engines.registry`.
 
 What DuckDB does with casts that give NULL where they fail is refused here, from the schema: text that holds numbers,
 `derive` and `expr`, SELECTs in `source`. A view of the curator's, with `trusted: true`, does the same.
@@ -22,7 +22,7 @@ from dpsql.engines.engine import IntArray, KeyCheck, missing_column
 from dpsql.engines.keygroups import roots
 from dpsql.engines.relations import CommonRelations, Relations
 from dpsql.engines.united import TableUse, source_words, table_use, unlisted
-from dpsql.engines.values import BITS, POSTGRESQL, Column, family, leaving, reads, type_word
+from dpsql.engines.values import BITS, POSTGRESQL, SourceColumn, family, leaving, reads, type_word
 from dpsql.errors import CatalogError, SourceError
 from dpsql.star import Catalog
 from dpsql.star.derived import expressions
@@ -43,7 +43,7 @@ class StoredTable(NamedTuple):
     is_base: bool
 
 
-class Session(Protocol):
+class ServerSession(Protocol):
     """An open server: read-only, in UTC, with a time limit a statement."""
 
     @property
@@ -115,12 +115,12 @@ class ServerEngine:
 
     left_out: ClassVar[Mapping[str, int]] = {}
 
-    def __init__(self, session: Session, catalog: Catalog, names: Iterable[str]) -> None:
+    def __init__(self, session: ServerSession, catalog: Catalog, names: Iterable[str]) -> None:
         self._session = session
         self._written = catalog.raw_source().tables
         self._public: list[str] = []
         self._places: dict[str, str] = {}
-        self._columns: dict[str, dict[str, Column]] = {}
+        self._columns: dict[str, dict[str, SourceColumn]] = {}
         for name in names:
             self._refuse_derived_keys(catalog, name)
             stored = self._stored(catalog, name)
@@ -278,7 +278,9 @@ class ServerEngine:
             if form is None or len(kinds) == 1:
                 continue
             for owner, name in members:
-                self._columns[owner][name] = Column(form[0], form[1].format(self._columns[owner][name].sql))
+                self._columns[owner][name] = SourceColumn(
+                    form[0], form[1].format(self._columns[owner][name].sql)
+                )
 
 
 def _common_key(server: str, kinds: Set[str]) -> tuple[str, str] | None:
@@ -289,18 +291,18 @@ def _common_key(server: str, kinds: Set[str]) -> tuple[str, str] | None:
     return ("NUMERIC", "trim_scale(CAST({} AS numeric))") if exact and server == POSTGRESQL else None
 
 
-def every_column(server: str, dialect: Dialect, stored: StoredTable, *, key: bool) -> dict[str, Column]:
+def every_column(server: str, dialect: Dialect, stored: StoredTable, *, key: bool) -> dict[str, SourceColumn]:
     """All columns of a table, those of types without a rule as they are stored."""
     return {
         name: leaving(server, kind, dialect.identifier(name), key=key)
-        or Column(kind.upper(), dialect.identifier(name))
+        or SourceColumn(kind.upper(), dialect.identifier(name))
         for name, kind in stored.types.items()
     }
 
 
 def columns_of(
     server: str, dialect: Dialect, stored: StoredTable, table: str, use: TableUse
-) -> dict[str, Column]:
+) -> dict[str, SourceColumn]:
     """The columns of a table as they leave the server.
 
     Args:

@@ -13,7 +13,7 @@ are joined to units instead of rows.
 
 | here | there | unit |
 |---|---|---|
-| `EveryRow`, `Sampled`, `Weighed` | how many rows of a unit count: all, tau of them, all for min(1, tau / n) | rows |
+| `EveryRow`, `Sampled`, `RowWeighting` | rows of a unit that count: all, tau of them, all for min(1, tau / n) | rows |
 
 What comes back has the columns `view`, `cell`, `v0`, `v1` ..: the position of a group, a cell of it in row-major
 order, and one sum for each of its values; BIGINT all of them. Cells without rows are absent.
@@ -33,7 +33,7 @@ from typing import NamedTuple, Protocol
 from dpsql.engines.dialect import Dialect
 from dpsql.engines.placed import (
     Packed,
-    Rows,
+    PlacedRows,
     UnitKey,
     common_table,
     may_miss,
@@ -71,7 +71,7 @@ class Value(NamedTuple):
     reach: int = 1
 
 
-class Group(NamedTuple):
+class StatisticGroup(NamedTuple):
     """The statistics of a table over the same axes.
 
     Args:
@@ -86,7 +86,7 @@ class Group(NamedTuple):
 class Bound(Protocol):
     """How many rows of a unit count."""
 
-    def statement(self, rows: Rows, groups: Sequence[Group], dialect: Dialect) -> str:
+    def statement(self, rows: PlacedRows, groups: Sequence[StatisticGroup], dialect: Dialect) -> str:
         """The statement that counts the groups of a table."""
 
 
@@ -94,7 +94,7 @@ class Bound(Protocol):
 class EveryRow:
     """All rows count: every row is a unit."""
 
-    def statement(self, rows: Rows, groups: Sequence[Group], dialect: Dialect) -> str:
+    def statement(self, rows: PlacedRows, groups: Sequence[StatisticGroup], dialect: Dialect) -> str:
         """See `Bound`."""
         numbers = cell_numbers(rows, groups)
         tables = [
@@ -105,7 +105,7 @@ class EveryRow:
 
 
 @dataclass(frozen=True)
-class Weighed:
+class RowWeighting:
     """All rows count, those of one unit for min(1, tau / n), in units of 2^-20 and rounded down.
 
     **Privacy**: w n <= 2^20 tau, by the floor.
@@ -113,7 +113,7 @@ class Weighed:
 
     tau: int
 
-    def statement(self, rows: Rows, groups: Sequence[Group], dialect: Dialect) -> str:
+    def statement(self, rows: PlacedRows, groups: Sequence[StatisticGroup], dialect: Dialect) -> str:
         """See `Bound`."""
         numbers = cell_numbers(rows, groups)
         share = dialect.quotient(f"CAST({UNIT * self.tau} AS BIGINT)", "n")
@@ -138,17 +138,17 @@ class Sampled:
     tau: int
     coefficients: tuple[int, ...]
 
-    def statement(self, rows: Rows, groups: Sequence[Group], dialect: Dialect) -> str:
+    def statement(self, rows: PlacedRows, groups: Sequence[StatisticGroup], dialect: Dialect) -> str:
         """See `Bound`."""
         numbers = cell_numbers(rows, groups)
         return with_tables(self._kept(rows, numbers, dialect), counts("x", numbers, groups, "", dialect))
 
-    def stored(self, rows: Rows, dialect: Dialect) -> str:
+    def stored(self, rows: PlacedRows, dialect: Dialect) -> str:
         """The rows that count: each digit under its name, and `unit`."""
         columns = ", ".join([*_values(rows), "owner AS unit"])
         return with_tables(self._kept(rows, _alone(rows), dialect), f"SELECT {columns} FROM x")
 
-    def _kept(self, rows: Rows, numbers: Sequence[Packed], dialect: Dialect) -> list[str]:
+    def _kept(self, rows: PlacedRows, numbers: Sequence[Packed], dialect: Dialect) -> list[str]:
         """Tables up to `x`: the rows that count, with their numbers, measures and `owner`."""
         split = by_unit(rows)
         words, unit_numbers = row_numbers(split.near), _parts(split.below, numbers)
@@ -177,7 +177,7 @@ class Sampled:
         ]
 
 
-def _ranked(near: Rows, words: Sequence[Packed], dialect: Dialect) -> list[str]:
+def _ranked(near: PlacedRows, words: Sequence[Packed], dialect: Dialect) -> list[str]:
     """Tables up to `k`: owners with their m rows of `t`; `place` numbers those, here or in a table `o` of its own."""
     packed, window = ", ".join(word.name for word in words), "OVER (PARTITION BY unit"
     place, placed = f"row_number() {window} ORDER BY {packed}) AS place", placed_rows(near, words, ())
@@ -203,12 +203,12 @@ class ByUnit(NamedTuple):
         misses: whether a unit counts that has no row in them.
     """
 
-    near: Rows
-    below: Rows | None
+    near: PlacedRows
+    below: PlacedRows | None
     misses: bool
 
 
-def by_unit(rows: Rows) -> ByUnit:
+def by_unit(rows: PlacedRows) -> ByUnit:
     """Take off the tables on the unit's own key: they say the same of all its rows."""
     top = (*rows.unit.path, rows.unit.column) if rows.unit else ()
     sides = tuple(side for side in rows.sides if top and side.path[: len(top)] == top)
@@ -225,10 +225,10 @@ def by_unit(rows: Rows) -> ByUnit:
         sides=tuple(side for side in rows.sides if side not in sides),
         axes=tuple(digit for digit in rows.axes if digit not in axes),
     )
-    return ByUnit(near, Rows((unit_side, *sides[1:]), axes, (), unit, "b"), misses)
+    return ByUnit(near, PlacedRows((unit_side, *sides[1:]), axes, (), unit, "b"), misses)
 
 
-def stored_rows(rows: Rows, dialect: Dialect) -> str:
+def stored_rows(rows: PlacedRows, dialect: Dialect) -> str:
     """All placed rows: each digit under its name, and `unit` where there is one."""
     numbers, columns = _alone(rows), [*_values(rows), *(["unit"] if rows.unit else [])]
     return with_tables(
@@ -237,18 +237,18 @@ def stored_rows(rows: Rows, dialect: Dialect) -> str:
     )
 
 
-def _alone(rows: Rows) -> list[Packed]:
+def _alone(rows: PlacedRows) -> list[Packed]:
     """Each axis as a number of its own."""
     return [Packed(digit.name, ((digit, 1),)) for digit in rows.axes]
 
 
-def _values(rows: Rows) -> list[str]:
+def _values(rows: PlacedRows) -> list[str]:
     """Columns of the digits' values, from numbers of their own and measures."""
     shifted = [f"{d.name} + ({d.low}) AS {d.name}" if d.low else d.name for d in rows.axes]
     return [*shifted, *(m.name for m in rows.measures)]
 
 
-def beyond_bound(rows: Rows, tau: int, most: int, dialect: Dialect) -> str:
+def beyond_bound(rows: PlacedRows, tau: int, most: int, dialect: Dialect) -> str:
     """The statement of the rows beyond tau, at most so many of one unit: one line, `v0`.
 
     **Privacy**: one unit changes it by at most `most`.
@@ -267,7 +267,7 @@ def cut(total: str, dialect: Dialect) -> str:
     return f"CAST(greatest(least(coalesce({total}, 0), {high}), {low}) AS BIGINT)"
 
 
-def cell_numbers(rows: Rows, groups: Sequence[Group]) -> list[Packed]:
+def cell_numbers(rows: PlacedRows, groups: Sequence[StatisticGroup]) -> list[Packed]:
     """The cell of a row in each group, in row-major order."""
     named = {digit.name: digit for digit in rows.axes}
     return [
@@ -275,7 +275,7 @@ def cell_numbers(rows: Rows, groups: Sequence[Group]) -> list[Packed]:
     ]
 
 
-def _parts(below: Rows | None, numbers: Sequence[Packed]) -> list[Packed]:
+def _parts(below: PlacedRows | None, numbers: Sequence[Packed]) -> list[Packed]:
     """The numbers to which the tables on a unit's key add something."""
     paths = {side.path for side in below.sides} if below else set()
     return [number for number in numbers if any(digit.path in paths for digit, _ in number.digits)]
@@ -327,7 +327,7 @@ def _per_unit(column: str, dialect: Dialect) -> list[str]:
 def counts(
     table: str,
     numbers: Sequence[Packed],
-    groups: Sequence[Group],
+    groups: Sequence[StatisticGroup],
     weight: str,
     dialect: Dialect,
     most: int = UNIT,
@@ -358,7 +358,7 @@ def counts(
 def _grouping_sets(
     table: str,
     numbers: Sequence[Packed],
-    groups: Sequence[Group],
+    groups: Sequence[StatisticGroup],
     weight: str,
     dialect: Dialect,
     most: int,

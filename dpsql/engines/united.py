@@ -28,8 +28,8 @@ import duckdb
 from dpsql.engines.keygroups import key_of, roots
 from dpsql.engines.values import (
     EMPTY,
-    Column,
-    Declared,
+    DeclaredType,
+    SourceColumn,
     canonical_text,
     carried,
     common_type,
@@ -54,7 +54,7 @@ NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 FLOAT_LIMIT = 1 << 53
 
 
-class Member(NamedTuple):
+class SchemaGroup(NamedTuple):
     """Rows that are read by one schema.
 
     Args:
@@ -81,7 +81,7 @@ class TableUse:
         listed: whether columns of types that are not listed are left out; a draft and a SELECT see them.
     """
 
-    declared: Mapping[str, Declared] = field(default_factory=dict)
+    declared: Mapping[str, DeclaredType] = field(default_factory=dict)
     keys: Mapping[str, bool] = field(default_factory=dict)
     folders: tuple[str, ...] = ()
     listed: bool = False
@@ -105,7 +105,7 @@ def _declared_use(catalog: Catalog, name: str, folders: Sequence[str] = ()) -> T
     table = catalog.tables[name]
     derived = {column.lower() for column in expressions(table)}
     declared = {
-        column.lower(): Declared(spec.type, spec.nullable, _is_small(spec.lower, spec.upper), spec.digits)
+        column.lower(): DeclaredType(spec.type, spec.nullable, _is_small(spec.lower, spec.upper), spec.digits)
         for column, spec in table.columns.items()
         if column.lower() not in derived and spec.reported is None
     }
@@ -137,7 +137,7 @@ def schema_of(connection: duckdb.DuckDBPyConnection, relation: str) -> dict[str,
 
 def parquet_members(
     connection: duckdb.DuckDBPyConnection, files: Sequence[Path], root: Path, folders: Sequence[str]
-) -> list[Member]:
+) -> list[SchemaGroup]:
     """Parquet files, each read by its own schema: those of one schema and of one folder's values together."""
     groups: dict[tuple[object, ...], list[Path]] = {}
     schemas: dict[tuple[object, ...], tuple[dict[str, str], dict[str, str | None]]] = {}
@@ -146,7 +146,7 @@ def parquet_members(
         group = (tuple(schema.items()), tuple(values.items()))
         groups.setdefault(group, []).append(file)
         schemas[group] = schema, values
-    return [Member(_parquet(group), *schemas[key], len(group)) for key, group in groups.items()]
+    return [SchemaGroup(_parquet(group), *schemas[key], len(group)) for key, group in groups.items()]
 
 
 def _parquet(files: Sequence[Path]) -> str:
@@ -169,7 +169,9 @@ def folder_values(file: Path, root: Path, folders: Sequence[str]) -> dict[str, s
     }
 
 
-def united(table: str, members: Sequence[Member], use: TableUse, source: str) -> tuple[str, dict[str, str]]:
+def united(
+    table: str, members: Sequence[SchemaGroup], use: TableUse, source: str
+) -> tuple[str, dict[str, str]]:
     """The SELECT in which members of a table meet, and its columns with their types.
 
     Args:
@@ -201,11 +203,11 @@ def united(table: str, members: Sequence[Member], use: TableUse, source: str) ->
 
 
 def _meeting(
-    table: str, low: str, members: Sequence[Member], use: TableUse, source: str
+    table: str, low: str, members: Sequence[SchemaGroup], use: TableUse, source: str
 ) -> tuple[str, list[str]] | None:
     """The type of a column and its SQL for each member; None where it is not read."""
-    declared, place = use.declared.get(low, Declared()), f"tables.{table}.{low}"
-    columns: list[Column] = []
+    declared, place = use.declared.get(low, DeclaredType()), f"tables.{table}.{low}"
+    columns: list[SourceColumn] = []
     for member in members:
         column = _column(table, low, member, use, source)
         if column is None:
@@ -235,7 +237,7 @@ def _meeting(
     return target, [carried(sql, kind, target) for kind, sql in columns]
 
 
-def _column(table: str, low: str, member: Member, use: TableUse, source: str) -> Column | None:
+def _column(table: str, low: str, member: SchemaGroup, use: TableUse, source: str) -> SourceColumn | None:
     """A column as it leaves one member; None where its type is not listed and nobody names it."""
     stored = {name.lower(): (name, kind) for name, kind in member.schema.items()}
     if low in {name.lower() for name in member.folders}:
@@ -245,7 +247,7 @@ def _column(table: str, low: str, member: Member, use: TableUse, source: str) ->
                 hint="take it out of source.hive, or out of the files",
             )
         text = next(value for name, value in member.folders.items() if name.lower() == low)
-        return Column(
+        return SourceColumn(
             "VARCHAR", "CAST(NULL AS VARCHAR)" if text is None else f"CAST({literal(text)} AS VARCHAR)"
         )
     if low not in stored:
@@ -253,17 +255,17 @@ def _column(table: str, low: str, member: Member, use: TableUse, source: str) ->
     name, kind = stored[low]
     column = leaving(source, kind, identifier(name), key=low in use.keys)
     if not use.listed:  # types as stored, but texts without their collation
-        return column if column is not None and kind == "VARCHAR" else Column(kind, identifier(name))
+        return column if column is not None and kind == "VARCHAR" else SourceColumn(kind, identifier(name))
     if column is None:
         if use.names(low):
             raise unlisted(table, name, source, kind)
         return None
-    if use.declared.get(low, Declared()).type == "string" and family(column.kind) in ("decimal", "float"):
-        return column if low in use.keys else Column("VARCHAR", canonical_text(column.sql, column.kind))
+    if use.declared.get(low, DeclaredType()).type == "string" and family(column.kind) in ("decimal", "float"):
+        return column if low in use.keys else SourceColumn("VARCHAR", canonical_text(column.sql, column.kind))
     return column
 
 
-def _absent(table: str, low: str, use: TableUse) -> Column:
+def _absent(table: str, low: str, use: TableUse) -> SourceColumn:
     """A column that other files have: NULL.
 
     Raises:
@@ -275,7 +277,7 @@ def _absent(table: str, low: str, use: TableUse) -> Column:
             hint="write the column, empty where nothing is known"
             + ("" if low in use.keys else ", or declare it `nullable: true`"),
         )
-    return Column(EMPTY, "NULL")
+    return SourceColumn(EMPTY, "NULL")
 
 
 def source_words(place: str, columns: Mapping[str, str], use: TableUse) -> str:
@@ -314,7 +316,7 @@ def declared_words(use: TableUse) -> str:
 
     Stored types and the number of schemas are left out: a program that writes files may choose them by a row.
 
-    >>> declared_words(TableUse({"amount": Declared("decimal", False, True, 2)}, {"id": True}))
+    >>> declared_words(TableUse({"amount": DeclaredType("decimal", False, True, 2)}, {"id": True}))
     'id compared as canonical integer text; amount kept to 2 decimal places, half up'
     """
     keys = [
@@ -332,7 +334,7 @@ def _places(places: int) -> str:
     return f"{places} decimal place{'s' if places > 1 else ''}" if places else "whole numbers"
 
 
-def place_words(members: Sequence[Member], use: TableUse) -> str:
+def place_words(members: Sequence[SchemaGroup], use: TableUse) -> str:
     """What holds a table's rows. Which folders there are may follow from rows, so their files are not counted."""
     schemas = len({tuple(member.schema.items()) for member in members})
     files = sum(member.files for member in members)

@@ -119,7 +119,7 @@ def widest(kind: str) -> str:
     return widest_types.get(family(kind)) or (f"DECIMAL(38,{digits.places})" if digits else kind)
 
 
-class Column(NamedTuple):
+class SourceColumn(NamedTuple):
     """A column as it leaves its source.
 
     Args:
@@ -281,7 +281,7 @@ def stored_type(source: str, stored: str) -> tuple[StoredType, tuple[str, ...]] 
     return None
 
 
-def leaving(source: str, stored: str, column: str, *, key: bool) -> Column | None:
+def leaving(source: str, stored: str, column: str, *, key: bool) -> SourceColumn | None:
     """How a column of a stored type leaves its source.
 
     Args:
@@ -294,7 +294,7 @@ def leaving(source: str, stored: str, column: str, *, key: bool) -> Column | Non
         None where the table does not list the type for that use.
 
     >>> leaving(FILES, "BIGINT", "x", key=True), leaving(FILES, "INTEGER[]", "x", key=False)
-    (Column(kind='BIGINT', sql='x'), None)
+    (SourceColumn(kind='BIGINT', sql='x'), None)
     """
     match = stored_type(source, stored)
     form = None if match is None else match[0].key if key else match[0].value
@@ -303,7 +303,7 @@ def leaving(source: str, stored: str, column: str, *, key: bool) -> Column | Non
     kind = form[0].format(*match[1])
     kind = kind if kind == EMPTY else kind.upper()
     kind = (_SPARK_NAMES if source == SPARK else {}).get(kind, kind)
-    return Column(_NAMES.get(kind, kind), form[1].replace("{x}", column))
+    return SourceColumn(_NAMES.get(kind, kind), form[1].replace("{x}", column))
 
 
 def exact_cast(value: str, own: str, target: str) -> str | None:
@@ -393,7 +393,7 @@ def canonical_text(value: str, kind: str) -> str:
     )
 
 
-class Declared(NamedTuple):
+class DeclaredType(NamedTuple):
     """What the catalog says of a column.
 
     Args:
@@ -440,7 +440,7 @@ def key_words(kind: str) -> str:
     return KEY_WORDS["decimal"] if kind == "NUMERIC" else KEY_WORDS.get(family(kind), "canonical text")
 
 
-def is_rounded(kind: str, declared: Declared) -> bool:
+def is_rounded(kind: str, declared: DeclaredType) -> bool:
     """Whether a number of a stored type may have more digits behind the point than are kept."""
     digits = decimal_digits(kind)
     if declared.type not in ("int", "decimal"):
@@ -448,7 +448,7 @@ def is_rounded(kind: str, declared: Declared) -> bool:
     return family(kind) in ("float", "text") or (digits is not None and digits.places > declared.places)
 
 
-def common_type(kinds: Collection[str], declared: Declared) -> str | None:
+def common_type(kinds: Collection[str], declared: DeclaredType) -> str | None:
     """The type in which columns of several files meet: every value keeps its value.
 
     Args:
@@ -458,12 +458,14 @@ def common_type(kinds: Collection[str], declared: Declared) -> str | None:
     Returns:
         A type; VARCHAR for canonical text; None where the values have nothing in common.
 
-    >>> common_type(["INTEGER", "BIGINT"], Declared()), common_type(["INTEGER", "DOUBLE"], Declared("decimal"))
+    >>> common_type(["INTEGER", "BIGINT"], DeclaredType()), common_type(["INTEGER", "DOUBLE"], DeclaredType("decimal"))
     ('BIGINT', 'DOUBLE')
-    >>> common_type(["DOUBLE", "VARCHAR"], Declared("decimal")), common_type(["DATE", "BIGINT"], Declared())
+    >>> common_type(["DOUBLE", "VARCHAR"], DeclaredType("decimal")), common_type(["DATE", "BIGINT"], DeclaredType())
     ('VARCHAR', None)
-    >>> common_type(["DECIMAL(18,0)", "DOUBLE"], Declared()), common_type(["HUGEINT", "DOUBLE"], Declared(small=True))
-    ('VARCHAR', 'DOUBLE')
+    >>> common_type(["DECIMAL(18,0)", "DOUBLE"], DeclaredType())
+    'VARCHAR'
+    >>> common_type(["HUGEINT", "DOUBLE"], DeclaredType(small=True))
+    'DOUBLE'
     """
     real = sorted({kind for kind in kinds if kind != EMPTY})
     families = {family(kind) for kind in real}

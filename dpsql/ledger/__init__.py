@@ -12,14 +12,14 @@ a ledger that was cut short or restored from an old copy is recognised), `<ledge
 """
 
 from dpsql.ledger.identity import (
-    Entry,
     Label,
+    LedgerEntry,
     Lineage,
     PublicRelease,
     Receipt,
     Recovery,
+    ReleaseSpend,
     SourceTable,
-    Spend,
     SpendLine,
     new_release_id,
 )
@@ -28,18 +28,18 @@ from dpsql.ledger.store import BudgetReport, EntryReport, LineageReport, budget_
 
 __all__ = [
     "BudgetReport",
-    "Entry",
     "EntryReport",
     "KillPoint",
     "Label",
+    "LedgerEntry",
     "Lineage",
     "LineageReport",
     "Order",
     "PublicRelease",
     "Receipt",
     "Recovery",
+    "ReleaseSpend",
     "SourceTable",
-    "Spend",
     "SpendLine",
     "budget_report",
     "ledger_entries",

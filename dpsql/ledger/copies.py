@@ -27,7 +27,7 @@ from typing import NamedTuple
 from dpsql.errors import MachineFault, OperationalError
 from dpsql.faults import ANEW, machine
 from dpsql.ledger.files import PRIVATE_DIRECTORY, beside, file_hash, holds, made_aside, remove_aside, sync
-from dpsql.ledger.identity import Entry
+from dpsql.ledger.identity import LedgerEntry
 from dpsql.ledger.locks import held
 from dpsql.ledger.publish import settle
 from dpsql.ledger.store import Store, read_head, write_head
@@ -134,7 +134,7 @@ def _moved(old: Path, new: Path, locks: ExitStack, *, begun: bool) -> Copied:
     return Copied(new, note.sequence, (beside(new, ".head"), *(_place(file, old, new) for file in files)))
 
 
-def _settled(ledger: Path) -> Sequence[Entry]:
+def _settled(ledger: Path) -> Sequence[LedgerEntry]:
     """Finish what a crash has left; the entries of the ledger, whose file is closed and whole then.
 
     Raises:
@@ -150,7 +150,7 @@ def _settled(ledger: Path) -> Sequence[Entry]:
     return store.entries
 
 
-def _states(ledger: Path, entries: Sequence[Entry]) -> list[Path]:
+def _states(ledger: Path, entries: Sequence[LedgerEntry]) -> list[Path]:
     """The private states of a ledger's streams, which lie beside it."""
     named = {f"{e.label}.{hashlib.sha256(e.lineage.encode()).hexdigest()[:8]}.stream" for e in entries}
     return [file for file in (ledger.with_name(name) for name in sorted(named)) if file.exists()]

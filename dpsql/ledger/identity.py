@@ -89,7 +89,7 @@ class PublicRelease(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Spend:
+class ReleaseSpend:
     """All that one release spends.
 
     Attributes:
@@ -126,7 +126,7 @@ class Spend:
 
 
 @dataclass(frozen=True)
-class Entry:
+class LedgerEntry:
     """One release in the ledger. `hash` covers all other fields and the hash of the entry before."""
 
     sequence: int

@@ -64,7 +64,7 @@ class _Remembered(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Memory:
+class LedgerMemory:
     """The memory of one computer.
 
     Args:
@@ -140,13 +140,13 @@ class Memory:
         return ""
 
 
-def memory_of_this_computer(*, new_ledger: bool) -> Memory:
+def memory_of_this_computer(*, new_ledger: bool) -> LedgerMemory:
     """The memory that the environment names.
 
     Args:
-        new_ledger: as of `Memory`.
+        new_ledger: as of `LedgerMemory`.
     """
-    return Memory(_state_folder(), new_ledger)
+    return LedgerMemory(_state_folder(), new_ledger)
 
 
 def _state_folder() -> Path | None:

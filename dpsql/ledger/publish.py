@@ -37,20 +37,20 @@ from dpsql.ledger.files import (
 )
 from dpsql.ledger.identity import (
     ChargedTable,
-    Entry,
     Label,
+    LedgerEntry,
     Lineage,
     PublicRelease,
     Receipt,
     Recovery,
+    ReleaseSpend,
     SourceTable,
-    Spend,
     lines_json,
     tables_json,
 )
 from dpsql.ledger.locks import Lock, held
 from dpsql.ledger.marks import check_marks, write_marks
-from dpsql.ledger.memory import Memory
+from dpsql.ledger.memory import LedgerMemory
 from dpsql.ledger.rules import (
     check_copies,
     check_public,
@@ -65,7 +65,7 @@ from dpsql.ledger.store import Store
 KillPoint: TypeAlias = Callable[[str], None]
 
 
-class Draft(NamedTuple):
+class PendingDraw(NamedTuple):
     """A draw on its way: its private directory, the file in it, and where it is to be shown."""
 
     release_id: str
@@ -86,7 +86,7 @@ def no_kill(step: str) -> None:
     """Go on."""
 
 
-class Opened(NamedTuple):
+class LockedLedger(NamedTuple):
     """A ledger whose lock is held."""
 
     store: Store
@@ -94,12 +94,12 @@ class Opened(NamedTuple):
 
 
 @contextmanager
-def opened(ledger: Path) -> Iterator[Opened]:
+def opened(ledger: Path) -> Iterator[LockedLedger]:
     """The ledger, locked and checked, and closed whatever happens."""
     with held(beside(ledger, ".lock")) as lock:
         store = Store(ledger)
         try:
-            yield Opened(store, lock)
+            yield LockedLedger(store, lock)
         finally:
             with machine(f"the ledger {ledger} was not closed", UNSURE):
                 store.close()
@@ -122,7 +122,7 @@ def settle(store: Store) -> Recovery:
         return _finish(store, draft, entry)
 
 
-def _finish(store: Store, draft: Draft, entry: Entry) -> Recovery:
+def _finish(store: Store, draft: PendingDraw, entry: LedgerEntry) -> Recovery:
     """Show a draw that was charged."""
     write_marks(store)
     if draft.target.exists():
@@ -141,10 +141,10 @@ def _finish(store: Store, draft: Draft, entry: Entry) -> Recovery:
     return Recovery(lost=draft.target)
 
 
-def _read_intent(intent: Path) -> Draft:
+def _read_intent(intent: Path) -> PendingDraw:
     try:
         value = json.loads(intent.read_text(encoding="utf-8"))
-        return Draft(str(value["release_id"]), Path(value["target"]))
+        return PendingDraw(str(value["release_id"]), Path(value["target"]))
     except (ValueError, KeyError, TypeError) as error:
         raise IntegrityError(
             f"the note {intent} of an unfinished publish is damaged",
@@ -152,13 +152,13 @@ def _read_intent(intent: Path) -> Draft:
         ) from error
 
 
-def write_intent(store: Store, draft: Draft) -> None:
+def write_intent(store: Store, draft: PendingDraw) -> None:
     """Note, durably, which draw is about to be made."""
     intent = {"release_id": draft.release_id, "target": str(draft.target)}
     write_json(beside(store.path, ".intent"), intent)
 
 
-def show(draft: Draft, kill_point: KillPoint) -> None:
+def show(draft: PendingDraw, kill_point: KillPoint) -> None:
     """Put the charged release in place."""
     draft.file.chmod(RELEASE_MODE)
     kill_point("readable")
@@ -167,7 +167,7 @@ def show(draft: Draft, kill_point: KillPoint) -> None:
     sync(draft.target.parent)
 
 
-def clean(store: Store, draft: Draft) -> None:
+def clean(store: Store, draft: PendingDraw) -> None:
     """Remove the private directory, with the draw if it is still in there, and then the intent."""
     if draft.directory.exists():
         shutil.rmtree(draft.directory)
@@ -195,10 +195,10 @@ class Order:
     build: Callable[[Path], None]
     digests: Callable[[], Mapping[str, tuple[str, ...]]]
     public: tuple[PublicRelease, ...] = ()
-    memory: Memory | None = None
+    memory: LedgerMemory | None = None
 
 
-def publish_file(ledger: Path, spend: Spend, order: Order, kill_point: KillPoint = no_kill) -> Receipt:
+def publish_file(ledger: Path, spend: ReleaseSpend, order: Order, kill_point: KillPoint = no_kill) -> Receipt:
     """Publish one release file and charge it, exactly once.
 
     Args:
@@ -241,7 +241,7 @@ def publish_file(ledger: Path, spend: Spend, order: Order, kill_point: KillPoint
         if order.memory is not None:
             order.memory.check(spend.lineage.name, {entry.lineage for entry in store.entries}, marks)
         kill_point("checked")
-        draft = Draft(release_id, target)
+        draft = PendingDraw(release_id, target)
         digest = _draw(store, draft, order.build, kill_point)
         entry = _seal(store, spend, name, tables, draft, digest)
         lock.check()
@@ -297,7 +297,7 @@ def published_before(ledger: Path, name: Label, target: Path) -> Receipt | None:
         return replace(_returned(store, published, name, target.absolute()), recovery=recovery)
 
 
-def _returned(store: Store, entry: Entry, name: Label, target: Path) -> Receipt:
+def _returned(store: Store, entry: LedgerEntry, name: Label, target: Path) -> Receipt:
     """The release that a label names, at the place that is asked for: a copy, where it lies elsewhere."""
     receipt = earlier(store, entry, name, target)
     if receipt.path == target:
@@ -320,7 +320,7 @@ def _returned(store: Store, entry: Entry, name: Label, target: Path) -> Receipt:
     return replace(receipt, path=target, copied=receipt.path)
 
 
-def _draw(store: Store, draft: Draft, build: Callable[[Path], None], kill_point: KillPoint) -> str:
+def _draw(store: Store, draft: PendingDraw, build: Callable[[Path], None], kill_point: KillPoint) -> str:
     """Build the release in its private directory; on any failure the draw is destroyed."""
     write_intent(store, draft)
     kill_point("intent")
@@ -341,7 +341,9 @@ def _draw(store: Store, draft: Draft, build: Callable[[Path], None], kill_point:
     return digest
 
 
-def _charged(store: Store, spend: Spend, digests: Mapping[str, tuple[str, ...]]) -> tuple[ChargedTable, ...]:
+def _charged(
+    store: Store, spend: ReleaseSpend, digests: Mapping[str, tuple[str, ...]]
+) -> tuple[ChargedTable, ...]:
     """The raw tables as the ledger keeps them."""
     return tuple(
         ChargedTable(table.name, table.places, tuple(map(store.fingerprint, digests.get(table.name, ()))))
@@ -356,11 +358,16 @@ def _marks(table: SourceTable, digests: Mapping[str, tuple[str, ...]]) -> tuple[
 
 
 def _seal(
-    store: Store, spend: Spend, name: Label, tables: tuple[ChargedTable, ...], draft: Draft, digest: str
-) -> Entry:
+    store: Store,
+    spend: ReleaseSpend,
+    name: Label,
+    tables: tuple[ChargedTable, ...],
+    draft: PendingDraw,
+    digest: str,
+) -> LedgerEntry:
     """The entry that continues the chain."""
     lineage = spend.lineage
-    entry = Entry(
+    entry = LedgerEntry(
         sequence=len(store.entries) + 1,
         release_id=draft.release_id,
         lineage=lineage.name,
@@ -383,7 +390,9 @@ def _seal(
     return replace(entry, hash=entry.expected_hash())
 
 
-def _commit(store: Store, entry: Entry, lineage: Lineage, draft: Draft, kill_point: KillPoint) -> None:
+def _commit(
+    store: Store, entry: LedgerEntry, lineage: Lineage, draft: PendingDraw, kill_point: KillPoint
+) -> None:
     try:
         store.commit(entry, lineage, kill_point)
     except BudgetExceeded:

@@ -10,25 +10,25 @@ from dpsql.errors import BudgetExceeded, IntegrityError, InternalError, LineageE
 from dpsql.ledger.files import file_hash, holds
 from dpsql.ledger.identity import (
     ChargedTable,
-    Entry,
     Label,
+    LedgerEntry,
     Lineage,
     PublicRelease,
     Receipt,
-    Spend,
+    ReleaseSpend,
     charge_grains,
     limit_grains,
 )
 from dpsql.ledger.store import Store
 
 
-def find(store: Store, name: Label) -> Entry | None:
+def find(store: Store, name: Label) -> LedgerEntry | None:
     """The entry of this lineage and label, if there is one."""
     named = (name.lineage, name.label)
     return next((entry for entry in store.entries if (entry.lineage, entry.label) == named), None)
 
 
-def earlier(store: Store, entry: Entry, name: Label, target: Path) -> Receipt:
+def earlier(store: Store, entry: LedgerEntry, name: Label, target: Path) -> Receipt:
     """The release that this label already names, or the reason why it cannot be it."""
     if entry.spec_hash != name.spec_hash:
         raise ReleaseExists(
@@ -78,7 +78,7 @@ def check_release_id(store: Store, release_id: str) -> None:
         raise InternalError("this release id was charged before", hint="take one from new_release_id()")
 
 
-def check_spend(store: Store, spend: Spend) -> None:
+def check_spend(store: Store, spend: ReleaseSpend) -> None:
     """Refuse a spend that contradicts its lineage, reads another lineage's table, or passes the cap."""
     lineage, cost = spend.lineage, spend.cost()
     for table in spend.tables:

@@ -4,7 +4,7 @@
 |---|---|---|
 | `meta` | key | format, and the secret key of the data fingerprints |
 | `lineage` | lineage | name, unit, neighbours, delta, cap in epsilon, ceiling, spent, CHECK (spent <= ceiling) |
-| `entry` | release | the fields of `Entry` |
+| `entry` | release | the fields of `LedgerEntry` |
 
 Ceiling and spent are grains of what the lineage counts.
 
@@ -32,7 +32,7 @@ from dpsql.ledger.files import beside, made_aside, private_log, remove_aside, wr
 from dpsql.ledger.identity import (
     GENESIS,
     ChargedTable,
-    Entry,
+    LedgerEntry,
     Lineage,
     SpendLine,
     limit_grains,
@@ -41,7 +41,7 @@ from dpsql.ledger.locks import held
 from dpsql.noise import os_entropy
 
 _FORMAT = "dpsql-ledger-3"
-_COLUMNS = [field.name for field in fields(Entry)]
+_COLUMNS = [field.name for field in fields(LedgerEntry)]
 _SCHEMA = f"""
 CREATE TABLE meta (key VARCHAR PRIMARY KEY, value VARCHAR NOT NULL);
 CREATE TABLE lineage (
@@ -123,7 +123,7 @@ class Store:
         """The hash that the next entry continues."""
         return self.entries[-1].hash if self.entries else GENESIS
 
-    def commit(self, entry: Entry, lineage: Lineage, kill_point: Callable[[str], None]) -> None:
+    def commit(self, entry: LedgerEntry, lineage: Lineage, kill_point: Callable[[str], None]) -> None:
         """Charge and record in one transaction, then move the head.
 
         Args:
@@ -174,7 +174,7 @@ class Store:
         if read_head(head) != last:
             write_head(head, last)
 
-    def _read(self) -> tuple[list[Entry], dict[str, Counter], bytes]:
+    def _read(self) -> tuple[list[LedgerEntry], dict[str, Counter], bytes]:
         try:
             meta = dict(self._connection.execute("SELECT key, value FROM meta").fetchall())
             if meta.get("format") != _FORMAT or "secret" not in meta:
@@ -190,7 +190,7 @@ class Store:
             name: Counter(Lineage(name, unit, neighbours, Fraction(delta), Fraction(cap)), ceiling, spent)
             for name, unit, neighbours, delta, cap, ceiling, spent in counters
         }
-        return [Entry(*row) for row in rows], counters_by_name, bytes.fromhex(meta["secret"])
+        return [LedgerEntry(*row) for row in rows], counters_by_name, bytes.fromhex(meta["secret"])
 
 
 def read_store(ledger: Path) -> Store:
@@ -269,11 +269,11 @@ def _check_here(path: Path, head: Path) -> None:
         )
 
 
-def _check_chain(entries: list[Entry], counters: dict[str, Counter]) -> None:
+def _check_chain(entries: list[LedgerEntry], counters: dict[str, Counter]) -> None:
     """Each entry continues the one before, and the counters are what the entries add up to."""
     previous = GENESIS
     spent: dict[str, int] = dict.fromkeys(counters, 0)
-    latest: dict[str, Entry] = {}
+    latest: dict[str, LedgerEntry] = {}
     for number, entry in enumerate(entries, start=1):
         if entry.sequence != number or entry.previous != previous or entry.hash != entry.expected_hash():
             raise IntegrityError(f"the ledger's chain is broken at entry {number}", hint=RESTORE)
@@ -285,14 +285,14 @@ def _check_chain(entries: list[Entry], counters: dict[str, Counter]) -> None:
             raise IntegrityError(f"lineage {name!r} does not agree with its entries", hint=RESTORE)
 
 
-def _agrees(counter: Counter, entry: Entry, total: int) -> bool:
+def _agrees(counter: Counter, entry: LedgerEntry, total: int) -> bool:
     lineage = counter.lineage
     identity = (lineage.unit, lineage.neighbours, str(lineage.delta), str(lineage.cap), counter.ceiling)
     recorded = (entry.unit, entry.neighbours, entry.delta, entry.cap, limit_grains(Fraction(entry.limit)))
     return counter.spent == total and identity == recorded
 
 
-def _check_head(entries: list[Entry], head: Path) -> None:
+def _check_head(entries: list[LedgerEntry], head: Path) -> None:
     """The head is the last entry or, after a crash between commit and head, the one before."""
     sequence, last = read_head(head)[:2]
     if not len(entries) - 1 <= sequence <= len(entries):
@@ -382,7 +382,7 @@ def budget_report(ledger: Path) -> BudgetReport:
     return BudgetReport(ledger, tuple(reports))
 
 
-def ledger_entries(ledger: Path) -> tuple[Entry, ...]:
+def ledger_entries(ledger: Path) -> tuple[LedgerEntry, ...]:
     """All entries of a ledger in order, its chain checked; none if it has not been used yet.
 
     Args:
@@ -397,7 +397,7 @@ def ledger_entries(ledger: Path) -> tuple[Entry, ...]:
     return tuple(read_store(ledger).entries)
 
 
-def _entry_report(entry: Entry) -> EntryReport:
+def _entry_report(entry: LedgerEntry) -> EntryReport:
     path = Path(entry.target)
     return EntryReport(
         entry.label,

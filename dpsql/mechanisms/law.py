@@ -53,7 +53,7 @@ class AxisBudget(NamedTuple):
     total: int
 
 
-class Drawn(NamedTuple):
+class NoisyValues(NamedTuple):
     """Noisy integers with the standard deviation of each."""
 
     value: Noisy
@@ -162,7 +162,7 @@ class NoiseLaw(Protocol):
         **Privacy**: the spend, for neighbours that differ in one unit's rows.
         """
 
-    def draw_bounded(self, exact: Exact, bound: int, spend: Fraction, noise: Noise) -> Drawn:
+    def draw_bounded(self, exact: Exact, bound: int, spend: Fraction, noise: Noise) -> NoisyValues:
         """Add noise to integers of which one unit changes a single one, by at most `bound`.
 
         **Privacy**: the spend.
@@ -338,12 +338,12 @@ class Laplace:
         noisy = noise.laplace(units.ravel(), denominator, exact.ravel())
         return Noisy(noisy.reshape(units.shape))
 
-    def draw_bounded(self, exact: Exact, bound: int, spend: Fraction, noise: Noise) -> Drawn:
+    def draw_bounded(self, exact: Exact, bound: int, spend: Fraction, noise: Noise) -> NoisyValues:
         """See `NoiseLaw`. **Privacy**: epsilon-DP."""
         t = scaled_denominator(bound)
         units = np.full(np.shape(exact), cap_units(spend, t), np.int64)
         sd = float(laplace_variance(units[:1], t * bound)[0]) ** 0.5
-        return Drawn(self.draw_units(exact, units, t * bound, noise), sd)
+        return NoisyValues(self.draw_units(exact, units, t * bound, noise), sd)
 
     def unit_noise(self, spend: Fraction) -> float:
         """See `NoiseLaw`."""
@@ -438,13 +438,13 @@ class Gaussian:
         """sigma^2 of a row of some budget, rounded up; `variance` is V of a row of budget 1."""
         return gaussian_sigma2(budget**2 / variance, 1)
 
-    def draw_bounded(self, exact: Exact, bound: int, spend: Fraction, noise: Noise) -> Drawn:
+    def draw_bounded(self, exact: Exact, bound: int, spend: Fraction, noise: Noise) -> NoisyValues:
         """See `NoiseLaw`. **Privacy**: mu^2; drawn at its grain and rounded to integers, which is post-processing."""
         grain = self.grain((), spend, bound)
         sigma2 = gaussian_sigma2(spend, (grain * bound) ** 2)
         noisy = noise.gaussian(sigma2, exact.size, refined(exact, grain))
         sd = sqrt(float(sigma2) / grain**2 + (ROUNDING if grain > 1 else 0.0))
-        return Drawn(Noisy((2 * noisy + grain) // (2 * grain)), sd)
+        return NoisyValues(Noisy((2 * noisy + grain) // (2 * grain)), sd)
 
     def unit_noise(self, spend: Fraction) -> float:
         """See `NoiseLaw`."""

@@ -20,7 +20,7 @@ S = TypeVar("S")
 S_co = TypeVar("S_co", covariant=True)
 
 
-class Rated(Protocol[S_co]):
+class RatedStrategy(Protocol[S_co]):
     """What `Candidate` has; its error may be computed when it is asked for."""
 
     @property
@@ -55,7 +55,7 @@ class Offer(NamedTuple, Generic[S]):
 
     name: str
     at_least: float
-    make: Callable[[], Rated[S]]
+    make: Callable[[], RatedStrategy[S]]
 
 
 class Refusal(NamedTuple):
@@ -90,7 +90,7 @@ def least(offers: Iterable[Offer[S] | Refusal]) -> Choice[S]:
     Raises:
         InterfaceError: nobody offers anything.
     """
-    candidates: list[Rated[S]] = []
+    candidates: list[RatedStrategy[S]] = []
     refused: list[Refusal] = []
     waiting: list[Offer[S]] = []
     for answer in offers:

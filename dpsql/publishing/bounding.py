@@ -3,11 +3,11 @@
 | class | the catalog | a unit's rows beyond tau | what COUNT then means |
 |---|---|---|---|
 | `Truncate` | `max_ids: 4`; `unit: row` | left out, by sampling | rows, at most tau a unit |
-| `Weight` | `bounding: weight` too | all count min(1, tau / rows of the unit) | the same total, spread over all rows |
+| `RowWeight` | `bounding: weight` too | all for min(1, tau / rows of the unit) | the same total, spread over all rows |
 | `Auto` | `max_ids: auto` | weighted; tau is chosen, a factor puts the total back | rows |
 
-Where tau is `Declared` and a unit may own more rows, `clipped_share` of the table's charges measures the rows beyond
-tau, at most `REACH` tau of one unit. Intervals reach as far as these rows may move an answer
+Where tau is `DeclaredBound` and a unit may own more rows, `clipped_share` of the table's charges measures the rows
+beyond tau, at most `REACH` tau of one unit. Intervals reach as far as these rows may move an answer
 (`dpsql.answer.uncertainty.beyond`).
 
 **Privacy**: a way says what one unit may change (`docs/privacy.md` section 2); the number of rows beyond tau is
@@ -27,7 +27,7 @@ import numpy as np
 from dpsql.budget import currency_at
 from dpsql.engines.engine import Engine
 from dpsql.engines.sampling import coefficients
-from dpsql.engines.template import Bound, EveryRow, Sampled, Weighed, beyond_bound
+from dpsql.engines.template import Bound, EveryRow, RowWeighting, Sampled, beyond_bound
 from dpsql.mechanisms.family.joint_rows import draw_together
 from dpsql.mechanisms.family.whitened import UNIT
 from dpsql.mechanisms.law import NoiseLaw, NoisyRows, NoisyView, laws_for, refined
@@ -143,7 +143,7 @@ class Bounding(Protocol):
         """
 
 
-class Kept(Protocol):
+class BoundedRows(Protocol):
     """What becomes of a unit's rows where tau is declared."""
 
     @property
@@ -166,24 +166,24 @@ class Truncate:
     unit: ClassVar[int] = 1
 
     def bound(self, tau: int, key: bytes) -> Bound:
-        """See `Kept`."""
+        """See `BoundedRows`."""
         return Sampled(tau, coefficients(key))
 
 
 @dataclass(frozen=True)
-class Weight:
+class RowWeight:
     """All rows count, those of one unit for min(1, tau / rows of the unit)."""
 
     name: ClassVar[str] = "weight"
     unit: ClassVar[int] = UNIT
 
     def bound(self, tau: int, key: bytes) -> Bound:
-        """See `Kept`."""
-        return Weighed(tau)
+        """See `BoundedRows`."""
+        return RowWeighting(tau)
 
 
 @dataclass(frozen=True)
-class Declared:
+class DeclaredBound:
     """The catalog says how many rows of a unit count.
 
     Args:
@@ -195,14 +195,14 @@ class Declared:
 
     of: str
     tau: int
-    kept: Kept
+    kept: BoundedRows
     share: Fraction
     law: NoiseLaw
     people: ClassVar[bool] = False
 
     @property
     def unit(self) -> int:
-        """See `Kept`."""
+        """See `BoundedRows`."""
         return self.kept.unit
 
     def told(self, tau: int) -> int | str:
@@ -272,7 +272,7 @@ class Auto:
         )
 
 
-KEPT: dict[str, Kept] = {rule.name: rule for rule in (Truncate(), Weight())}
+KEPT: dict[str, BoundedRows] = {rule.name: rule for rule in (Truncate(), RowWeight())}
 """By the catalog's word."""
 
 
@@ -287,7 +287,7 @@ def bounding_of(catalog: Catalog, of: str) -> Bounding:
     if not rows:
         return Auto(of, catalog.privacy.rows.told)
     rule = Truncate() if star.tables[of].unit is None else KEPT[table.bounding.name]
-    return Declared(of, rows, rule, star.tables[of].clipped_share, law_of(catalog))
+    return DeclaredBound(of, rows, rule, star.tables[of].clipped_share, law_of(catalog))
 
 
 def law_of(catalog: Catalog) -> NoiseLaw:
@@ -374,7 +374,7 @@ def draw_cells(scan: Scan, of: str, cells: Cells) -> dict[int, NoisyRows]:
     return views
 
 
-def set_aside(table: Declared, statistics: Sequence[PlannedStatistic], buy: Buy) -> Divided:
+def set_aside(table: DeclaredBound, statistics: Sequence[PlannedStatistic], buy: Buy) -> Divided:
     """Take a table's `clipped_share` out of the charges of its statistics.
 
     Args:
@@ -393,7 +393,7 @@ def set_aside(table: Declared, statistics: Sequence[PlannedStatistic], buy: Buy)
     return Divided([step], [reduced(s) if s.of == table.of else s for s in statistics])
 
 
-def rows_beyond(scan: Scan, bounding: Declared) -> tuple[RowsBeyond, ...]:
+def rows_beyond(scan: Scan, bounding: DeclaredBound) -> tuple[RowsBeyond, ...]:
     """Measure the rows beyond the contribution bound, where the table pays for it.
 
     **Privacy**: the step's epsilon; sensitivity REACH tau.

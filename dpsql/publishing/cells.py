@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from dpsql.engines.engine import Engine
 from dpsql.engines.relations import Relations
-from dpsql.engines.template import LARGEST, Bound, Group, Value
+from dpsql.engines.template import LARGEST, Bound, StatisticGroup, Value
 from dpsql.publishing.planned import PlannedStatistic, ReleasePlan
 from dpsql.publishing.rows import CountedRows
 from dpsql.tree import Exact
@@ -41,7 +41,7 @@ class Cells(Protocol):
         """
 
 
-class Sums(NamedTuple):
+class CellSums(NamedTuple):
     """One sum in each cell that has rows.
 
     Args:
@@ -70,7 +70,7 @@ class CountedCells:
     of_table: str
     counted: CountedRows
     bound: Bound
-    _sums: dict[tuple[tuple[int, ...], Value], Sums] = field(default_factory=dict, repr=False)
+    _sums: dict[tuple[tuple[int, ...], Value], CellSums] = field(default_factory=dict, repr=False)
 
     def of(self, *statistics: PlannedStatistic) -> list[Exact]:
         """See `Cells`."""
@@ -97,7 +97,7 @@ class CountedCells:
         for s in statistics:
             values_by_axes.setdefault(s.axes, []).append(self._value(s))
         groups = [
-            Group(tuple(f"a{axis}" for axis in axes), tuple(dict.fromkeys(values)))
+            StatisticGroup(tuple(f"a{axis}" for axis in axes), tuple(dict.fromkeys(values)))
             for axes, values in values_by_axes.items()
         ]
         columns = self.engine.fetch(self.bound.statement(self.counted.rows, groups, self.engine.dialect))
@@ -106,7 +106,7 @@ class CountedCells:
         for k, (axes, group) in enumerate(zip(values_by_axes, groups, strict=True)):
             group_rows = order[ends[k] : ends[k + 1]]
             for i, value in enumerate(group.values):
-                self._sums[axes, value] = Sums(columns["cell"][group_rows], columns[f"v{i}"][group_rows])
+                self._sums[axes, value] = CellSums(columns["cell"][group_rows], columns[f"v{i}"][group_rows])
 
 
 @dataclass(frozen=True)

@@ -43,15 +43,15 @@ from dpsql.ledger import (
     Order,
     PublicRelease,
     Receipt,
+    ReleaseSpend,
     SourceTable,
-    Spend,
     SpendLine,
     new_release_id,
     publish_file,
     published_before,
 )
 from dpsql.ledger.keys import signing_seed
-from dpsql.ledger.memory import Memory
+from dpsql.ledger.memory import LedgerMemory
 from dpsql.noise import Noise
 from dpsql.progress import Progress, Stage, silent
 from dpsql.publishing.axes import axis_maker
@@ -156,7 +156,7 @@ def publish_release(
     key: bytes,
     label: str | None = None,
     progress: Progress = silent,
-    memory: Memory | None = None,
+    memory: LedgerMemory | None = None,
     watch: Watch = unwatched,
 ) -> Published:
     """Make a release and charge it.
@@ -272,7 +272,7 @@ def confirmed_source(catalog: Catalog) -> Source:
     return catalog.whole_source()
 
 
-def release_spend(catalog: Catalog, plan: ReleasePlan, raw: Engine, unit: str | None = None) -> Spend:
+def release_spend(catalog: Catalog, plan: ReleasePlan, raw: Engine, unit: str | None = None) -> ReleaseSpend:
     """One ledger line for each draw; replace-one is charged in full, drawn at half the epsilon, a quarter of the mu^2.
 
     Args:
@@ -285,7 +285,7 @@ def release_spend(catalog: Catalog, plan: ReleasePlan, raw: Engine, unit: str | 
         privacy.lineage, unit or privacy.unit.name, privacy.neighbours, privacy.delta, privacy.cap
     )
     lines = tuple(SpendLine(purpose, charge, lineage.currency.name) for purpose, charge in plan.lines)
-    return Spend(lineage, lines, source_tables(catalog, raw))
+    return ReleaseSpend(lineage, lines, source_tables(catalog, raw))
 
 
 def source_tables(catalog: Catalog, raw: Engine) -> tuple[SourceTable, ...]:

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.mechanisms.family.measurement import DrawnMember
-from dpsql.mechanisms.family.pooling import Factor, Relative
+from dpsql.mechanisms.family.pooling import Relative, TotalsFactor
 from dpsql.mechanisms.law import NoisyRows
 from dpsql.publishing.bounding import DrawnRelease, bounding_of
 from dpsql.publishing.planned import PlannedStatistic, ReleasePlan
@@ -33,7 +33,7 @@ from dpsql.release.format import (
     RowsBeyondBound,
     RunnerUp,
     ScaleMeta,
-    Spend,
+    SpentAmount,
     StatisticMeta,
 )
 from dpsql.release.write import (
@@ -50,7 +50,7 @@ from dpsql.variance import AxisVariance
 from dpsql.variance.kronecker import AxisSplit
 from dpsql.variance.nonnegative import nonnegative, product_tree, signal_tree
 from dpsql.variance.reading import Together
-from dpsql.variance.reconcile import UNIT, Measured, node_sums, round_family, to_units
+from dpsql.variance.reconcile import UNIT, ViewEstimate, node_sums, round_family, to_units
 from dpsql.variance.scaled import ScaledReading
 
 FloatArray = npt.NDArray[np.float64]
@@ -155,12 +155,12 @@ def _estimates(
         scaled = leaves[i] * s.factor
         if i in drawn.corrected:
             scaled = scaled + drawn.corrected[i].leaves
-        measured.append(Measured(s.axes, scaled, view.unit_variance * s.factor**2))
+        measured.append(ViewEstimate(s.axes, scaled, view.unit_variance * s.factor**2))
     return reconciled_nodes(plan, measured, splits, trees)
 
 
 def reconciled_nodes(
-    plan: ReleasePlan, measured: Sequence[Measured], splits: Sequence[AxisSplit], trees: Sequence[Tree]
+    plan: ReleasePlan, measured: Sequence[ViewEstimate], splits: Sequence[AxisSplit], trees: Sequence[Tree]
 ) -> tuple[list[IntArray], list[Components]]:
     """Node sums of every statistic and the variance factors of its parts, family by family.
 
@@ -231,7 +231,7 @@ def planned_release(
         json.loads(catalog.to_json()),
         spec_hash(catalog),
         promise,
-        [Spend(purpose, str(charge)) for purpose, charge in plan.lines],
+        [SpentAmount(purpose, str(charge)) for purpose, charge in plan.lines],
         insecure,
         axes=axis_parts([PlacedAxis(p.axis, p.resolved.of, p.choice.name) for p in plan.axes]),
         models=models,
@@ -315,7 +315,7 @@ def scale_meta(scale: TableScale) -> ScaleMeta:
     )  # fmt: skip
 
 
-def _measure_scale(name: str, factor: Factor) -> MeasureScale:
+def _measure_scale(name: str, factor: TotalsFactor) -> MeasureScale:
     left_out = None if factor.measured is None else max(0.0, 1.0 - 1.0 / factor.measured)
     return MeasureScale(
         name, factor.value, factor.put_back, _relative(factor.error), _relative(factor.mean_error), left_out,

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.engines.engine import Engine
-from dpsql.engines.placed import Rows
+from dpsql.engines.placed import PlacedRows
 from dpsql.engines.template import stored_rows
 from dpsql.mechanisms.family.distinct import UNIT, cell_reach, cell_weight
 from dpsql.mechanisms.family.people import (
@@ -63,7 +63,7 @@ class PeopleRows:
     engine: Engine
     plan: ReleasePlan
     of: str
-    rows: Rows
+    rows: PlacedRows
     noise: Noise
 
     def is_own(self, axis: int) -> bool:

@@ -31,7 +31,7 @@ from dpsql.errors import CatalogError, SourceError
 from dpsql.mechanisms.local.channel import Channel, channel_of
 from dpsql.publishing.planned import PlannedAxis, ReleasePlan
 from dpsql.publishing.squares import COUNT, RowsOfPeople, hybrid_statistics
-from dpsql.release.format import UNIT, Spend
+from dpsql.release.format import UNIT, SpentAmount
 from dpsql.release.reports import ReportedMeta
 from dpsql.release.write import (
     AxisPart,
@@ -196,7 +196,7 @@ def undo(builder: ReleaseBuilder, how: Undone) -> ReleaseBuilder:
             )
             models.append(model)
             statistics[i] = _as_values(statistics[i], leaves, axes, len(models) - 1)
-    lines = [Spend(meta.line, "0") for meta in how.told]
+    lines = [SpentAmount(meta.line, "0") for meta in how.told]
     reported = tuple(replace(meta, squares=how.squares.stored) for meta in how.told)
     return replace(
         builder, catalog=json.loads(catalog.to_json()), spec_hash=spec_hash(catalog), axes=axes, models=models,

@@ -55,7 +55,7 @@ class PeoplePlan(NamedTuple):
     steps: list[Step]
 
 
-class Asked(NamedTuple):
+class PeopleQuery(NamedTuple):
     """What is asked about the people of one table.
 
     Args:
@@ -80,7 +80,7 @@ class Asked(NamedTuple):
         return self.question.laws[0]
 
 
-class _Counted(NamedTuple):
+class _CountedView(NamedTuple):
     """A view that counts people.
 
     Args:
@@ -108,7 +108,7 @@ class _Counted(NamedTuple):
         return len(self.wide) == 1 and self.leaves[self.wide[0]] <= LONGEST
 
 
-def plan_people(asked: Asked) -> PeoplePlan:
+def plan_people(asked: PeopleQuery) -> PeoplePlan:
     """Plan the people of one table.
 
     Args:
@@ -154,23 +154,25 @@ def plan_people(asked: Asked) -> PeoplePlan:
     return PeoplePlan(statistics, steps)
 
 
-def _counted(request: Asked, view: StarView, charge: Fraction) -> _Counted:
+def _counted(request: PeopleQuery, view: StarView, charge: Fraction) -> _CountedView:
     """A view as its rows are counted."""
     axes = next(s.axes for s in request.rows if s.view == view.name)
     placed = [request.planner.entries[axis].axis for axis in axes]
     is_own = tuple(request.table.is_own(axis.path) for axis in placed)
-    return _Counted(view, axes, is_own, tuple(axis.leaves for axis in placed), charge)
+    return _CountedView(view, axes, is_own, tuple(axis.leaves for axis in placed), charge)
 
 
 def _planned(
-    request: Asked, counted: _Counted, charge: Fraction, measurement: Measurement
+    request: PeopleQuery, counted: _CountedView, charge: Fraction, measurement: Measurement
 ) -> PlannedStatistic:
     """Gaps or cells on the axes of the view's rows."""
-    place = _Place(counted.view.name, counted.axes, request.law)
+    place = _PeopleStatistic(counted.view.name, counted.axes, request.law)
     return _statistic(request, place, charge, measurement)
 
 
-def _of_own_axes(request: Asked, counted: Sequence[_Counted], total: Fraction) -> list[PlannedStatistic]:
+def _of_own_axes(
+    request: PeopleQuery, counted: Sequence[_CountedView], total: Fraction
+) -> list[PlannedStatistic]:
     """Everybody, and views of a person's own axes: measured as rows of the people's table would be."""
     of, star = request.table.name, {each.view.name: each.view for each in counted}
     axes: list[FamilyAxis] = []
@@ -193,12 +195,12 @@ def _of_own_axes(request: Asked, counted: Sequence[_Counted], total: Fraction) -
                 for axis, choice in zip(written, chosen.axes, strict=True)
             )
         )
-        place = _Place(view.name, ids, chosen.law)
+        place = _PeopleStatistic(view.name, ids, chosen.law)
         statistics.append(_statistic(request, place, view.charges[PEOPLE], product.PRODUCT))
     return statistics
 
 
-class _Place(NamedTuple):
+class _PeopleStatistic(NamedTuple):
     """The view that a statistic answers for, the ids of its axes and its noise."""
 
     view: str
@@ -206,7 +208,9 @@ class _Place(NamedTuple):
     law: NoiseLaw
 
 
-def _statistic(request: Asked, place: _Place, charge: Fraction, measurement: Measurement) -> PlannedStatistic:
+def _statistic(
+    request: PeopleQuery, place: _PeopleStatistic, charge: Fraction, measurement: Measurement
+) -> PlannedStatistic:
     """People are counted by ones: a person changes a cell by 1 at most, whatever her weights."""
     of, spend = request.table.name, request.buy(charge, place.law)
     measure = ResolvedMeasure(PEOPLE, Fraction(0), of)

@@ -28,7 +28,7 @@ from dpsql.mechanisms.family.registry import Family, choose_families
 from dpsql.mechanisms.law import Laplace, NoiseLaw, laws_for
 from dpsql.publishing.axes import AxisMaker
 from dpsql.publishing.bounding import bounding_of
-from dpsql.publishing.people import Asked, plan_people
+from dpsql.publishing.people import PeopleQuery, plan_people
 from dpsql.publishing.planned import AxisPlanner, Bounds, PlannedStatistic, ReleasePlan, Step, set_name
 from dpsql.star.graph import PEOPLE, ResolvedMeasure
 from dpsql.star.model import Catalog, Privacy, View
@@ -80,7 +80,7 @@ def plan_release(catalog: Catalog, make_axis: AxisMaker) -> ReleasePlan:
         ]
         if views:
             question = _question(catalog, of, planner)
-            people = plan_people(Asked(table, views, statistics, planner, question, buy))
+            people = plan_people(PeopleQuery(table, views, statistics, planner, question, buy))
             statistics, steps = [*statistics, *people.statistics], [*steps, *people.steps]
     plan = ReleasePlan(catalog, tuple(planner.entries), tuple(statistics), tuple(steps), tuple(families))
     return plan.refined()

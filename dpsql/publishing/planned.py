@@ -144,7 +144,7 @@ class Step:
         return f"{self.of}: {self.kind}" + (f" of {self.measure}" if self.measure else "")
 
 
-class Joint(NamedTuple):
+class JointView(NamedTuple):
     """A view and what measures its axes together."""
 
     view: str
@@ -220,9 +220,9 @@ class PlannedStatistic:
         return self.measure.name == PEOPLE
 
     @property
-    def joint(self) -> Joint:
+    def joint(self) -> JointView:
         """Whose variance model it shares, where its axes are measured together."""
-        return Joint(self.view, self.measurement)
+        return JointView(self.view, self.measurement)
 
     @property
     def lines(self) -> list[tuple[str, Fraction]]:
@@ -319,7 +319,7 @@ class ReleasePlan:
         return None
 
     @property
-    def joint(self) -> dict[Joint, Together]:
+    def joint(self) -> dict[JointView, Together]:
         """The variance model of each view whose axes are measured together, by view and measurement."""
         models = [(s.joint, s.measurement.joint_variance()) for s in self.statistics]
         return {place: model for place, model in models if model is not None}

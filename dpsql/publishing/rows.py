@@ -21,7 +21,7 @@ from dpsql.axis import KeyRule
 from dpsql.engines import RawSide
 from dpsql.engines.engine import Engine, missing_column
 from dpsql.engines.expressions import Ends, leaf, measure
-from dpsql.engines.placed import ROW, Digit, Rows, Side, UnitKey
+from dpsql.engines.placed import ROW, Digit, JoinSide, PlacedRows, UnitKey
 from dpsql.engines.sampling import coefficients
 from dpsql.engines.template import Sampled, stored_rows
 from dpsql.errors import InternalError, SourceError
@@ -54,7 +54,7 @@ class CountedRows(NamedTuple):
         measures: `table.column` -> name of its digit.
     """
 
-    rows: Rows
+    rows: PlacedRows
     measures: Mapping[str, str]
 
 
@@ -112,7 +112,7 @@ def counted_rows(catalog: Catalog, raw: Engine, plan: ReleasePlan, of: str) -> C
     if owner is not None:
         unit = UnitKey(owner.path, owner.column, raw.kind_of(owner.table, owner.column))
     sides = [
-        Side(
+        JoinSide(
             hop.path if hop else (),
             raw.rows(catalog, hop.table if hop else of),
             hop.key if hop else "",
@@ -127,7 +127,9 @@ def counted_rows(catalog: Catalog, raw: Engine, plan: ReleasePlan, of: str) -> C
         )
         for hop in (None, *joins)
     ]
-    rows = Rows(tuple(sides), tuple(row_leaf.digit for row_leaf in leaves), tuple(measures.values()), unit)
+    rows = PlacedRows(
+        tuple(sides), tuple(row_leaf.digit for row_leaf in leaves), tuple(measures.values()), unit
+    )
     return CountedRows(rows, {name: digit.name for name, digit in measures.items()})
 
 

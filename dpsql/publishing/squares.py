@@ -50,7 +50,7 @@ ROOM = 1 << 40
 """Most that one person's squares may be, so that those of four million people fit 62 bits; sums are cut there."""
 
 
-class Squared(NamedTuple):
+class RowProductSum(NamedTuple):
     """One noisy sum over people, of products of two rows of hers.
 
     Args:
@@ -64,14 +64,14 @@ class Squared(NamedTuple):
     axis: int | None = None
 
 
-PAIRS, OWN, ALIKE = Squared("pairs"), Squared("own", own=True), Squared("alike")
+PAIRS, OWN, ALIKE = RowProductSum("pairs"), RowProductSum("own", own=True), RowProductSum("alike")
 
 
 class SquaresOf(NamedTuple):
     """What is asked of one statistic of a view with a reported column."""
 
     statistic: int
-    asked: tuple[Squared, ...]
+    asked: tuple[RowProductSum, ...]
 
 
 def hybrid_statistics(plan: ReleasePlan, catalog: Catalog) -> dict[int, int]:
@@ -98,7 +98,7 @@ def asked_squares(plan: ReleasePlan, catalog: Catalog) -> list[SquaresOf]:
         return squares
     for i, axis in hybrid_statistics(plan, catalog).items():
         statistic, weighs = plan.statistics[i], catalog.tables[plan.statistics[i].of].bounding.weighs
-        along = tuple(Squared(f"pairs on axis {a}", axis=a) for a in statistic.axes if a != axis)
+        along = tuple(RowProductSum(f"pairs on axis {a}", axis=a) for a in statistic.axes if a != axis)
         pairs = (ALIKE,) if statistic.bounds else (PAIRS, *along)
         kinds = (
             *((OWN,) if statistic.bounds or weighs else ()),
@@ -128,7 +128,7 @@ def with_squares(plan: ReleasePlan, catalog: Catalog) -> ReleasePlan:
     return replace(plan, statistics=tuple(statistics), steps=(*plan.steps, *steps))
 
 
-def _words(statistic: PlannedStatistic, squared: Squared) -> str:
+def _words(statistic: PlannedStatistic, squared: RowProductSum) -> str:
     return f"{statistic.view}, {statistic.measure.name}: {squared.word}"
 
 
@@ -151,7 +151,7 @@ class PlannedSquare(NamedTuple):
     """
 
     statistic: int
-    squared: Squared
+    squared: RowProductSum
     mean: int
     bound: int
     spend: Fraction
@@ -193,7 +193,7 @@ class DrawnSquares:
     """
 
     plan: ReleasePlan
-    sums: Mapping[tuple[int, Squared], SquareSum]
+    sums: Mapping[tuple[int, RowProductSum], SquareSum]
 
     @property
     def stored(self) -> tuple[SquareMeta, ...]:
@@ -219,7 +219,7 @@ class DrawnSquares:
             other_axes = tuple(i for i in range(counts.ndim) if i != place)
             shares = np.maximum(counts.sum(axis=other_axes), 0.0) / rows
             chance = float(np.minimum((shares**2).sum(), 0.999))
-            alike = self.sums.get((index, Squared(f"pairs on axis {axis}", axis=axis)))
+            alike = self.sums.get((index, RowProductSum(f"pairs on axis {axis}", axis=axis)))
             share = alike.value / pair_sum if alike is not None and pair_sum else 0.0
             stick.append(float(np.clip((share - chance) / (1 - chance), 0.0, 1.0)))
         own_sum = self.sums.get((index, OWN))
@@ -297,7 +297,7 @@ def draw_squares(scan: Scan, content: ReleaseBuilder) -> DrawnSquares:
     **Privacy**: each line's epsilon. One person changes a sum by at most its bound, to which her part is cut; means are
     released numbers.
     """
-    sums: dict[tuple[int, Squared], SquareSum] = {}
+    sums: dict[tuple[int, RowProductSum], SquareSum] = {}
     rows: dict[str, tuple[str, Mapping[str, str]]] = {}
     for square in planned_squares(scan.plan, scan.catalog, content):
         statistic, raw = scan.plan.statistics[square.statistic], scan.raw.as_duckdb("reported")

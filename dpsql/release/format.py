@@ -205,7 +205,7 @@ class ScaleMeta:
         return next((scale for scale in self.measures if scale.measure == name), self.measures[0])
 
 
-class Spend(NamedTuple):
+class SpentAmount(NamedTuple):
     """A part of the budget: what it paid for, and how much, a fraction as text."""
 
     purpose: str
@@ -440,7 +440,7 @@ class Meta:
     catalog: Mapping[str, Any]
     spec_hash: str
     privacy: Promise
-    spends: tuple[Spend, ...]
+    spends: tuple[SpentAmount, ...]
     insecure_entropy: bool
     axes: tuple[AxisMeta, ...]
     models: tuple[str, ...]

@@ -30,7 +30,7 @@ DESCRIPTORS = Path("/dev/fd")
 _FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
-class Held(NamedTuple):
+class OpenFile(NamedTuple):
     """A file that is open.
 
     Args:
@@ -76,7 +76,7 @@ class Held(NamedTuple):
 
 
 @contextmanager
-def held(path: Path) -> Iterator[Held]:
+def held(path: Path) -> Iterator[OpenFile]:
     """Keep a file open while a block runs.
 
     Args:
@@ -93,7 +93,7 @@ def held(path: Path) -> Iterator[Held]:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
             raise ReleaseError(f"there is no release at {path}", hint="it is no file")
-        yield Held(path, file, _state(status))
+        yield OpenFile(path, file, _state(status))
 
 
 def unreadable(path: Path, error: OSError) -> ReleaseError:

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from dpsql.errors import InterfaceError, ReleaseError
-from dpsql.release.held import Held, held, unreadable
+from dpsql.release.held import OpenFile, held, unreadable
 
 MAGIC = b"dpsql release, signed 1\n"
 KEY, SIGNATURE = 32, 64
@@ -83,7 +83,7 @@ def claimed_signer(path: Path) -> Signer | None:
         return signer_of(opened)
 
 
-def signer_of(opened: Held) -> Signer | None:
+def signer_of(opened: OpenFile) -> Signer | None:
     """Whose signature a file that is held open carries; nothing is verified. None where it carries none.
 
     Raises:
@@ -93,7 +93,7 @@ def signer_of(opened: Held) -> Signer | None:
     return None if trailer is None else Signer(trailer.key.hex(), False)
 
 
-def check_signature(opened: Held, signers: Collection[str] | None) -> Signer:
+def check_signature(opened: OpenFile, signers: Collection[str] | None) -> Signer:
     """Verify a release's signature over all of its bytes.
 
     Args:
@@ -135,7 +135,7 @@ class _Trailer(NamedTuple):
     signature: bytes
 
 
-def _trailer(opened: Held) -> _Trailer | None:
+def _trailer(opened: OpenFile) -> _Trailer | None:
     file = opened.file
     try:
         start = max(0, file.seek(0, os.SEEK_END) - TRAILER)

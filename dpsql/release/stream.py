@@ -23,7 +23,7 @@ AsOf = int | str
 
 
 @dataclass(frozen=True)
-class State:
+class StreamSnapshot:
     """One state of the stream as a release file.
 
     Args:
@@ -39,14 +39,16 @@ class State:
     label: str
 
 
-def listed_states(entries: Any) -> tuple[State, ...]:
+def listed_states(entries: Any) -> tuple[StreamSnapshot, ...]:
     """The states that a manifest's JSON names, oldest first.
 
     Raises:
         ValueError: a file outside of the stream directory.
         KeyError, TypeError: not a list of states.
     """
-    states = tuple(State(str(e["file"]), str(e["sha256"]), int(e["batch"]), str(e["label"])) for e in entries)
+    states = tuple(
+        StreamSnapshot(str(e["file"]), str(e["sha256"]), int(e["batch"]), str(e["label"])) for e in entries
+    )
     if any(Path(state.file).is_absolute() or ".." in Path(state.file).parts for state in states):
         raise ValueError("a file outside the release")
     return states
@@ -96,7 +98,7 @@ def named_batch(file: Path) -> int | None:
     return named.get(f"{file.parent.name}/{file.name}")
 
 
-def _states(directory: Path) -> tuple[State, ...]:
+def _states(directory: Path) -> tuple[StreamSnapshot, ...]:
     path = directory / MANIFEST
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
@@ -115,7 +117,7 @@ def _states(directory: Path) -> tuple[State, ...]:
     return states
 
 
-def _chosen(directory: Path, states: tuple[State, ...], as_of: AsOf | None) -> State:
+def _chosen(directory: Path, states: tuple[StreamSnapshot, ...], as_of: AsOf | None) -> StreamSnapshot:
     if as_of is None:
         return states[-1]
     wanted = str(as_of).strip()

@@ -31,7 +31,7 @@ from dpsql.release.format import (
     RowsBeyondBound,
     ScaleMeta,
     SlotsLeftOut,
-    Spend,
+    SpentAmount,
     StatisticMeta,
     StreamMeta,
     to_json,
@@ -128,7 +128,7 @@ class ReleaseBuilder:
     catalog: Mapping[str, Any]
     spec_hash: str
     privacy: Promise
-    spends: Sequence[Spend]
+    spends: Sequence[SpentAmount]
     insecure: bool
     axes: Sequence[AxisPart]
     models: Sequence[AxisVariance | Together]

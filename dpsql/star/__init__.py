@@ -6,7 +6,7 @@
 
 from dpsql.star.collection import Collection, JointGrid, Service, joint_view, service_shares
 from dpsql.star.graph import (
-    Member,
+    PublicColumn,
     ResolvedAxis,
     ResolvedMeasure,
     UnitPath,
@@ -35,8 +35,8 @@ __all__ = [
     "ForeignKey",
     "JointGrid",
     "Measure",
-    "Member",
     "Privacy",
+    "PublicColumn",
     "ResolvedAxis",
     "ResolvedMeasure",
     "Service",

@@ -43,7 +43,7 @@ class UnitPath:
 
 
 @dataclass(frozen=True)
-class Member:
+class PublicColumn:
     """One column of a public dimension or of its snowflake arms, with the path from the view's table."""
 
     path: KeyPath
@@ -74,7 +74,7 @@ class ResolvedAxis:
     column: str | None
     spec: Column | None
     cuts: Cuts | None
-    by: tuple[Member, ...]
+    by: tuple[PublicColumn, ...]
     missing: bool
 
 
@@ -303,7 +303,7 @@ def _place(catalog: Catalog, of: str, path: KeyPath) -> str:
     return table if len(paths_to(catalog, of, table)) == 1 else ".".join(path)
 
 
-def _member(catalog: Catalog, of: str, path: KeyPath, name: str) -> Member:
+def _member(catalog: Catalog, of: str, path: KeyPath, name: str) -> PublicColumn:
     """The column that a name in `by` means: the dimension's own, else the only arm that declares it."""
     tables = reachable(catalog, of)
     table = tables[path]
@@ -315,7 +315,7 @@ def _member(catalog: Catalog, of: str, path: KeyPath, name: str) -> Member:
             raise CatalogError(
                 f"`{name}` is not in a public table", hint="name columns of public tables in `by`"
             )
-        return Member(inner, tables[inner], column)
+        return PublicColumn(inner, tables[inner], column)
     table_columns = {
         *catalog.tables[table].columns,
         *catalog.tables[table].foreign_keys,
@@ -324,10 +324,10 @@ def _member(catalog: Catalog, of: str, path: KeyPath, name: str) -> Member:
     if column not in table_columns:
         holders = [(p, t) for p, t in arms.items() if column in catalog.tables[t].columns]
         if len(holders) == 1:
-            return Member(*holders[0], column)
+            return PublicColumn(*holders[0], column)
         if holders:
             raise CatalogError(f"several tables have `{column}`", hint=f"write `{holders[0][1]}.{column}`")
-    return Member(path, table, column)
+    return PublicColumn(path, table, column)
 
 
 def view_axes(catalog: Catalog, view: View) -> tuple[ResolvedAxis, ...]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dpsql.star.tables import Column, Reported
 
 
-class AskedChannel(NamedTuple):
+class ReportChannel(NamedTuple):
     """Leaves of a reported column, whether they have an order, epsilon of one report, and the catalog's word."""
 
     leaves: int
@@ -45,9 +45,9 @@ class ReportedColumn(NamedTuple):
         return self.spec.reported
 
     @property
-    def asked(self) -> AskedChannel:
+    def asked(self) -> ReportChannel:
         """What its channel is chosen for."""
-        return AskedChannel(self.spec.leaves, self.spec.ordered, self.told.epsilon, self.told.mechanism)
+        return ReportChannel(self.spec.leaves, self.spec.ordered, self.told.epsilon, self.told.mechanism)
 
     def __str__(self) -> str:
         """As catalogs and ledgers name it."""

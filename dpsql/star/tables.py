@@ -440,7 +440,7 @@ def _reference(value: Any) -> Any:
     return {"references": value} if isinstance(value, str) else value
 
 
-class Role(NamedTuple):
+class TableRole(NamedTuple):
     """What the rows of a table are for.
 
     Args:
@@ -457,13 +457,13 @@ class Role(NamedTuple):
 
 
 FACT, DIMENSION, DOMAIN = (
-    Role("fact", counted=True),
-    Role("dimension", named=True),
-    Role("domain", listed=True),
+    TableRole("fact", counted=True),
+    TableRole("dimension", named=True),
+    TableRole("domain", listed=True),
 )
 
 
-class Beyond(NamedTuple):
+class ExcessRowsRule(NamedTuple):
     """What becomes of a unit's rows beyond `max_ids`.
 
     Args:
@@ -475,13 +475,13 @@ class Beyond(NamedTuple):
     weighs: bool
 
 
-TRUNCATE, WEIGHT = Beyond("truncate", weighs=False), Beyond("weight", weighs=True)
+TRUNCATE, WEIGHT = ExcessRowsRule("truncate", weighs=False), ExcessRowsRule("weight", weighs=True)
 
 
 class Table(Model):
     """One table of the star: fact, dimension or domain (a public list of values)."""
 
-    role: Annotated[Role, OneOf(FACT, DIMENSION, DOMAIN)] = Field(
+    role: Annotated[TableRole, OneOf(FACT, DIMENSION, DOMAIN)] = Field(
         description="rows that are counted, rows that these name, or a public list of values"
     )
     key: str | None = Field(None, description="the column that names a row; dimensions need it")
@@ -501,7 +501,7 @@ class Table(Model):
     max_ids: int | Literal["auto"] | None = Field(
         None, description="rows per privacy unit that count; or auto"
     )
-    bounding: Annotated[Beyond, OneOf(TRUNCATE, WEIGHT)] = Field(
+    bounding: Annotated[ExcessRowsRule, OneOf(TRUNCATE, WEIGHT)] = Field(
         TRUNCATE, description="rows of a unit beyond max_ids: left out, or all weighted by max_ids / rows"
     )
     clipped_share: Exact | None = Field(

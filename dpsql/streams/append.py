@@ -33,12 +33,12 @@ from dpsql.errors import BatchOrderError, IntegrityError, InternalError
 from dpsql.ledger.files import beside, remove_aside
 from dpsql.ledger.locks import held
 from dpsql.mechanisms.law import AxisBudget, NoiseLaw, again, shaped, signed
-from dpsql.mechanisms.timeline.strategy import Emission, Read, TimeStrategy
+from dpsql.mechanisms.timeline.strategy import Emission, NodeRead, TimeStrategy
 from dpsql.noise import Noise
 from dpsql.streams.public import (
-    Manifest,
     NoisyNode,
     Segment,
+    StreamManifest,
     check_segment,
     grow,
     read_head,
@@ -49,7 +49,7 @@ from dpsql.streams.public import (
 from dpsql.streams.state import BoolArray, StreamState, open_state, seal_state
 from dpsql.tree import Exact, IntArray, Noisy
 
-Draw: TypeAlias = Callable[[int, Read, Exact], Noisy]
+Draw: TypeAlias = Callable[[int, NodeRead, Exact], Noisy]
 """(position of a statistic, noise node, exact sums) -> the sums with the node's noise: int64[cells]."""
 
 
@@ -165,18 +165,18 @@ class Batch:
 def noise_for(statistics: Sequence[StreamStatistic], noise: Noise) -> Draw:
     """The draws of a stream: a node spends its share of the statistic's spend."""
 
-    def draw(statistic: int, read: Read, exact: Exact) -> Noisy:
+    def draw(statistic: int, read: NodeRead, exact: Exact) -> Noisy:
         return statistics[statistic].noised(exact, read.share, noise)
 
     return draw
 
 
 KillPoint: TypeAlias = Callable[[str], None]
-Present: TypeAlias = Callable[[Path, Manifest], Manifest]
+Present: TypeAlias = Callable[[Path, StreamManifest], StreamManifest]
 """Writes the release file of a state that is about to be public, from public numbers; names it in the manifest."""
 
 
-def no_state(directory: Path, manifest: Manifest) -> Manifest:
+def no_state(directory: Path, manifest: StreamManifest) -> StreamManifest:
     """Segments alone."""
     return manifest
 
@@ -188,11 +188,11 @@ def no_kill(step: str) -> None:
 def send(
     directory: Path,
     state: StreamState,
-    manifest: Manifest,
+    manifest: StreamManifest,
     batch: int,
     kill_point: KillPoint,
     present: Present = no_state,
-) -> Manifest:
+) -> StreamManifest:
     """Send a decided batch out of the outbox, name it in the manifest with the new state, mark it."""
     segment = write_segment(directory, batch, state.outbox(batch))
     kill_point("segment")
@@ -209,7 +209,7 @@ def send(
 
 def settle(
     directory: Path, state: StreamState, kill_point: KillPoint, present: Present = no_state
-) -> Manifest:
+) -> StreamManifest:
     """Compare the two sides, finish what a crash left behind from stored values, refuse anything else.
 
     Raises:
@@ -247,7 +247,7 @@ def _check_sent(directory: Path, segment: Segment, stored: Sequence[NoisyNode]) 
     Raises:
         IntegrityError: they differ.
     """
-    values = read_segments(directory, Manifest("", (segment,)))["value"]
+    values = read_segments(directory, StreamManifest("", (segment,)))["value"]
     wanted = np.concatenate([node.values for node in stored])
     if not np.array_equal(values, wanted):
         raise IntegrityError(
@@ -306,7 +306,7 @@ class OpenStream:
     directory: Path
     state: StreamState
     spec: StreamSpec
-    manifest: Manifest
+    manifest: StreamManifest
     kill_point: KillPoint
     present: Present = no_state
 
@@ -326,7 +326,7 @@ class OpenStream:
             return np.ones(len(people), dtype=np.bool_)
         return self.state.admitted(people, self.spec.lifetime)
 
-    def append(self, batch: Batch, draw: Draw) -> Manifest:
+    def append(self, batch: Batch, draw: Draw) -> StreamManifest:
         """Publish one batch, exactly once.
 
         Args:
@@ -392,7 +392,7 @@ class OpenStream:
         increments = (above - below for below, above in pairwise(sums))
         return Exact(weighted_sum(zip(emission.weights.tolist(), increments, strict=True), cells))
 
-    def _noised(self, exact: Exact, read: Read, statistic: int, length: int, draw: Draw) -> Noisy:
+    def _noised(self, exact: Exact, read: NodeRead, statistic: int, length: int, draw: Draw) -> Noisy:
         """The sums with the node's noise: its draw is the one kept, or a fresh one, kept if it is read again."""
         node_noise = self.state.drawn(read.node, statistic)
         if node_noise is not None:

@@ -26,16 +26,16 @@ from dpsql.publishing.content import Components, planned_release, reconciled_nod
 from dpsql.publishing.planned import ReleasePlan
 from dpsql.release import open_release
 from dpsql.release.format import StreamMeta
-from dpsql.release.stream import State
+from dpsql.release.stream import StreamSnapshot
 from dpsql.release.write import LOOKUP_ARITY, ReleaseBuilder, StatisticContent, StatisticPart
 from dpsql.streams.append import StreamStatistic
 from dpsql.streams.calendar import batch_bounds
 from dpsql.streams.plan import StreamPlan
-from dpsql.streams.public import PUBLIC_FILE, Manifest, read_segments
+from dpsql.streams.public import PUBLIC_FILE, StreamManifest, read_segments
 from dpsql.tree import FloatArray, IntArray, Noisy, Tree, kary_tree
 from dpsql.variance import AxisVariance
 from dpsql.variance.kronecker import AxisSplit
-from dpsql.variance.reconcile import Measured
+from dpsql.variance.reconcile import ViewEstimate
 
 STATES = "states"
 KEPT = 16
@@ -58,7 +58,7 @@ class Presenter:
     insecure: bool
     seed: bytes | None
 
-    def __call__(self, directory: Path, manifest: Manifest) -> Manifest:
+    def __call__(self, directory: Path, manifest: StreamManifest) -> StreamManifest:
         """Write the release file of a manifest's newest batch; the manifest that names it.
 
         Args:
@@ -77,13 +77,15 @@ class Presenter:
         content.write(fresh, self.seed, block_size=BLOCK)
         fresh.chmod(PUBLIC_FILE)
         sync(fresh)
-        state = State(name, file_hash(fresh), manifest.as_of_batch, _label(self.plan, manifest.batches))
+        state = StreamSnapshot(
+            name, file_hash(fresh), manifest.as_of_batch, _label(self.plan, manifest.batches)
+        )
         fresh.replace(directory / name)
         sync(folder)
         return replace(manifest, states=(*manifest.states, state)[-KEPT:])
 
 
-def _published(directory: Path, manifest: Manifest, plan: StreamPlan) -> list[Noisy]:
+def _published(directory: Path, manifest: StreamManifest, plan: StreamPlan) -> list[Noisy]:
     """The noisy numbers of every statistic: int64[time nodes, cells]. From the last state, if it is there."""
     cells = plan.spec().cells
     last = manifest.states[-1] if manifest.states else None
@@ -93,7 +95,7 @@ def _published(directory: Path, manifest: Manifest, plan: StreamPlan) -> list[No
         or not holds(directory / last.file, last.sha256)
     ):
         return published_numbers(read_segments(directory, manifest), plan)
-    newest = read_segments(directory, Manifest("", manifest.segments[-1:]))
+    newest = read_segments(directory, StreamManifest("", manifest.segments[-1:]))
     try:
         release = open_release(
             directory / last.file, insecure=True
@@ -143,7 +145,7 @@ def state_estimates(stream: StreamPlan, batches: int, numbers: Sequence[Noisy]) 
     plan, models, units = stream.whole(batches), stream.models(batches), stream.unit_variances()
     trees = [kary_tree(planned.axis.leaves, LOOKUP_ARITY) for planned in plan.axes]
     measured = [
-        Measured(s.axes, _leaves(stream, plan, i, numbers[i]), units[i])
+        ViewEstimate(s.axes, _leaves(stream, plan, i, numbers[i]), units[i])
         for i, s in enumerate(plan.statistics)
     ]
     nodes, components = reconciled_nodes(plan, measured, [AxisSplit(model) for model in models], trees)
@@ -151,7 +153,7 @@ def state_estimates(stream: StreamPlan, batches: int, numbers: Sequence[Noisy]) 
 
 
 def state_content(
-    stream: StreamPlan, manifest: Manifest, numbers: Sequence[Noisy], insecure: bool
+    stream: StreamPlan, manifest: StreamManifest, numbers: Sequence[Noisy], insecure: bool
 ) -> ReleaseBuilder:
     """All that the release file of a state holds.
 

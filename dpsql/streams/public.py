@@ -37,7 +37,7 @@ import numpy as np
 
 from dpsql.errors import IntegrityError, OperationalError, ReleaseError
 from dpsql.ledger.files import file_hash, sync
-from dpsql.release.stream import MANIFEST, State, listed_states
+from dpsql.release.stream import MANIFEST, StreamSnapshot, listed_states
 from dpsql.release.stream import STREAM_FORMAT as FORMAT
 from dpsql.tree import IntArray, Noisy
 
@@ -65,7 +65,7 @@ class Segment:
 
 
 @dataclass(frozen=True)
-class Manifest:
+class StreamManifest:
     """What is published.
 
     Attributes:
@@ -80,7 +80,7 @@ class Manifest:
     segments: tuple[Segment, ...] = ()
     base: tuple[str, str] | None = None
     pages: tuple[Segment, ...] = ()
-    states: tuple[State, ...] = ()
+    states: tuple[StreamSnapshot, ...] = ()
 
     @property
     def first(self) -> int:
@@ -98,7 +98,7 @@ class Manifest:
         return self.batches - 1
 
 
-def read_manifest(directory: Path) -> Manifest:
+def read_manifest(directory: Path) -> StreamManifest:
     """The manifest of a stream release with all its segments.
 
     Raises:
@@ -108,7 +108,7 @@ def read_manifest(directory: Path) -> Manifest:
     return expand(directory, read_head(directory))
 
 
-def read_head(directory: Path) -> Manifest:
+def read_head(directory: Path) -> StreamManifest:
     """The manifest as stored: pages stay unread. What an appender needs.
 
     Raises:
@@ -119,7 +119,7 @@ def read_head(directory: Path) -> Manifest:
         segments, pages = _listed(body["segments"]), _listed(body.get("pages", []))
         base = (str(body["base"]["file"]), str(body["base"]["sha256"])) if body.get("base") else None
         states, version = listed_states(body.get("states", [])), body["format"]
-        manifest = Manifest(str(body["release_id"]), segments, base, pages, states)
+        manifest = StreamManifest(str(body["release_id"]), segments, base, pages, states)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ReleaseError(f"{directory} holds no stream release that can be read") from error
     if version != FORMAT:
@@ -132,7 +132,7 @@ def read_head(directory: Path) -> Manifest:
     return manifest
 
 
-def expand(directory: Path, manifest: Manifest) -> Manifest:
+def expand(directory: Path, manifest: StreamManifest) -> StreamManifest:
     """The same manifest with the segments of its pages listed.
 
     Raises:
@@ -177,7 +177,7 @@ def _outside(name: str) -> bool:
     return Path(name).is_absolute() or ".." in Path(name).parts
 
 
-def create_directory(directory: Path, release_id: str, base: str | None = None) -> Manifest:
+def create_directory(directory: Path, release_id: str, base: str | None = None) -> StreamManifest:
     """Make an empty stream release.
 
     Args:
@@ -194,12 +194,12 @@ def create_directory(directory: Path, release_id: str, base: str | None = None) 
         (directory / SEGMENTS).mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise OperationalError(f"{directory} cannot be made ({error.strerror})") from error
-    manifest = Manifest(release_id, (), (base, file_hash(directory / base)) if base else None)
+    manifest = StreamManifest(release_id, (), (base, file_hash(directory / base)) if base else None)
     write_manifest(directory, manifest)
     return manifest
 
 
-def write_manifest(directory: Path, manifest: Manifest) -> None:
+def write_manifest(directory: Path, manifest: StreamManifest) -> None:
     """Replace the manifest atomically: a reader sees the old list or the new one."""
     base = {"file": manifest.base[0], "sha256": manifest.base[1]} if manifest.base else None
     _write_json(
@@ -215,7 +215,7 @@ def write_manifest(directory: Path, manifest: Manifest) -> None:
     )
 
 
-def grow(directory: Path, manifest: Manifest, segment: Segment) -> Manifest:
+def grow(directory: Path, manifest: StreamManifest, segment: Segment) -> StreamManifest:
     """The manifest with one more segment; a full list moves into a page, which is written here."""
     segments, pages = (*manifest.segments, segment), manifest.pages
     if len(segments) > PAGE:
@@ -282,7 +282,7 @@ def write_segment(directory: Path, batch: int, nodes: Sequence[NoisyNode]) -> Se
     return segment
 
 
-def read_segments(directory: Path, manifest: Manifest) -> dict[str, IntArray]:
+def read_segments(directory: Path, manifest: StreamManifest) -> dict[str, IntArray]:
     """The columns of all segments of a manifest, in order of batch; hashes are checked first.
 
     Raises:

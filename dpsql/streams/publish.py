@@ -28,7 +28,7 @@ from dpsql.errors import BatchOrderError, IntegrityError, OperationalError
 from dpsql.faults import CHARGED, UNCHARGED, machine, spending
 from dpsql.ledger import Label, Order, Receipt, ledger_entries, new_release_id, publish_file
 from dpsql.ledger.keys import signing_seed
-from dpsql.ledger.memory import Memory
+from dpsql.ledger.memory import LedgerMemory
 from dpsql.noise import Entropy, Noise
 from dpsql.progress import Progress, Stage, silent
 from dpsql.publishing.axes import AxisMaker, axis_maker, open_public
@@ -171,7 +171,7 @@ def append_batch(
     *,
     progress: Progress = silent,
     kill_point: KillPoint = no_kill,
-    memory: Memory | None = None,
+    memory: LedgerMemory | None = None,
 ) -> Appended:
     """Publish one batch of a stream, exactly once; the first one makes the stream.
 
@@ -361,7 +361,12 @@ def private_state(catalog: Catalog, directory: Path) -> Path:
 
 
 def _created(
-    plan: StreamPlan, raw: RawSide, directory: Path, private: Path, chance: Chance, memory: Memory | None
+    plan: StreamPlan,
+    raw: RawSide,
+    directory: Path,
+    private: Path,
+    chance: Chance,
+    memory: LedgerMemory | None,
 ) -> Receipt:
     """Make the stream if there is none; charge its budget once; refuse sides that are not from one making.
 
@@ -418,7 +423,12 @@ def _absent(catalog: Catalog, directory: Path, release_id: str) -> IntegrityErro
 
 
 def _charged(
-    plan: StreamPlan, raw: RawSide, directory: Path, release_id: str, noise: Noise, memory: Memory | None
+    plan: StreamPlan,
+    raw: RawSide,
+    directory: Path,
+    release_id: str,
+    noise: Noise,
+    memory: LedgerMemory | None,
 ) -> Receipt:
     """Charge the whole budget once, with a public file that says what for."""
     catalog, privacy = plan.catalog, plan.catalog.privacy

@@ -70,7 +70,7 @@ class IntervalRows:
 
 
 @dataclass(frozen=True, eq=False)
-class Factor:
+class LdlFactor:
     """M = L D L' and the selected inverse, in slot form.
 
     Args:
@@ -154,7 +154,7 @@ def _gram(rows: IntervalRows) -> tuple[FloatArray, FloatArray]:
     return diagonal, link
 
 
-def factorise(rows: IntervalRows) -> Factor:
+def factorise(rows: IntervalRows) -> LdlFactor:
     """Eliminate the rows from left to right; then read the inverse back from right to left."""
     diagonal, gain = _gram(rows)
     p, slots, slot = len(rows.start), rows.slots, rows.slot.tolist()
@@ -178,10 +178,10 @@ def factorise(rows: IntervalRows) -> Factor:
         current[s] = column
         current[:, s] = column
         current[s, s] = 1.0 / pivot[k] - gain[k] @ column
-    return Factor(pivot, gain, inverse)
+    return LdlFactor(pivot, gain, inverse)
 
 
-def forward(rows: IntervalRows, factor: Factor, right: FloatArray) -> tuple[FloatArray, FloatArray]:
+def forward(rows: IntervalRows, factor: LdlFactor, right: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Solve L y = right.
 
     Args:
@@ -201,7 +201,7 @@ def forward(rows: IntervalRows, factor: Factor, right: FloatArray) -> tuple[Floa
     return solved, owed
 
 
-def backward(rows: IntervalRows, factor: Factor, solved: FloatArray) -> tuple[FloatArray, FloatArray]:
+def backward(rows: IntervalRows, factor: LdlFactor, solved: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Solve D L' x = y.
 
     Args:
@@ -296,7 +296,7 @@ class IntervalVariance:
         return self.rows.n
 
     @cached_property
-    def factor(self) -> Factor:
+    def factor(self) -> LdlFactor:
         """The factorisation, made on first use."""
         return factorise(self.rows)
 

@@ -3,9 +3,9 @@
 | here | unit |
 |---|---|
 | piece | a bilinear form of two leaf masks, one of each side: Cov(u . x, v . z) |
-| `Read` | what a stored statistic's own reading says, times a factor; axes that the table lacks are added up |
+| `StoredCovariance` | a stored statistic's own reading, times a factor; axes that the table lacks are added up |
 | `Diagonal` | sum over cells of d u v: what a sample of independent people adds |
-| `Outer` | (a . u) (b . v): an error that all cells share, such as that of the number of people |
+| `SharedError` | (a . u) (b . v): an error that all cells share, such as that of the number of people |
 | `Lean` | Cov(u . x, total of x) (b . v): the same error, met again in the release that the number came from |
 | `Matrix` | covariances cell by cell |
 
@@ -30,7 +30,7 @@ CHUNK = 4_000_000
 """Mask entries evaluated at once."""
 
 
-class Piece(Protocol):
+class BilinearForm(Protocol):
     """A bilinear form of masks."""
 
     def between(self, left: Masks, right: Masks) -> FloatArray:
@@ -61,7 +61,7 @@ def weigh(tensor: FloatArray, masks: Masks) -> FloatArray:
 
 
 @dataclass(frozen=True, eq=False)
-class Read:
+class StoredCovariance:
     """A stored statistic's covariances.
 
     Args:
@@ -104,11 +104,11 @@ class Read:
     def _cells(self, place: int, leaves: int) -> FloatArray:
         return np.eye(leaves) if self.groups is None else self.groups[place]
 
-    def times(self, factor: float) -> Read:
+    def times(self, factor: float) -> StoredCovariance:
         """With another weight."""
         return replace(self, weight=self.weight * factor)
 
-    def transposed(self) -> Read:
+    def transposed(self) -> StoredCovariance:
         """Itself: one statistic stands on both sides."""
         return self
 
@@ -137,7 +137,7 @@ class Diagonal:
 
 
 @dataclass(frozen=True, eq=False)
-class Outer:
+class SharedError:
     """One error that all cells share: the left side's cells by `left`, the right side's by `right`."""
 
     left: FloatArray
@@ -152,11 +152,11 @@ class Outer:
         """Of rank one."""
         return self.weight * np.outer(self.left, self.right)
 
-    def times(self, factor: float) -> Outer:
+    def times(self, factor: float) -> SharedError:
         """With another weight."""
         return replace(self, weight=self.weight * factor)
 
-    def transposed(self) -> Outer:
+    def transposed(self) -> SharedError:
         """Sides exchanged."""
         return replace(self, left=self.right, right=self.left)
 
@@ -172,7 +172,7 @@ class Lean:
         weight: what all is multiplied by.
     """
 
-    pieces: tuple[Piece, ...]
+    pieces: tuple[BilinearForm, ...]
     values: FloatArray
     turned: bool = False
     weight: float = 1.0
@@ -245,7 +245,7 @@ class PooledReading:
         shape: leaves of its axes.
     """
 
-    pieces: tuple[Piece, ...]
+    pieces: tuple[BilinearForm, ...]
     shape: tuple[int, ...]
     listed: ClassVar[Mapping[int, int]] = {}
 

@@ -8,7 +8,7 @@ inverse-variance average, part by part, in closed form.
 
 | here | there | unit |
 |---|---|---|
-| `Measured.unit_variance` | c_A: variance of a row at full axis budgets | (measure unit)^2 |
+| `ViewEstimate.unit_variance` | c_A: variance of a row at full axis budgets | (measure unit)^2 |
 | `totals[i]` | k_i = 1' C_i 1 | 1 |
 | `spreads[i]` | g_i = C_i 1 / k_i | 1 |
 
@@ -41,7 +41,7 @@ Subset = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Measured:
+class ViewEstimate:
     """One view's leaf estimates before the views are reconciled.
 
     Args:
@@ -84,7 +84,7 @@ def component_variances(
 
 
 def reconcile(
-    views: Sequence[Measured], totals: Mapping[int, float], spreads: Mapping[int, FloatArray]
+    views: Sequence[ViewEstimate], totals: Mapping[int, float], spreads: Mapping[int, FloatArray]
 ) -> list[FloatArray]:
     """Leaf estimates of every view after averaging all shared parts.
 
@@ -121,7 +121,7 @@ def _part_variance(subset: Subset, axes: Subset, unit: float, totals: Mapping[in
     return unit * float(np.prod([totals[axis] for axis in axes if axis not in subset], initial=1.0))
 
 
-def _margin(view: Measured, subset: Subset) -> FloatArray:
+def _margin(view: ViewEstimate, subset: Subset) -> FloatArray:
     """Sum over the axes that the part does not hold."""
     away = tuple(position for position, axis in enumerate(view.axes) if axis not in subset)
     return np.asarray(view.estimate.sum(axis=away), dtype=np.float64)

@@ -130,7 +130,7 @@ class Spread:
             for i, name in enumerate(("value", "together", "halved"))
         }
 
-    def asked(self, masks: Sequence[FloatArray]) -> Asked:
+    def asked(self, masks: Sequence[FloatArray]) -> CovarianceSide:
         """What masks ask for."""
         letters = "abcdefghijklmnopqrstuvwxyz"[: len(masks)]
         covered = []
@@ -148,7 +148,7 @@ class Spread:
         margins = [
             self.shares.sum(axis=tuple(j for j in range(len(masks)) if j != i)) for i in range(len(masks))
         ]
-        return Asked(share, tuple(_off(m, f) for m, f in zip(covered, margins, strict=True)))
+        return CovarianceSide(share, tuple(_off(m, f) for m, f in zip(covered, margins, strict=True)))
 
     def part(self, masks: Sequence[FloatArray]) -> FloatArray:
         """F of outer products of masks, shape (g,)."""
@@ -186,7 +186,7 @@ def _off(covered: FloatArray, part: FloatArray) -> Off:
     return Off(covered - (covered @ part)[:, None], left - right)
 
 
-class Asked(NamedTuple):
+class CovarianceSide(NamedTuple):
     """One side of a covariance.
 
     Args:

@@ -11,7 +11,7 @@ from dpsql.answer import Answerer, Result
 from dpsql.answer.errorfunctions import Interval
 from dpsql.answer.output import margin_lines
 from dpsql.answer.sql.picks import Limit, PickQuery
-from dpsql.answer.uncertainty.chosen import UNKNOWN, Candidates, Choice, choice
+from dpsql.answer.uncertainty.chosen import UNKNOWN, Candidates, NoisySelection, choice
 from dpsql.answer.uncertainty.fieller import quantile
 from dpsql.release import open_release
 from tests.release_fixture import make_rows, write_fixture
@@ -157,8 +157,8 @@ def test_uncounted_candidates_are_said(answerer: Answerer) -> None:
 
 
 def test_levels() -> None:
-    assert Choice(3, 60, 0.05).level(0.95) == pytest.approx(1 - 0.0025)
-    assert Choice(3, 3).level(0.9) == pytest.approx(0.9)
+    assert NoisySelection(3, 60, 0.05).level(0.95) == pytest.approx(1 - 0.0025)
+    assert NoisySelection(3, 3).level(0.9) == pytest.approx(0.9)
 
 
 @pytest.mark.parametrize("kurtosis", [0.0, 3.0])

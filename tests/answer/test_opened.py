@@ -10,7 +10,7 @@ import duckdb
 import pytest
 
 import dpsql
-from dpsql.answer.session import Opened
+from dpsql.answer.session import ReleaseCache
 from dpsql.errors import InterfaceError
 from tests.release_fixture import make_rows, write_fixture
 
@@ -23,7 +23,7 @@ def files(folder: Path, count: int) -> list[Path]:
 
 
 def test_the_least_asked_is_forgotten(tmp_path: Path) -> None:
-    opened = Opened(2)
+    opened = ReleaseCache(2)
     first, second, third = files(tmp_path, 3)
     kept = weakref.ref(opened.answerer(first).release)
     assert opened.answerer(first).release is kept()
@@ -42,7 +42,7 @@ def test_the_least_asked_is_forgotten(tmp_path: Path) -> None:
 
 def test_closing_forgets_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DPSQL_RELEASE", raising=False)
-    opened = Opened(2)
+    opened = ReleaseCache(2)
     (file,) = files(tmp_path, 1)
     release = opened.answerer(file).release
     opened.default = file

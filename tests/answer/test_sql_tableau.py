@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from sqlglot import exp
 
-from dpsql.answer.schema import Schema, Table
+from dpsql.answer.schema import Schema, SchemaTable
 from dpsql.answer.sql.parse import parse
 from dpsql.answer.sql.rewrite import take_apart
 from dpsql.answer.uncertainty.forms import Known
@@ -32,7 +32,7 @@ def star_of(tree: exp.Expression) -> Schema:
     plain = {column.name for item in summed for column in item.find_all(exp.Column)}
     odd = {f"m{i}": bare(item) for i, item in enumerate(summed)}
     found = {
-        name.lower(): Table(
+        name.lower(): SchemaTable(
             name, None, {low.lower(): low for low in names}, {}, odd, {}, frozenset(), {}, True
         )
         for name in tables

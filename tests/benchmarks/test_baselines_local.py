@@ -14,7 +14,7 @@ from benchmarks.local import joins as local_joins
 from benchmarks.local import peers as local_peers
 from benchmarks.local import planes as local_planes
 from dpsql.client.plan import largest_weight
-from dpsql.collecting.tallies import People
+from dpsql.collecting.tallies import RespondentRows
 from dpsql.mechanisms.oracles.oracle import spread
 from dpsql.mechanisms.oracles.registry import choose_oracle
 
@@ -127,12 +127,12 @@ def test_response_agrees_with_grid_and_axes() -> None:
     np.testing.assert_allclose(table.sum(axis=0), columns, atol=1e-6)
 
 
-def one_star(people: int, seed: int) -> People:
+def one_star(people: int, seed: int) -> RespondentRows:
     """A few people with 1 to 3 rows, whose bit leans on their first axis."""
     rng = np.random.default_rng(seed)
     first = np.concatenate([[0], np.cumsum(rng.integers(1, 4, people))])
     leaves = rng.integers(0, 25, (first[-1], 5))
-    return People(first, leaves, 1 + leaves[:, :1])
+    return RespondentRows(first, leaves, 1 + leaves[:, :1])
 
 
 def test_slots_fill_by_rows_and_round_the_measure_without_bias() -> None:
@@ -239,7 +239,7 @@ def test_signed_pieces_add_up_to_the_range(low: int, high: int, depth: int, comp
 
 def test_joins_answer_with_finer_axes() -> None:
     rng, first = np.random.default_rng(14), np.arange(4_001)
-    people = People(first, rng.integers(0, 125, (4_000, 5)), rng.integers(1, 26, (4_000, 1)))
+    people = RespondentRows(first, rng.integers(0, 125, (4_000, 5)), rng.integers(1, 26, (4_000, 1)))
     slots = local_peers.slots(people, 1, rng, depth=3)
     box, shares = [(24, 26), *[(0, 125)] * 4], {(3, 0, 0, 0, 0): 0.5}
     draws = [local_peers.client_join(slots, [box], shares, 3.0, rng)[0, 0] for _ in range(300)]

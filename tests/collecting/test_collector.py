@@ -18,11 +18,11 @@ from dpsql.client.plan import Plan
 from dpsql.collecting.collector import add_spool, close_collection
 from dpsql.collecting.counting import decode_reports
 from dpsql.collecting.estimate import axis_table
-from dpsql.collecting.files import Kept, open_state
-from dpsql.collecting.plan import Design, PlannedAxis, PlannedGrid, PlannedMeasure, build_plan
+from dpsql.collecting.files import StateLocation, open_state
+from dpsql.collecting.plan import CollectionDesign, PlannedAxis, PlannedGrid, PlannedMeasure, build_plan
 from dpsql.collecting.simulate import simulate_reports
 from dpsql.collecting.spools import counted_file
-from dpsql.collecting.tallies import People
+from dpsql.collecting.tallies import RespondentRows
 from dpsql.collecting.tau import predict, range_variances
 from dpsql.errors import CatalogError, DataError, OperationalError
 from dpsql.mechanisms.local.blue import range_workload
@@ -31,8 +31,8 @@ from tests.local_plans import InsecureTestEntropy
 KEY = b"k" * 32
 
 
-def design(**changes: object) -> Design:
-    base = Design(
+def design(**changes: object) -> CollectionDesign:
+    base = CollectionDesign(
         "test", Fraction(1), 10_000, (PlannedAxis("age", 25, 25), PlannedAxis("place", 5, 0)),
         measures=(PlannedMeasure("minutes", 0, 120),), together=((0, 1),), tau=2, row_weighting="mar",
         row_share=Fraction(1, 10), joint=(PlannedGrid("hot", (0, 1), Fraction(1, 5)),),
@@ -44,12 +44,12 @@ def plan_of(**changes: object) -> Plan:
     return read_plan(build_plan(design(**changes)))
 
 
-def some_people(count: int, seed: int = 1) -> People:
+def some_people(count: int, seed: int = 1) -> RespondentRows:
     rng = np.random.default_rng(seed)
     first = np.concatenate([[0], np.cumsum(rng.integers(0, 4, size=count))])
     rows = int(first[-1])
     leaves = np.stack([rng.integers(0, 25, rows), rng.integers(0, 5, rows)], axis=1)
-    return People(first, leaves, rng.integers(0, 121, size=(rows, 1)))
+    return RespondentRows(first, leaves, rng.integers(0, 121, size=(rows, 1)))
 
 
 def reports_of(plan: Plan, count: int, seed: int = 1) -> list[bytes]:
@@ -110,7 +110,7 @@ def test_predictions_name_axes_and_pairs_and_shrink_with_people() -> None:
 def test_ranges_of_the_plan_that_ships_err_as_predicted(leaves: int) -> None:
     people, rng, workload = 20_000, np.random.default_rng(leaves), range_workload(leaves)
     axis = PlannedAxis("age", leaves, leaves)
-    plan = read_plan(build_plan(Design("test", Fraction(1), people, (axis,), rows_floor=1)))
+    plan = read_plan(build_plan(CollectionDesign("test", Fraction(1), people, (axis,), rows_floor=1)))
     (predicted,) = range_variances(plan, people)
     errors = []
     for _ in range(60):
@@ -155,12 +155,12 @@ def test_a_state_on_disk_goes_on_where_it_stopped(tmp_path: Path) -> None:
     plan, other = plan_of(), plan_of(tau=1)
     path = spool(tmp_path / "a.parquet", list(reports_of(plan, 50)))
     for expected in (50, 0):
-        state = open_state(plan, Kept(tmp_path / "state.duckdb", KEY))
+        state = open_state(plan, StateLocation(tmp_path / "state.duckdb", KEY))
         assert add_spool(state, plan, path, KEY).accepted == expected
         assert close_collection(state, plan)[1].accepted == 50
         state.close()
     with pytest.raises(DataError, match="another plan"):
-        open_state(other, Kept(tmp_path / "state.duckdb", KEY))
+        open_state(other, StateLocation(tmp_path / "state.duckdb", KEY))
 
 
 def test_one_report_a_token_whatever_the_order(tmp_path: Path) -> None:

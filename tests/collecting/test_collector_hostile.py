@@ -12,15 +12,15 @@ import pytest
 from dpsql.client import decode, to_json
 from dpsql.client.entropy import system_entropy
 from dpsql.client.plan import Plan
-from dpsql.collecting.collector import Manifest, add_spool, close_collection
-from dpsql.collecting.files import Kept, open_state
-from dpsql.collecting.tallies import People, kind_of
+from dpsql.collecting.collector import CollectionManifest, add_spool, close_collection
+from dpsql.collecting.files import StateLocation, open_state
+from dpsql.collecting.tallies import RespondentRows, kind_of
 from tests.collecting.test_collector import KEY, plan_of, reports_of
 
 NO_AMOUNT = np.zeros((0, 1), np.int64)
 
 
-def counted(plan: Plan, *paths: Path) -> Manifest:
+def counted(plan: Plan, *paths: Path) -> CollectionManifest:
     state = open_state(plan)
     for path in paths:
         add_spool(state, plan, path, KEY)
@@ -58,7 +58,7 @@ def test_a_spool_that_grows_counts_each_line_once(tmp_path: Path, tokens: bool) 
     plan, path = plan_of(), tmp_path / "reports.jsonl"
     lines = [json.loads(to_json(decode(report))) for report in reports_of(plan, 30)]
     texts = [json.dumps({**line, "token": str(i)} if tokens else line) for i, line in enumerate(lines)]
-    state = open_state(plan, Kept(tmp_path / "state.duckdb", KEY))
+    state = open_state(plan, StateLocation(tmp_path / "state.duckdb", KEY))
     seen = []
     for upto in (10, 10, 17, 30):
         path.write_text("".join(f"{text}\n" for text in texts[:upto]))
@@ -91,7 +91,7 @@ def test_simulated_people_without_a_row_draw_as_devices_do() -> None:
     plan = plan_of(tau=1, rows_floor=1, row_weighting="none", row_share=Fraction(0), joint=())
     rng, nobody = (
         np.random.default_rng(1),
-        People(np.zeros(4001, np.int64), np.zeros((0, 2), np.int64), NO_AMOUNT),
+        RespondentRows(np.zeros(4001, np.int64), np.zeros((0, 2), np.int64), NO_AMOUNT),
     )
     view = next(v for v in plan.views if v.kind == "grid")
     assert not view.empty

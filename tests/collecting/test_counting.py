@@ -342,7 +342,7 @@ def test_what_is_added_to_a_file_while_it_is_counted_counts_next_time(
     path.write_text("".join(lines[:20]))
     hashed_file = collector.counted_file
 
-    def grows(file: Path) -> spools.Counted:
+    def grows(file: Path) -> spools.CountedFile:
         found = hashed_file(file)
         with path.open("a") as more:
             more.write("".join(lines[20:]))

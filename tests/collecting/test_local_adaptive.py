@@ -13,7 +13,7 @@ from benchmarks.local.simulated import one_row_each, simulate_tallies
 from dpsql.client.plan import read_plan
 from dpsql.collecting import rounds
 from dpsql.collecting.adaptive import adaptive_content
-from dpsql.collecting.collector import Manifest
+from dpsql.collecting.collector import CollectionManifest
 from dpsql.collecting.run import Reports, collect, write_plan
 from dpsql.collecting.simulate import simulate_reports, write_spool
 from dpsql.collecting.survey import public_axis_maker, survey_of
@@ -70,7 +70,7 @@ def played(folder: Path, axes: str, said: np.ndarray, seed: int) -> Path:
             break
         plan = read_plan(rounds.after_round(plan, tallies[0]))
     target = folder / f"{seed}.dpsql"
-    adaptive_content(survey, plan, tallies, Manifest(1, 1, 1, {}), f"{seed:032x}").write(target)
+    adaptive_content(survey, plan, tallies, CollectionManifest(1, 1, 1, {}), f"{seed:032x}").write(target)
     return target
 
 

@@ -12,10 +12,10 @@ import dpsql
 from benchmarks.local.simulated import simulate_tallies
 from dpsql.client.plan import Plan, read_plan
 from dpsql.collecting import content
-from dpsql.collecting.collector import Manifest
+from dpsql.collecting.collector import CollectionManifest
 from dpsql.collecting.estimate import axis_table, filled_share, view_cells
 from dpsql.collecting.survey import Survey, design_of, public_axis_maker, survey_of
-from dpsql.collecting.tallies import People, kind_of
+from dpsql.collecting.tallies import RespondentRows, kind_of
 from dpsql.collecting.tau import first_plan
 from dpsql.collecting.totals import row_scale
 from dpsql.collecting.weighted import two_laws, weighted_tables
@@ -42,7 +42,7 @@ def town(folder: Path, text: str = BITS) -> tuple[Survey, Plan]:
     return survey, read_plan(first_plan(design_of(survey, PEOPLE)))
 
 
-def visitors(early: float, seed: int = 1_000_000, none: float = 0.1) -> People:
+def visitors(early: float, seed: int = 1_000_000, none: float = 0.1) -> RespondentRows:
     """People with 0 to 6 visits; whoever has many comes `early` hours earlier a visit and pays more."""
     rng = np.random.default_rng(seed)
     chances = np.array([none, *(1 - none) / 0.9 * np.array([0.2, 0.2, 0.2, 0.15, 0.1, 0.05])])
@@ -50,13 +50,13 @@ def visitors(early: float, seed: int = 1_000_000, none: float = 0.1) -> People:
     first = np.concatenate([[0], np.cumsum(rows)])
     many = np.repeat(rows, rows)
     hours = np.clip(np.rint(6 - early * many + 1.5 * rng.standard_normal(first[-1])), 0, 7).astype(np.int64)
-    return People(first, hours[:, None], np.clip(rng.poisson(8 + 3 * many), 0, 40)[:, None])
+    return RespondentRows(first, hours[:, None], np.clip(rng.poisson(8 + 3 * many), 0, 40)[:, None])
 
 
-def release(survey: Survey, plan: Plan, people: People, seed: int, target: Path) -> Path:
+def release(survey: Survey, plan: Plan, people: RespondentRows, seed: int, target: Path) -> Path:
     tallies = simulate_tallies(plan, people, np.random.default_rng(seed))
     target.unlink(missing_ok=True)
-    manifest = Manifest(1, PEOPLE, PEOPLE, {})
+    manifest = CollectionManifest(1, PEOPLE, PEOPLE, {})
     content.release_content(survey, plan, tallies, manifest, f"{seed:032x}").write(target)
     return target
 

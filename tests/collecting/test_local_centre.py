@@ -9,9 +9,9 @@ import pytest
 
 from benchmarks.local.simulated import simulate_tallies
 from dpsql.client.plan import Plan, read_plan
-from dpsql.collecting.estimate import AxisTable, Part, axis_table, table
-from dpsql.collecting.plan import Design, PlannedAxis, PlannedMeasure, build_plan
-from dpsql.collecting.tallies import People
+from dpsql.collecting.estimate import AxisTable, Interaction, axis_table, table
+from dpsql.collecting.plan import CollectionDesign, PlannedAxis, PlannedMeasure, build_plan
+from dpsql.collecting.tallies import RespondentRows
 from dpsql.collecting.totals import centre_of, centred_on, total_of
 
 pytestmark = pytest.mark.usefixtures("publishes")
@@ -23,13 +23,13 @@ SIZES = (LEAVES, LEAVES, LONG)
 def design(epsilon: int, lower: int, upper: int, tau: int = 1) -> Plan:
     axes = tuple(PlannedAxis(f"a{i}", size, 0) for i, size in enumerate(SIZES))
     measures = (PlannedMeasure("m", lower, upper), PlannedMeasure("n", 0, 9))
-    made = Design(
+    made = CollectionDesign(
         "t", Fraction(epsilon), PEOPLE, axes, measures=measures, tau=tau, rows_floor=1 if tau == 1 else 0
     )
     return read_plan(build_plan(made))
 
 
-def people(mean: float, lower: int, upper: int, rows: int = 1) -> People:
+def people(mean: float, lower: int, upper: int, rows: int = 1) -> RespondentRows:
     rng = np.random.default_rng(4)
     first = np.concatenate(
         [[0], np.cumsum(rng.integers(rows - 1, rows + 1, PEOPLE) if rows > 1 else [1] * PEOPLE)]
@@ -37,7 +37,7 @@ def people(mean: float, lower: int, upper: int, rows: int = 1) -> People:
     count = int(first[-1])
     leaves = np.stack([rng.integers(0, size, count) for size in SIZES], axis=1)
     amounts = np.clip(np.rint(rng.normal(mean, (upper - lower) / 30, count)), lower, upper).astype(np.int64)
-    return People(first, leaves, np.stack([amounts, rng.integers(0, 10, count)], axis=1))
+    return RespondentRows(first, leaves, np.stack([amounts, rng.integers(0, 10, count)], axis=1))
 
 
 def known_of(plan: Plan, tallies: list) -> dict[int, AxisTable]:
@@ -111,7 +111,7 @@ def test_interactions_are_put_around_the_centre_with_no_less_strength() -> None:
     known = known_of(plan, tallies)
     centre = centre_of(plan, tallies, known, 0)
     assert 90 < centre.mid <= 120
-    signed, count = Part(np.full((2, 2), 0.5), 3.0), Part(np.full((2, 2), 0.25), 2.0)
+    signed, count = Interaction(np.full((2, 2), 0.5), 3.0), Interaction(np.full((2, 2), 0.25), 2.0)
     tables, moved = centred_on(centre, known, {(0, 1): signed}, {(0, 1): count, (1, 2): count}, 0)
     assert moved[0, 1].values == pytest.approx(60 * 0.5 + (60 - centre.mid) * 0.25)
     assert moved[0, 1].strength == pytest.approx(3600 * 3.0 + centre.left**2 * 2.0)
@@ -125,7 +125,7 @@ def test_interactions_are_put_around_the_centre_with_no_less_strength() -> None:
 def test_few_people_or_all_at_a_bound_keep_an_error_bar(epsilon: int, count: int, value: int) -> None:
     plan, rng = design(epsilon, 0, 120), np.random.default_rng(1)
     leaves = np.stack([rng.integers(0, size, count) for size in SIZES], axis=1)
-    mine = People(np.arange(count + 1), leaves, np.tile([value, 3], (count, 1)))
+    mine = RespondentRows(np.arange(count + 1), leaves, np.tile([value, 3], (count, 1)))
     box, inside = np.arange(LEAVES) < 3, 0
     for _ in range(40):
         tallies = simulate_tallies(plan, mine, rng)

@@ -10,7 +10,7 @@ import pytest
 from benchmarks.local.simulated import one_row_each, simulate_tallies
 from dpsql.client.plan import Plan, View, read_plan
 from dpsql.collecting.estimate import axis_table
-from dpsql.collecting.plan import Design, PlannedAxis, PlannedMeasure, build_plan
+from dpsql.collecting.plan import CollectionDesign, PlannedAxis, PlannedMeasure, build_plan
 from dpsql.collecting.tallies import ViewTally
 from dpsql.collecting.totals import rows_moved
 
@@ -41,7 +41,9 @@ def test_no_report_moves_a_count_further(epsilon: int, measured: bool, tau: int)
     axes = (PlannedAxis("a", 32, 32), PlannedAxis("b", 4, 0))
     plan = read_plan(
         build_plan(
-            Design("t", Fraction(epsilon), PEOPLE, axes, measures, ((0, 1),), tau=tau, rows_floor=tau - 1)
+            CollectionDesign(
+                "t", Fraction(epsilon), PEOPLE, axes, measures, ((0, 1),), tau=tau, rows_floor=tau - 1
+            )
         )
     )
     rng = np.random.default_rng(3)

@@ -13,9 +13,16 @@ import dpsql
 from benchmarks.local.simulated import one_row_each, simulate_tallies
 from dpsql.client import Plan, decode, read_plan, to_json
 from dpsql.collecting import parts, run, smooth
-from dpsql.collecting.estimate import Table, axis_table, model_of, table
+from dpsql.collecting.estimate import FittedTable, axis_table, model_of, table
 from dpsql.collecting.parts import Fits, interactions
-from dpsql.collecting.plan import Design, PlannedAxis, PlannedGrid, PlannedMeasure, build_plan, plan_body
+from dpsql.collecting.plan import (
+    CollectionDesign,
+    PlannedAxis,
+    PlannedGrid,
+    PlannedMeasure,
+    build_plan,
+    plan_body,
+)
 from dpsql.collecting.run import Reports, collect, write_plan
 from dpsql.collecting.simulate import simulate_reports
 from dpsql.collecting.smooth import joint_seconds, joint_table, positive_shares
@@ -120,16 +127,16 @@ def waves(people: int, leaves: int, rng: np.random.Generator) -> np.ndarray:
     return np.asarray(drawn[rng.random(len(drawn)) < high / 1.8][:people])
 
 
-def ordered(share: Fraction | None, people: int = 200_000, epsilon: int = 3) -> Design:
+def ordered(share: Fraction | None, people: int = 200_000, epsilon: int = 3) -> CollectionDesign:
     axes = tuple(PlannedAxis(f"a{i}", 12, 12) for i in range(3))
     grids = () if share is None else (PlannedGrid("hot", (0, 1, 2), share),)
-    return Design(
+    return CollectionDesign(
         "waves", Fraction(epsilon), people, axes, together=((0, 1, 2),), joint=grids, rows_floor=1,
         wave_share=Fraction(0),
     )  # fmt: skip
 
 
-def fitted(plan: Plan, rows: np.ndarray, seed: int) -> tuple[Table, ProductReading]:
+def fitted(plan: Plan, rows: np.ndarray, seed: int) -> tuple[FittedTable, ProductReading]:
     tallies = simulate_tallies(plan, one_row_each(rows), np.random.default_rng(seed))
     known = {a: axis_table(plan, tallies, a) for a in range(3)}
     held = table((0, 1, 2), known, interactions(plan, tallies, [(0, 1, 2)], known))
@@ -145,7 +152,7 @@ def some_boxes(count: int, rng: np.random.Generator) -> list[Box]:
     return [tuple(slice(*np.sort(rng.choice(13, 2, replace=False))) for _ in range(3)) for _ in range(count)]
 
 
-def missed(box: Box, held: Table, variance: ProductReading, exact: np.ndarray) -> tuple[float, float]:
+def missed(box: Box, held: FittedTable, variance: ProductReading, exact: np.ndarray) -> tuple[float, float]:
     """How far an answer is off, and its stated standard error."""
     masks = [np.zeros((1, 12)) for _ in box]
     for mask, cut in zip(masks, box, strict=True):
@@ -217,7 +224,7 @@ def test_the_posterior_of_a_table_that_reports_pin_down_is_their_covariance_give
 def test_rough_pairs_get_a_lattice_finer_than_their_grid() -> None:
     rng = np.random.default_rng(3)
     axes = tuple(PlannedAxis(f"a{i}", 40, 40) for i in range(2))
-    design = Design(
+    design = CollectionDesign(
         "c", Fraction(4), 1_000_000, axes, together=((0, 1),), rows_floor=1, wave_share=Fraction(0)
     )
     plan = read_plan(build_plan(design))
@@ -235,7 +242,7 @@ def test_rough_pairs_get_a_lattice_finer_than_their_grid() -> None:
 
 def test_a_grid_of_four_axes_tells_about_every_three_and_two_of_them() -> None:
     axes = tuple(PlannedAxis(f"a{i}", 5, 5) for i in range(4))
-    made = Design(
+    made = CollectionDesign(
         "four", Fraction(3), 20_000, axes, measures=(PlannedMeasure("m", 0, 2),), rows_floor=1,
         joint=(PlannedGrid("hot", (3, 1, 0, 2), Fraction(1, 2)),),
     )  # fmt: skip
@@ -270,18 +277,20 @@ def test_a_grid_is_as_fine_as_its_noise_allows_and_no_finer_than_its_leaves() ->
         counts.append(fine)
     assert counts == sorted(set(counts)) and counts[-1] == 12
     mixed = (PlannedAxis("age", 25, 25), PlannedAxis("sex", 2, 0))
-    sharp = Design("s", Fraction(5), 1_000_000_000, mixed, together=((0, 1),), rows_floor=1)
+    sharp = CollectionDesign("s", Fraction(5), 1_000_000_000, mixed, together=((0, 1),), rows_floor=1)
     assert {v.cells for v in read_plan(build_plan(sharp)).views if len(v.axes) == 2} == {50}
 
 
 def test_a_joint_grid_with_too_many_cells_says_what_to_change() -> None:
     axes = (PlannedAxis("city", 90, 0), PlannedAxis("sex", 2, 0), PlannedAxis("shop", 40, 0))
-    made = Design("big", Fraction(1), 1000, axes, joint=(PlannedGrid("hot", (0, 1, 2), Fraction(1, 2)),))
+    made = CollectionDesign(
+        "big", Fraction(1), 1000, axes, joint=(PlannedGrid("hot", (0, 1, 2), Fraction(1, 2)),)
+    )
     with pytest.raises(CatalogError, match=r"`hot` has 7200 cells; the most is 4096") as refused:
         build_plan(made)
     assert "city" in str(refused.value.hint)
     with pytest.raises(CatalogError, match="leave nobody"):
-        build_plan(Design("n", Fraction(1), 10, axes[:2], row_share=Fraction(1)))
+        build_plan(CollectionDesign("n", Fraction(1), 10, axes[:2], row_share=Fraction(1)))
 
 
 def test_shares_of_views_decide_who_is_asked_what(tmp_path: Path) -> None:
@@ -329,7 +338,7 @@ def test_each_set_of_axes_is_fitted_once_and_the_plan_says_for_how_long(
     fitted: list[tuple[int, ...]] = []
     plain = joint_table
 
-    def counted(plan: Plan, tallies: object, axes: tuple[int, ...], *more: object) -> smooth.Joint:
+    def counted(plan: Plan, tallies: object, axes: tuple[int, ...], *more: object) -> smooth.JointTable:
         fitted.append(tuple(axes))
         return plain(plan, tallies, axes, *more)  # type: ignore[arg-type]
 
@@ -380,7 +389,7 @@ def test_a_slow_fit_comes_after_a_release_that_stays_if_it_is_stopped(
     monkeypatch.setattr(run, "SLOW", 0.0)
     plain, seen = joint_table, list[tuple[str, float, float]]()
 
-    def stopped(*fit: object) -> smooth.Joint:
+    def stopped(*fit: object) -> smooth.JointTable:
         seen.append(diagonal(target))
         raise KeyboardInterrupt
 
@@ -411,7 +420,7 @@ def test_a_machine_that_fails_in_the_slow_fit_says_that_the_release_is_there(
     reports, target = hours(tmp_path), tmp_path / "r.dpsql"
     monkeypatch.setattr(run, "SLOW", 0.0)
 
-    def exhausted(*fit: object) -> smooth.Joint:
+    def exhausted(*fit: object) -> smooth.JointTable:
         raise MemoryError
 
     monkeypatch.setattr(parts, "joint_table", exhausted)

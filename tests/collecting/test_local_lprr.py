@@ -14,7 +14,7 @@ from dpsql.client.plan import read_plan
 from dpsql.collecting import plan as plans
 from dpsql.collecting.estimate import axis_table, interaction, model_of, table
 from dpsql.collecting.parts import interactions
-from dpsql.collecting.plan import Design, PlannedAxis, build_plan
+from dpsql.collecting.plan import CollectionDesign, PlannedAxis, build_plan
 from dpsql.collecting.run import Reports, collect, write_plan
 from dpsql.collecting.simulate import simulate_reports, write_spool
 from dpsql.errors import CatalogError
@@ -25,10 +25,12 @@ from dpsql.variance.leaves import PrefixVariance
 SIZES = (9, 6)
 
 
-def design(people: int, smooth: bool = False, **more: object) -> Design:
+def design(people: int, smooth: bool = False, **more: object) -> CollectionDesign:
     axes = tuple(PlannedAxis(f"a{i}", m, m if smooth else 0) for i, m in enumerate(SIZES))
-    plain = Design("l", Fraction(2), people, axes, together=((0, 1),), rows_floor=1, branching=3, kind="lprr")
-    return Design(**{**vars(plain), **more})  # type: ignore[arg-type]
+    plain = CollectionDesign(
+        "l", Fraction(2), people, axes, together=((0, 1),), rows_floor=1, branching=3, kind="lprr"
+    )
+    return CollectionDesign(**{**vars(plain), **more})  # type: ignore[arg-type]
 
 
 def said_by(people: int, seed: int) -> np.ndarray:

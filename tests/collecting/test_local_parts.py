@@ -14,8 +14,8 @@ from benchmarks.local.simulated import one_row_each, simulate_tallies
 from dpsql.client import read_plan
 from dpsql.collecting.estimate import axis_table, interaction, model_of, rest, table
 from dpsql.collecting.parts import grid_part, interactions
-from dpsql.collecting.plan import Design, PlannedAxis, build_plan
-from dpsql.collecting.tallies import People
+from dpsql.collecting.plan import CollectionDesign, PlannedAxis, build_plan
+from dpsql.collecting.tallies import RespondentRows
 from dpsql.collecting.tau import expected_tallies
 from dpsql.variance.kronecker import AxisSplit, ProductReading
 from dpsql.variance.leaves import PrefixVariance
@@ -28,7 +28,9 @@ pytestmark = pytest.mark.usefixtures("publishes")
 
 def test_a_grid_s_strength_covers_boxes_and_not_only_leaves() -> None:
     axes = (PlannedAxis("age", 40, 40), PlannedAxis("sex", 2, 0))
-    plan = read_plan(build_plan(Design("c", Fraction(1), 50_000, axes, together=((0, 1),), rows_floor=1)))
+    plan = read_plan(
+        build_plan(CollectionDesign("c", Fraction(1), 50_000, axes, together=((0, 1),), rows_floor=1))
+    )
     tallies = expected_tallies(plan, 50_000)
     known = {a: axis_table(plan, tallies, a) for a in (0, 1)}
     part = grid_part(plan, tallies, (0, 1), known, None)
@@ -56,7 +58,7 @@ def test_two_axis_intervals_hold_where_reports_leave_little_noise_but_cells_stay
     for epsilon, run in itertools.product((3.0, 4.0, 5.0), range(16)):
         people = star(1_000_000, np.random.default_rng(50 + run))
         at = people.first[:-1]
-        one = People(np.arange(people.count + 1), people.leaves[at], people.measures[at])
+        one = RespondentRows(np.arange(people.count + 1), people.leaves[at], people.measures[at])
         plan, tallies = collect(epsilon, False, one, 300 + run)
         _cover_boxes(hits, one, plan, tallies, {a: axis_table(plan, tallies, a) for a in (0, 3)}, run)
     assert 0.925 < np.mean(hits["COUNT of boxes"]) < 0.975, np.mean(hits["COUNT of boxes"])
@@ -73,7 +75,9 @@ def clustered(width: float, rng: np.random.Generator) -> np.ndarray:
 @pytest.mark.parametrize("width", [2, 8])
 def test_a_pair_s_strength_tells_what_hides_inside_its_grid_s_cells(width: int) -> None:
     axes = tuple(PlannedAxis(f"a{i}", 40, 40) for i in range(2))
-    design = Design("c", Fraction(2), 200_000, axes, together=((0, 1),), rows_floor=1, wave_share=Fraction(0))
+    design = CollectionDesign(
+        "c", Fraction(2), 200_000, axes, together=((0, 1),), rows_floor=1, wave_share=Fraction(0)
+    )
     plan = read_plan(build_plan(design))
     hits = []
     for seed in range(4):

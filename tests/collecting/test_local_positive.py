@@ -14,7 +14,7 @@ from benchmarks.local.simulated import one_row_each, simulate_tallies
 from dpsql.client.plan import read_plan
 from dpsql.collecting import smooth as fits
 from dpsql.collecting.estimate import axis_table
-from dpsql.collecting.plan import Design, PlannedAxis, build_plan
+from dpsql.collecting.plan import CollectionDesign, PlannedAxis, build_plan
 from dpsql.collecting.run import Reports, collect, write_plan
 from dpsql.collecting.simulate import simulate_reports, write_spool
 from dpsql.collecting.smooth import positive_shares
@@ -57,7 +57,7 @@ def covered(leaves: int, people: int, epsilon: str, runs: int) -> tuple[float, f
     apart = np.arange(upper[0].size) != leaves - 1  # the whole axis is known exactly
     for run in range(runs):
         axis, said = PlannedAxis("a", leaves, leaves), bell(leaves, people, run)
-        design = Design(f"run {run}", Fraction(epsilon), people, (axis,), rows_floor=1)
+        design = CollectionDesign(f"run {run}", Fraction(epsilon), people, (axis,), rows_floor=1)
         plan = read_plan(build_plan(design))
         tallies = simulate_tallies(plan, one_row_each(said[:, None]), np.random.default_rng(1000 + run))
         known = {0: axis_table(plan, tallies, 0)}
@@ -206,7 +206,7 @@ def test_the_release_holds_nothing_but_what_it_lists(release: Path) -> None:
 def table_of(sizes: list[int], smooth: list[int], people: int = 20_000) -> fits.Positive | None:
     axes = tuple(PlannedAxis(f"a{i}", m, s) for i, (m, s) in enumerate(zip(sizes, smooth, strict=True)))
     every = tuple(range(len(sizes)))
-    design = Design("limits", Fraction(1), people, axes, together=(every,), rows_floor=1)
+    design = CollectionDesign("limits", Fraction(1), people, axes, together=(every,), rows_floor=1)
     plan, rng = read_plan(build_plan(design)), np.random.default_rng(3)
     said = np.stack([bell(m, people, i) for i, m in enumerate(sizes)], axis=1)
     tallies = simulate_tallies(plan, one_row_each(said), rng)

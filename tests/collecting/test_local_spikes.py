@@ -14,7 +14,7 @@ from dpsql.mechanisms.local import blue, grids, smooth
 from dpsql.mechanisms.local.smooth import SOFT, Spiky, difference, misfit, softmax, spiky_smooth
 from dpsql.mechanisms.oracles.oracle import estimate
 from dpsql.mechanisms.oracles.registry import choose_oracle
-from dpsql.mechanisms.oracles.square_wave import SquareWave, wave_matrix, wave_reach
+from dpsql.mechanisms.oracles.square_wave import SquareWaveAggregator, wave_matrix, wave_reach
 
 pytestmark = pytest.mark.usefixtures("publishes")
 
@@ -29,7 +29,7 @@ def rounded() -> np.ndarray:
     return np.asarray(0.55 * bell / bell.sum() + 0.45 * (at == 25))
 
 
-def reports(people: int, shares: np.ndarray, rng: np.random.Generator) -> list[blue.Group]:
+def reports(people: int, shares: np.ndarray, rng: np.random.Generator) -> list[blue.ViewReports]:
     """`people` a tree level, and as many again who send Square Wave."""
     found = []
     for edges in grids.level_edges(LEAVES, 4):
@@ -37,13 +37,13 @@ def reports(people: int, shares: np.ndarray, rng: np.random.Generator) -> list[b
         tool = choose_oracle(len(design), W1)
         histogram = (design @ rng.multinomial(people, shares)).astype(int)
         tally = tally_of(tool, histogram, rng).astype(float)
-        found.append(blue.Group(design, estimate(tool, tally, people), people, tool))
-    tool = SquareWave(LEAVES, W1, wave_reach(LEAVES, 1.0))
+        found.append(blue.ViewReports(design, estimate(tool, tally, people), people, tool))
+    tool = SquareWaveAggregator(LEAVES, W1, wave_reach(LEAVES, 1.0))
     tally = tally_of(tool, np.append(rng.multinomial(people, shares), 0), rng)
-    return [*found, blue.Group(wave_matrix(tool), tally / people, people, tool)]
+    return [*found, blue.ViewReports(wave_matrix(tool), tally / people, people, tool)]
 
 
-def equations_of(groups: list[blue.Group]) -> blue.System:
+def equations_of(groups: list[blue.ViewReports]) -> blue.System:
     return blue.system(groups, np.full(LEAVES, 1 / LEAVES), tilted=False)
 
 
@@ -57,7 +57,7 @@ def test_spikes_over_a_bell_are_kept_and_the_rest_is_smoothed() -> None:
         found = smooth.stack(folds, LEAVES).shares
         stacked.append((found - shares) @ workload @ (found - shares))
         known = blue.blue(smooth.pooled(folds)).covariance
-        missed.append(outside(shares, blue.Estimate(found, known)))
+        missed.append(outside(shares, blue.ShareEstimate(found, known)))
         off = blue.simplex_fit(*equations_of(smooth.pooled(folds))) - shares
         plain.append(off @ workload @ off)
     assert np.mean(stacked) < 0.85 * np.mean(plain)
@@ -90,7 +90,7 @@ def test_a_lone_spike_is_found_and_its_neighbours_stay_smooth() -> None:
     noise = np.random.default_rng(5).normal(scale=known, size=LEAVES)
     equations, weight = blue.System(precision, precision @ (shares + noise)), 1e6 * (LEAVES / 256) ** 5
     logs = spiky_smooth(equations, Spiky(3, weight, 3.0), LEAVES, np.zeros(LEAVES))
-    bent = smooth.log_smooth(equations, smooth.Squared(3, weight), LEAVES, np.zeros(LEAVES))
+    bent = smooth.log_smooth(equations, smooth.SquaredBends(3, weight), LEAVES, np.zeros(LEAVES))
     off, without = softmax(logs) - shares, softmax(bent) - shares
     assert abs(off[20]) < 2 * known
     assert np.sqrt(np.mean(off**2)) < 0.65 * known < 0.1 * np.sqrt(np.mean(without**2))

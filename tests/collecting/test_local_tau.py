@@ -17,9 +17,9 @@ from benchmarks.local.simulated import simulate_tallies
 from dpsql.client import Memory, Plan, Row, read_plan
 from dpsql.client.entropy import system_entropy
 from dpsql.collecting.estimate import axis_table
-from dpsql.collecting.plan import Design, PlannedAxis, build_plan, facts_of, plan_body
+from dpsql.collecting.plan import CollectionDesign, PlannedAxis, build_plan, facts_of, plan_body
 from dpsql.collecting.simulate import chosen
-from dpsql.collecting.tallies import People, empty_tallies
+from dpsql.collecting.tallies import RespondentRows, empty_tallies
 from dpsql.collecting.tau import (
     asks_rows_alone,
     best_tau,
@@ -47,10 +47,10 @@ RETAIL = Path(__file__).parents[2] / "catalog" / "retail.yaml"
 ROWS = np.array([0.1, 0.4, 0.2, 0.1, 0.1, 0.1])
 
 
-def design(**changes: object) -> Design:
+def design(**changes: object) -> CollectionDesign:
     axes = (PlannedAxis("age", 16, 16), PlannedAxis("place", 5, 0))
     counted = Fraction(1, 10) if changes.get("tau_from", "estimate") == "estimate" else Fraction(0)
-    base = Design(
+    base = CollectionDesign(
         "c",
         Fraction(2),
         60_000,
@@ -63,13 +63,15 @@ def design(**changes: object) -> Design:
     return replace(base, **changes)  # type: ignore[arg-type]
 
 
-def some_people(count: int, rng: np.random.Generator) -> People:
+def some_people(count: int, rng: np.random.Generator) -> RespondentRows:
     first = np.concatenate([[0], np.cumsum(rng.choice(6, size=count, p=ROWS))])
     leaves = np.stack([rng.integers(0, 16, first[-1]), rng.integers(0, 5, first[-1])], axis=1)
-    return People(first, leaves, np.zeros((int(first[-1]), 0), dtype=np.int64))
+    return RespondentRows(first, leaves, np.zeros((int(first[-1]), 0), dtype=np.int64))
 
 
-def two_rounds(made: Design, people: People, rng: np.random.Generator) -> tuple[Plan, Scale]:
+def two_rounds(
+    made: CollectionDesign, people: RespondentRows, rng: np.random.Generator
+) -> tuple[Plan, Scale]:
     """The second plan of a simulated collection, and its scale."""
     first = read_plan(first_plan(made))
     early = rng.random(people.count) < first.round_shares[0] / sum(first.round_shares)
@@ -109,7 +111,7 @@ def test_the_estimated_tau_is_near_the_best_for_the_true_distribution() -> None:
     assert all(abs(tau - best) <= 1 for tau in found), (best, found)
 
 
-def range_error(made: Design, people: People, rng: np.random.Generator) -> float:
+def range_error(made: CollectionDesign, people: RespondentRows, rng: np.random.Generator) -> float:
     """Mean squared error of the counts of all ranges of all axes, as a share of all rows."""
     first = read_plan(first_plan(made))
     plan, rest = first, people
@@ -153,7 +155,7 @@ def test_figures_of_tau_on_the_curator_s_page() -> None:
     for run in range(4):
         people = star(200_000, np.random.default_rng(run))
         guess = tuple(np.bincount(np.diff(people.first), minlength=11) / people.count)
-        base = Design(
+        base = CollectionDesign(
             "star", Fraction(1), people.count, tuple(PlannedAxis(f"a{i}", 25, 25) for i in range(5)), rows_cap=10,
             together=((0, 1, 2, 3, 4),), wave_share=Fraction(0), catalog={},
         )  # fmt: skip

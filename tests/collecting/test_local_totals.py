@@ -10,8 +10,8 @@ import pytest
 from benchmarks.local.simulated import simulate_tallies
 from dpsql.client.plan import Plan, read_plan
 from dpsql.collecting.estimate import AxisTable, axis_table, table
-from dpsql.collecting.plan import Design, PlannedAxis, PlannedMeasure, build_plan
-from dpsql.collecting.tallies import People, Tallies
+from dpsql.collecting.plan import CollectionDesign, PlannedAxis, PlannedMeasure, build_plan
+from dpsql.collecting.tallies import RespondentRows, Tallies
 from dpsql.collecting.totals import centre_of, centred_on, total_of
 
 pytestmark = pytest.mark.usefixtures("publishes")
@@ -23,14 +23,16 @@ PAIRS = ((0, 1), (1, 2), (0, 2))
 
 def plan_of(sizes: tuple[int, ...], epsilon: int = 1, **changes: object) -> Plan:
     axes = tuple(PlannedAxis(f"a{i}", size, size if size > 15 else 0) for i, size in enumerate(sizes))
-    return read_plan(build_plan(Design("t", Fraction(epsilon), PEOPLE, axes, **changes)))  # type: ignore[arg-type]
+    return read_plan(build_plan(CollectionDesign("t", Fraction(epsilon), PEOPLE, axes, **changes)))  # type: ignore[arg-type]
 
 
-def people(sizes: tuple[int, ...], rng: np.random.Generator) -> People:
+def people(sizes: tuple[int, ...], rng: np.random.Generator) -> RespondentRows:
     first = np.concatenate([[0], np.cumsum(rng.integers(0, 2, PEOPLE))])
     rows = int(first[-1])
     leaves = np.stack([rng.integers(0, size, rows) for size in sizes], axis=1)
-    return People(first, leaves, np.clip(np.rint(rng.normal(85, 8, (rows, 1))), 0, 100).astype(np.int64))
+    return RespondentRows(
+        first, leaves, np.clip(np.rint(rng.normal(85, 8, (rows, 1))), 0, 100).astype(np.int64)
+    )
 
 
 def known_of(plan: Plan, tallies: Tallies) -> dict[int, AxisTable]:
@@ -91,7 +93,7 @@ def test_a_total_that_is_known_has_no_error() -> None:
     plan = plan_of((4, 9), rows_floor=1, together=((0, 1),))
     rng = np.random.default_rng(1)
     leaves = np.stack([rng.integers(0, 4, PEOPLE), rng.integers(0, 9, PEOPLE)], axis=1)
-    each = People(np.arange(PEOPLE + 1), leaves, np.zeros((PEOPLE, 0), np.int64))
+    each = RespondentRows(np.arange(PEOPLE + 1), leaves, np.zeros((PEOPLE, 0), np.int64))
     tallies = simulate_tallies(plan, each, rng)
     found = total_of(plan, tallies, known_of(plan, tallies))
     assert found.value == pytest.approx(1)

@@ -24,10 +24,10 @@ from dpsql.answer.uncertainty.forms import one
 from dpsql.answer.uncertainty.reads import weight_error, weight_of
 from dpsql.client.plan import Plan, read_plan
 from dpsql.collecting import content
-from dpsql.collecting.collector import Manifest
+from dpsql.collecting.collector import CollectionManifest
 from dpsql.collecting.plan import build_plan
 from dpsql.collecting.survey import Survey, design_of, public_axis_maker, survey_of
-from dpsql.collecting.tallies import People
+from dpsql.collecting.tallies import RespondentRows
 from dpsql.doors.report.model import page_model
 from dpsql.release import open_release
 from dpsql.star import load_catalog
@@ -63,20 +63,20 @@ def town(folder: Path, share: str) -> tuple[Survey, Plan]:
     return survey, read_plan(build_plan(design_of(survey, PEOPLE)))
 
 
-def visitors() -> People:
+def visitors() -> RespondentRows:
     """People with 0 to 6 visits, which tau 1 cuts at random."""
     rng = np.random.default_rng(0)
     rows = rng.choice(7, size=PEOPLE, p=[0.1, 0.2, 0.2, 0.2, 0.15, 0.1, 0.05])
     first = np.concatenate([[0], np.cumsum(rows)])
     hours = rng.choice(8, size=first[-1], p=np.array([1, 2, 4, 6, 5, 3, 2, 1]) / 24)
     costs = np.clip(rng.poisson(10 + hours), 0, 40)
-    return People(first, hours[:, None], costs[:, None])
+    return RespondentRows(first, hours[:, None], costs[:, None])
 
 
-def collection(survey: Survey, plan: Plan, people: People, seed: int, target: Path) -> Path:
+def collection(survey: Survey, plan: Plan, people: RespondentRows, seed: int, target: Path) -> Path:
     """A release of one simulated collection."""
     tallies = simulate_tallies(plan, people, np.random.default_rng(seed))
-    manifest = Manifest(1, PEOPLE, PEOPLE, {})
+    manifest = CollectionManifest(1, PEOPLE, PEOPLE, {})
     target.unlink(missing_ok=True)
     content.release_content(survey, plan, tallies, manifest, f"{seed:032x}").write(target)
     return target

@@ -15,7 +15,7 @@ from dpsql.collecting.run import Collected, Reports, collect, write_plan
 from dpsql.collecting.services import predict_services, read_sheet
 from dpsql.collecting.simulate import known_to, simulate_reports, simulate_to_files, write_spool
 from dpsql.collecting.survey import public_axis_maker, survey_of
-from dpsql.collecting.tallies import People
+from dpsql.collecting.tallies import RespondentRows
 from dpsql.errors import CatalogError
 from dpsql.progress import silent
 from dpsql.release.read import open_release
@@ -50,7 +50,7 @@ views:
 PEOPLE = 6_000
 
 
-def buyers(seed: int, most: int = 3) -> People:
+def buyers(seed: int, most: int = 3) -> RespondentRows:
     """Old people buy often, often tea, and cheaply; columns age and kind."""
     rng = np.random.default_rng(seed)
     age = rng.integers(0, 4, PEOPLE)
@@ -59,7 +59,7 @@ def buyers(seed: int, most: int = 3) -> People:
     owner = np.repeat(np.arange(PEOPLE), rows)
     kind = np.where(rng.random(owner.size) < 0.2 * age[owner], 2, rng.integers(0, 3, owner.size))
     paid = np.clip(40 - 8 * age[owner] + rng.integers(-6, 7, owner.size), 10, 50)
-    return People(first, np.stack([age[owner], kind], axis=1), paid[:, None])
+    return RespondentRows(first, np.stack([age[owner], kind], axis=1), paid[:, None])
 
 
 def planned(folder: Path, text: str = CATALOG) -> Path:
@@ -68,14 +68,14 @@ def planned(folder: Path, text: str = CATALOG) -> Path:
     return folder / "plan.json"
 
 
-def collected(sheet_file: Path, people: People, seed: int, name: str = "r.dpsql") -> Collected:
+def collected(sheet_file: Path, people: RespondentRows, seed: int, name: str = "r.dpsql") -> Collected:
     """The registry knows everybody with a row; the shop too."""
     rng, files = np.random.default_rng(seed), []
     sheet = read_sheet(sheet_file)
     assert sheet is not None
     some = np.nonzero(np.diff(people.first))[0]
     bounds = people.first[np.append(some, PEOPLE)]
-    people = People(bounds, people.leaves, people.measures)
+    people = RespondentRows(bounds, people.leaves, people.measures)
     for service, plan in sheet.plans.items():
         reports = simulate_reports(plan, known_to(sheet, service, people), rng)
         files.append(sheet_file.with_name(f"{service}.{seed}.parquet"))
@@ -175,7 +175,7 @@ def test_predictions_are_what_collections_err_by(tmp_path: Path) -> None:
         rng = np.random.default_rng(run)
         age = rng.integers(0, 4, PEOPLE)
         leaves = np.stack([np.repeat(age, 3), rng.integers(0, 3, 3 * PEOPLE)], axis=1)
-        people = People(np.arange(PEOPLE + 1) * 3, leaves, rng.integers(10, 51, (3 * PEOPLE, 1)))
+        people = RespondentRows(np.arange(PEOPLE + 1) * 3, leaves, rng.integers(10, 51, (3 * PEOPLE, 1)))
         done = collected(sheet_file, people, 50 + run, f"{run}.dpsql")
         errors.append(float(dpsql.query(sql, release=done.path).scalar()) - float((leaves[:, 0] < 2).sum()))
     assert 0.5 < np.sqrt(np.mean(np.square(errors))) / (told.error * PEOPLE) < 1.6  # 12 squares: 1 +- .2
@@ -223,7 +223,7 @@ def test_people_are_joined_part_by_part(tmp_path: Path) -> None:
     assert sheet is not None
     people, rng, files = buyers(4), np.random.default_rng(5), []
     for service, plan in sheet.plans.items():
-        rows = People(np.arange(PEOPLE + 1), people.leaves[:PEOPLE], people.measures[:PEOPLE])
+        rows = RespondentRows(np.arange(PEOPLE + 1), people.leaves[:PEOPLE], people.measures[:PEOPLE])
         files.append(tmp_path / f"{service}.parquet")
         write_spool(
             files[-1],

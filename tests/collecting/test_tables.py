@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from dpsql.collecting.collector import Manifest, add_spool, close_collection
+from dpsql.collecting.collector import CollectionManifest, add_spool, close_collection
 from dpsql.collecting.files import open_state
 from dpsql.collecting.tables import tally_tables
 from dpsql.collecting.tallies import Tallies
@@ -59,7 +59,7 @@ class DuckSession:
         self.connection.close()
 
 
-def by_files(*paths: Path) -> tuple[Tallies, Manifest]:
+def by_files(*paths: Path) -> tuple[Tallies, CollectionManifest]:
     """The collector's own."""
     state = open_state(PLAN)
     for path in paths:
@@ -67,7 +67,7 @@ def by_files(*paths: Path) -> tuple[Tallies, Manifest]:
     return close_collection(state, PLAN)
 
 
-def by_table(*paths: Path) -> tuple[Tallies, Manifest]:
+def by_table(*paths: Path) -> tuple[Tallies, CollectionManifest]:
     """The statement's."""
     session = DuckSession()
     try:
@@ -136,12 +136,12 @@ def test_an_empty_table_and_many_tables(tmp_path: Path) -> None:
     empty = parquet(tmp_path / "empty.parquet", [(SOUND[0], "a", 0)])
     duckdb.sql(f"COPY (FROM '{empty}' LIMIT 0) TO '{tmp_path}/none.parquet'")
     tallies, manifest = by_table(tmp_path / "none.parquet")
-    assert manifest == Manifest(1, 0, 0, {}, 0)
+    assert manifest == CollectionManifest(1, 0, 0, {}, 0)
     assert not sum(tally.total for tally in tallies)
     rows = [(report, None, 0) for report in SOUND]
     paths = [parquet(tmp_path / f"{i}.parquet", rows[i::3]) for i in range(3)]
     found, told = by_table(tmp_path / "none.parquet", *paths, *paths)
-    assert told == Manifest(4, len(SOUND), len(SOUND), {}, 0)
+    assert told == CollectionManifest(4, len(SOUND), len(SOUND), {}, 0)
     assert total(found) == total(by_files(*paths)[0])
 
 

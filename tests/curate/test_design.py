@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from dpsql import api
 from dpsql.answer import Answerer
-from dpsql.curate.design.designing import Design, design_catalog, rounded
+from dpsql.curate.design.designing import CatalogDesign, design_catalog, rounded
 from dpsql.curate.design.views import Designed
 from dpsql.curate.forecast import dry_answerer, priced_plan
 from dpsql.doors.cli import all_commands, cli
@@ -84,7 +84,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def designed(publishes: None, shop: Path) -> Design:
+def designed(publishes: None, shop: Path) -> CatalogDesign:
     file = shop / "shop.yaml"
     return design_catalog(file.read_text(), file, QUESTIONS, Guess(300, 6000))
 
@@ -94,7 +94,7 @@ def exactly(catalog: Path, release: Path) -> Answerer:
     return Answerer(open_release(release, insecure=True))
 
 
-def test_what_is_designed_answers_the_questions(shop: Path, designed: Design, tmp_path: Path) -> None:
+def test_what_is_designed_answers_the_questions(shop: Path, designed: CatalogDesign, tmp_path: Path) -> None:
     assert designed.served == len(QUESTIONS)
     written = tmp_path / "designed.yaml"
     written.write_text(designed.text)
@@ -121,7 +121,7 @@ def test_predictions_are_relative_to_what_is_expected(shop: Path) -> None:
     assert many.relative == pytest.approx(median / (1000 * 20 / 72 / 2), rel=0.05)  # type: ignore[operator]
 
 
-def test_the_text_reads_as_if_written_by_hand(designed: Design) -> None:
+def test_the_text_reads_as_if_written_by_hand(designed: CatalogDesign) -> None:
     made = designed
     for kept in (
         "# Written by hand; what stands here stays.",

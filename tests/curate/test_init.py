@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from dpsql import api
-from dpsql.curate.draft.drafting import Choices, leave_open
+from dpsql.curate.draft.drafting import CuratorChoices, leave_open
 from dpsql.curate.init import draft_from_source
 from dpsql.doors.cli import all_commands, cli
 from dpsql.errors import CatalogError, InterfaceError, SourceError
@@ -55,7 +55,7 @@ SOURCES = {
 }
 
 
-def drafted(source: Path, output: Path, choices: Choices | None = None) -> Catalog:
+def drafted(source: Path, output: Path, choices: CuratorChoices | None = None) -> Catalog:
     draft_from_source(source, output, "shop", leave_open if choices is None else lambda _: choices)
     return load_catalog(output)
 
@@ -97,12 +97,12 @@ def test_publish_refuses_a_draft_until_every_mark_is_gone(tmp_path: Path) -> Non
 
 
 def test_what_the_curator_says_is_not_marked(tmp_path: Path) -> None:
-    said = Choices("customers.c_custkey", frozenset(), "0.5", "2")
+    said = CuratorChoices("customers.c_custkey", frozenset(), "0.5", "2")
     shop = drafted(make_duckdb(tmp_path), tmp_path / "shop.yaml", said)
     assert (str(shop.privacy.epsilon), str(shop.privacy.cap)) == ("1/2", "2")
     assert not {"privacy", "tables.stores"} & set(shop.unconfirmed())
     assert not shop.tables["stores"].is_public
-    for wrong in (Choices(unit="customers.c_name"), Choices(public=frozenset({"shops"}))):
+    for wrong in (CuratorChoices(unit="customers.c_name"), CuratorChoices(public=frozenset({"shops"}))):
         with pytest.raises(InterfaceError, match=r"one of|there are"):
             drafted(tmp_path / "shop.duckdb", tmp_path / "wrong.yaml", wrong)
 
@@ -161,7 +161,7 @@ def test_the_comment_beside_the_unit_says_what_it_is(unit: str | None, said: str
         connection.execute(
             f"COPY (SELECT i AS rider_id FROM range(50) AS r(i)) TO '{tmp_path}/rider.parquet'"
         )
-    choices = Choices(unit="rider.rider_id" if unit else "row")
+    choices = CuratorChoices(unit="rider.rider_id" if unit else "row")
     made = draft_from_source(tmp_path, tmp_path / "rides.yaml", None, lambda _: choices)
     (line,) = (line for line in made.text.splitlines() if line.startswith("  unit:"))
     assert said in line.partition("#")[2]

@@ -18,11 +18,11 @@ from typing import Any, NamedTuple, cast
 
 from dpsql.answer.session import open_session
 from dpsql.doors.wire.client import STATES, Client, ClientReader
-from dpsql.doors.wire.gate import Limits, Places, Waits
-from dpsql.doors.wire.login import Service
+from dpsql.doors.wire.gate import ConnectionLimits, ConnectionSlots, Waits
+from dpsql.doors.wire.login import WireService
 from dpsql.doors.wire.logins import Log
 from dpsql.doors.wire.password import make_verifier
-from dpsql.doors.wire.roles import Role, Roles, open_roles
+from dpsql.doors.wire.roles import ServerRole, ServerRoles, open_roles
 from dpsql.doors.wire.sessions import Sessions
 from dpsql.doors.wire.turns import Turns
 
@@ -216,10 +216,10 @@ class Served:
     def __init__(self, release: Path) -> None:
         self.log = os.open(os.devnull, os.O_WRONLY)
         verifier = make_verifier("me", "correct horse")
-        anybody, named = Role(None, (release,)), Role(verifier, (release,))
+        anybody, named = ServerRole(None, (release,)), ServerRole(verifier, (release,))
         self._open = open_roles((anybody, named), open_session)
         both = self._open.__enter__()
-        self.roles = {False: both, True: Roles(None, both.named)}
+        self.roles = {False: both, True: ServerRoles(None, both.named)}
 
     def close(self) -> None:
         self._open.__exit__(None, None, None)
@@ -234,9 +234,10 @@ class Served:
         sink, begun = Sink(), time.process_time()
 
         async def serve() -> None:
-            reader, limits = ScriptReader(said.raw), Limits(login=5.0, idle=5.0)
-            service = Service(
-                self.roles[said.asked], Sessions(), Turns(), limits, Places(limits), Waits(), Log(self.log), None, False
+            reader, limits = ScriptReader(said.raw), ConnectionLimits(login=5.0, idle=5.0)
+            service = WireService(
+                self.roles[said.asked], Sessions(), Turns(), limits, ConnectionSlots(limits), Waits(), Log(self.log),
+                None, False,
             )  # fmt: skip
             await Client(reader, cast(asyncio.StreamWriter, sink), service).serve()
 

@@ -17,7 +17,7 @@ from dpsql.answer.output import FORMATS, STYLES, render
 from dpsql.answer.session import OpenReleases, open_session
 from dpsql.doors.cli import all_commands, cli
 from dpsql.doors.shell import run_text
-from dpsql.doors.shell.commands import State
+from dpsql.doors.shell.commands import ShellState
 from dpsql.errors import UNSEEN
 from tests.release_fixture import make_rows, write_fixture
 
@@ -79,7 +79,7 @@ def test_the_command_prints_none(path: Path, style: str):
 
 
 def test_the_shell_prints_none(opened: OpenReleases, capsys: pytest.CaptureFixture[str]):
-    state = State(opened, terminal=False, style="table", level=0.95)
+    state = ShellState(opened, terminal=False, style="table", level=0.95)
     state.output = sys.stdout
     for text in (SQL + ";", "\\d", "\\d shop", "\\dv", "\\releases", "\\explain " + SQL, '\\d "\x1b[2J"'):
         run_text(text, state)

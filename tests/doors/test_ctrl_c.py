@@ -12,7 +12,7 @@ import duckdb
 import pytest
 from click.testing import CliRunner
 
-from dpsql.doors.cli import Group
+from dpsql.doors.cli import CommandGroup
 from dpsql.errors import INTERRUPTED
 from dpsql.faults import CHARGED, machine
 
@@ -27,8 +27,8 @@ def heeded() -> Iterator[None]:
 
 def ended(work: Callable[[], object]) -> tuple[int, str, BaseException | None]:
     """A command of a group in a group that does some work: its exit code, its words, what it raised."""
-    inner = Group("inner", commands=[click.Command("work", callback=work)])
-    done = CliRunner().invoke(Group("outer", commands=[inner]), ["inner", "work"])
+    inner = CommandGroup("inner", commands=[click.Command("work", callback=work)])
+    done = CliRunner().invoke(CommandGroup("outer", commands=[inner]), ["inner", "work"])
     return done.exit_code, done.output, done.exception
 
 

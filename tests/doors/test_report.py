@@ -25,7 +25,7 @@ from dpsql.doors.report.model import page_model
 from dpsql.noise import ExactNoise, insecure_test_entropy
 from dpsql.publishing.central import publish_release
 from dpsql.release import open_release
-from dpsql.release.format import Spend
+from dpsql.release.format import SpentAmount
 from dpsql.star import load_catalog
 from tests.doors_release import CATALOG, build
 from tests.userlevel_star import uneven_rows, write_star
@@ -158,7 +158,7 @@ def test_the_page_begins_with_numbers_and_questions_in_words(shop: Path) -> None
         assert float(error) <= 10.0
         dpsql.query(unescape(sql), release=shop)
     long = "9007199254740993/72057594037927936"
-    release.meta = replace(release.meta, spends=(Spend("view demand: count", long),) * 4)
+    release.meta = replace(release.meta, spends=(SpentAmount("view demand: count", long),) * 4)
     page = report_page(release)
     assert page.count("<td>view demand: count</td><td>0.125 (25%)</td>") == 4
     assert "9007199254740993" not in page

@@ -24,9 +24,9 @@ from prompt_toolkit.output import DummyOutput
 import dpsql
 from dpsql.answer.session import OpenReleases, open_session
 from dpsql.doors.complete import words_of
-from dpsql.doors.scan import Piece, split
+from dpsql.doors.scan import InputPiece, split
 from dpsql.doors.shell import evaluate
-from dpsql.doors.shell.commands import State
+from dpsql.doors.shell.commands import ShellState
 from dpsql.doors.shell.complete import ShellCompleter
 from tests.doors_release import build
 from tests.interrupts import heed_interrupts
@@ -178,11 +178,11 @@ def test_help_needs_neither_backslash_nor_semicolon(shop: Path, text: str) -> No
     pieces, rest = split(text)
     assert (pieces[0].command, rest.strip()) == (True, "")
     out = io.StringIO()
-    state = State(open_session([shop]), "csv", output=out)
+    state = ShellState(open_session([shop]), "csv", output=out)
     for piece in pieces:
         evaluate(piece, state)
     assert "\\explain" in out.getvalue()
-    assert split("help me;")[0] == [Piece("help me", False)]
+    assert split("help me;")[0] == [InputPiece("help me", False)]
 
 
 def test_ctrl_c_stops_a_statement(shop: Path) -> None:
@@ -283,7 +283,7 @@ def test_leaving_by_command(terminal: pexpect.spawn) -> None:
 
 @pytest.fixture(scope="module")
 def completer(shop: Path) -> ShellCompleter:
-    return ShellCompleter(words_of(table for _, table in State(open_session([shop]), "table").tables()))
+    return ShellCompleter(words_of(table for _, table in ShellState(open_session([shop]), "table").tables()))
 
 
 @pytest.mark.parametrize(
@@ -325,14 +325,14 @@ def test_completion_by_keys(completer: ShellCompleter) -> None:
 @pytest.mark.parametrize(
     ("text", "pieces", "rest"),
     [
-        ("SELECT ';' ; SELECT 2", [Piece("SELECT ';'", False)], " SELECT 2"),
-        ("-- ;\nSELECT 1;", [Piece("SELECT 1", False)], ""),
-        (";;\n\\q;", [Piece("\\q", True)], ""),
+        ("SELECT ';' ; SELECT 2", [InputPiece("SELECT ';'", False)], " SELECT 2"),
+        ("-- ;\nSELECT 1;", [InputPiece("SELECT 1", False)], ""),
+        (";;\n\\q;", [InputPiece("\\q", True)], ""),
         ("SELECT 'open;", [], "SELECT 'open;"),
-        ('/* ; */ SELECT "a;" ;', [Piece('SELECT "a;"', False)], ""),
+        ('/* ; */ SELECT "a;" ;', [InputPiece('SELECT "a;"', False)], ""),
     ],
 )
-def test_split(text: str, pieces: list[Piece], rest: str) -> None:
+def test_split(text: str, pieces: list[InputPiece], rest: str) -> None:
     assert split(text) == (pieces, rest)
 
 
@@ -341,11 +341,11 @@ def test_notes_of_formats_for_programs_go_to_standard_error(
     shop: Path, style: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """As `dpsql query` does."""
-    state = State(open_session([shop]), style)
+    state = ShellState(open_session([shop]), style)
     note = "a bin was cut"
     asked = state.asked.query("SELECT COUNT(*) FROM sales")
     monkeypatch.setattr(OpenReleases, "query", lambda *_, **__: replace(asked, notes=(note,)))
-    evaluate(Piece("SELECT COUNT(*) FROM sales", False), state)
+    evaluate(InputPiece("SELECT COUNT(*) FROM sales", False), state)
     out, err = capsys.readouterr()
     assert note not in out
     assert f"note: {note}\n" in err

@@ -25,7 +25,7 @@ import pytest
 import dpsql
 from dpsql.doors.wire import protocol
 from dpsql.doors.wire.client import MOST_PORTALS, MOST_PREPARED_TEXT
-from dpsql.doors.wire.password import Exchange, Refused, make_verifier
+from dpsql.doors.wire.password import Exchange, LoginRefused, make_verifier
 from dpsql.errors import InterfaceError
 from tests.doors_release import build
 
@@ -369,9 +369,9 @@ def test_rfc_7677_example() -> None:
     assert exchange.final(final) == b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="
     altered = Exchange(verifier, "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0")
     altered.first(b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO")
-    with pytest.raises(Refused):
+    with pytest.raises(LoginRefused):
         altered.final(final.replace(b"p=dHz", b"p=dHy"))
-    with pytest.raises(Refused):
+    with pytest.raises(LoginRefused):
         Exchange(verifier, "x").final(final)
 
 
@@ -379,7 +379,7 @@ def test_rfc_7677_example() -> None:
     "first", [b"", b"\xff", b"p=tls-unique,,n=,r=abc", b"n,,n=,m=x,r=abc", b"n,,r=abc", b"n,,n=,r="]
 )
 def test_broken_first_messages_are_refused(first: bytes) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(LoginRefused):
         Exchange(make_verifier("user", "pencil")).first(first)
 
 

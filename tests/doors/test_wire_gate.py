@@ -18,7 +18,14 @@ from pathlib import Path
 import pytest
 
 from benchmarks.answers.limits import worked
-from dpsql.doors.wire.gate import FREE, FREE_ADDRESS, MOST_REMEMBERED, Limits, Places, Waits
+from dpsql.doors.wire.gate import (
+    FREE,
+    FREE_ADDRESS,
+    MOST_REMEMBERED,
+    ConnectionLimits,
+    ConnectionSlots,
+    Waits,
+)
 from dpsql.doors.wire.logins import MOST_REFUSALS, Log, login_log
 from dpsql.doors.wire.password import make_verifier, stand_in
 from dpsql.doors.wire.roles import read_roles
@@ -192,7 +199,7 @@ def test_who_tries_one_name_after_another_waits_too_and_takes_no_memory() -> Non
 
 def test_strangers_push_out_the_longest_waiting_of_the_largest_crowd() -> None:
     async def crowd() -> list[str]:
-        places, left = Places(Limits(connections=8)), list[str]()
+        places, left = ConnectionSlots(ConnectionLimits(connections=8)), list[str]()
 
         async def come(address: str, number: int) -> None:
             login = asyncio.timeout(60)
@@ -218,7 +225,7 @@ def test_strangers_push_out_the_longest_waiting_of_the_largest_crowd() -> None:
 
 
 def test_places_of_clients_come_back() -> None:
-    places = Places(Limits(connections=1))
+    places = ConnectionSlots(ConnectionLimits(connections=1))
     with places.client() as first:
         with places.client() as second:
             assert (first, second) == (True, False)
@@ -285,8 +292,11 @@ def test_clients_find_their_places_taken_by_clients_alone(small: int) -> None:
     assert "D" in kinds(clients[0].ask("SELECT COUNT(*) FROM sales"))
     ends = [each.recv(400) for each in slow]
     assert all(end[:1] == b"E" for end in ends)
-    assert sum(b"C53300\0" in end for end in ends) == 40 - Limits(CONNECTIONS).strangers
-    assert sum(b"the login took more than 1.5 s" in end for end in ends) == Limits(CONNECTIONS).strangers
+    assert sum(b"C53300\0" in end for end in ends) == 40 - ConnectionLimits(CONNECTIONS).strangers
+    assert (
+        sum(b"the login took more than 1.5 s" in end for end in ends)
+        == ConnectionLimits(CONNECTIONS).strangers
+    )
 
     # a client that is silent leaves; one that has a statement running is not silent
     clients[1].send("Q", ENDLESS.encode() + b"\0")

@@ -14,14 +14,14 @@ from pyarrow.parquet import write_table
 
 from benchmarks.local.simulated import one_row_each
 from dpsql.client.plan import Plan
-from dpsql.collecting.collector import Manifest, add_spool, close_collection
+from dpsql.collecting.collector import CollectionManifest, add_spool, close_collection
 from dpsql.collecting.files import open_state
 from dpsql.collecting.plan import PlannedAxis
 from dpsql.collecting.simulate import simulate_reports
 from dpsql.collecting.tables import tally_tables
 from dpsql.collecting.tallies import Tallies
 from dpsql.engines.postgresql import PostgresSession
-from dpsql.engines.server import Session
+from dpsql.engines.server import ServerSession
 from dpsql.engines.spark import SparkSession
 from dpsql.errors import SourceError
 from tests.collecting.test_collector import plan_of
@@ -88,7 +88,7 @@ def loaded(postgres: Server) -> Server:
     return postgres
 
 
-def by_files(spool: Path) -> tuple[Tallies, Manifest]:
+def by_files(spool: Path) -> tuple[Tallies, CollectionManifest]:
     """DuckDB's collector."""
     state = open_state(PLAN)
     add_spool(state, PLAN, spool, KEY)
@@ -100,7 +100,7 @@ def integers(tallies: Tallies) -> list[Any]:
     return [(tally.support.sum(axis=0).tolist(), tally.total) for tally in tallies]
 
 
-def compared(session: Session, place: str, tokens: str, spool: Path) -> None:
+def compared(session: ServerSession, place: str, tokens: str, spool: Path) -> None:
     """Print the figure of an engine; totals are equal, and of reports with tokens every fold's."""
     expected, told = by_files(spool)
     found, manifest = tally_tables(session, PLAN, [place], KEY)

@@ -28,7 +28,7 @@ from dpsql.publishing.axes import axis_maker
 from dpsql.publishing.cells import row_value
 from dpsql.publishing.plan import plan_release
 from dpsql.publishing.rows import counted_rows, prepare_tables
-from dpsql.publishing.userlevel.choose import Table, placed_table, row_edges, sum_edges
+from dpsql.publishing.userlevel.choose import RecipeTable, placed_table, row_edges, sum_edges
 from dpsql.publishing.userlevel.shapes import norm_views, pure_reach, whitened_parts
 from dpsql.publishing.userlevel.sql import (
     DIFFERENCE,
@@ -75,7 +75,7 @@ def opened(catalog: Catalog) -> Iterator[tuple[Engine, Any]]:
         raw.close()
 
 
-def table_of(catalog: Catalog, raw: Engine, plan: Any, relations: Any) -> Table:
+def table_of(catalog: Catalog, raw: Engine, plan: Any, relations: Any) -> RecipeTable:
     """The sales, their sums around given centres."""
     table = placed_table(relations, plan, "sales", counted_rows(catalog, raw, plan, "sales"), ZeroNoise())
     return table.centred({"sales.amount": 12_345, "sales.cost": -678})
@@ -87,7 +87,7 @@ def asked(catalog: Catalog) -> dict[str, Any]:
         return answers(table_of(catalog, raw, plan, raw.relations("testing")))
 
 
-def answers(table: Table) -> dict[str, Any]:
+def answers(table: RecipeTable) -> dict[str, Any]:
     """What the recipe asks, by step."""
     relations, sums = table.relations, table.sums
     people = make_people(relations, table.rows, "sales", [table.columns[name] for name in sums])
@@ -116,7 +116,7 @@ def answers(table: Table) -> dict[str, Any]:
     return found
 
 
-def cells(table: Table, weights: str, weight: str) -> list[Any]:
+def cells(table: RecipeTable, weights: str, weight: str) -> list[Any]:
     """Those of all statistics."""
     found = weighted_cells(table.relations, table.plan, "sales", table.rows, weights, table.columns, weight)
     return [exact.tolist() for s in table.statistics.values() for exact in found.of(s)]

@@ -23,16 +23,16 @@ from dpsql.client import decode, read_plan, respond, to_json
 from dpsql.client.entropy import system_entropy
 from dpsql.client.plan import Plan
 from dpsql.client.rows import to_rows
-from dpsql.collecting.reported import Answered, write_items
+from dpsql.collecting.reported import ReportProvenance, write_items
 from dpsql.collecting.services import read_sheet
 from dpsql.collecting.simulate import simulate_reports, write_spool
-from dpsql.collecting.tallies import People
+from dpsql.collecting.tallies import RespondentRows
 from dpsql.examples import retail
 from tests.collecting.test_local_adaptive import CATALOG as PLACES
 from tests.collecting.test_services_release import catalog_text
 from tests.command import dpsql_command
 from tests.pages import NOT_HERE, blocks, compare, run_command, typed
-from tests.privacy.loss import Rows, write_side
+from tests.privacy.loss import RawRows, write_side
 from tests.publishing import test_hybrid
 from tests.stream_shop import CATALOG as DAYS
 from tests.stream_shop import make_stream_shop
@@ -126,10 +126,10 @@ def answered(plan: str, *files: str) -> Prepare:
     return prepare
 
 
-def some_people(plan: Plan, rng: np.random.Generator) -> People:
+def some_people(plan: Plan, rng: np.random.Generator) -> RespondentRows:
     """One row each, anywhere."""
     leaves = np.stack([rng.integers(0, axis.leaves, PEOPLE) for axis in plan.axes], axis=1)
-    return People(np.arange(PEOPLE + 1), leaves, np.zeros((PEOPLE, len(plan.measures)), np.int64))
+    return RespondentRows(np.arange(PEOPLE + 1), leaves, np.zeros((PEOPLE, len(plan.measures)), np.int64))
 
 
 def spool(path: Path, reports: list[bytes]) -> None:
@@ -197,8 +197,8 @@ def hybrid(folder: Path) -> None:
     people = range(PEOPLE)
     sales = [(i, i % 4, i % 11) for i in people for _ in range(2)]
     tables = {
-        "sales": Rows("customer_id INT, day INT, amount INT", sales),
-        "customer": Rows("customer_id INT", [(i,) for i in people]),
+        "sales": RawRows("customer_id INT, day INT, amount INT", sales),
+        "customer": RawRows("customer_id INT", [(i,) for i in people]),
     }
     side = write_side(folder / "side", catalog.replace("ROOT", "data"), tables)
     (folder / "data").mkdir()
@@ -253,7 +253,9 @@ def erasable(folder: Path) -> None:
     dpsql.collect(
         folder / "plan.json", folder / "a.jsonl", folder / "survey.dpsql", state=folder / "survey.state"
     )
-    write_items(folder / "person_age.parquet", Answered("person.age", "", ""), [(her, 0, 1), ("bob", 0, 2)])
+    write_items(
+        folder / "person_age.parquet", ReportProvenance("person.age", "", ""), [(her, 0, 1), ("bob", 0, 2)]
+    )
 
 
 GUIDES: Mapping[str, Mapping[str, Mapping[str, Prepare]]] = {

@@ -18,8 +18,8 @@ from dpsql.ledger import (
     Lineage,
     Order,
     Receipt,
+    ReleaseSpend,
     SourceTable,
-    Spend,
     SpendLine,
     new_release_id,
     publish_file,
@@ -54,7 +54,9 @@ def publish(folder: Path, label: str, last_step: str) -> Receipt:
     try:
         return publish_file(
             folder / "ledger" / "ledger.duckdb",
-            Spend(LINEAGE, (SpendLine("view", EPSILON, "epsilon"),), (SourceTable("rows", ("rows",)),)),
+            ReleaseSpend(
+                LINEAGE, (SpendLine("view", EPSILON, "epsilon"),), (SourceTable("rows", ("rows",)),)
+            ),
             Order(Label("people", label, "spec"), folder / f"{label}.dpsql", release_id, build, dict),
             kill_point,
         )

@@ -19,8 +19,8 @@ import numpy as np
 import pytest
 
 from dpsql.mechanisms.law import LAPLACE, AxisBudget
-from dpsql.mechanisms.timeline.strategy import Read
-from dpsql.mechanisms.timeline.tree import TreeStrategy
+from dpsql.mechanisms.timeline.strategy import NodeRead
+from dpsql.mechanisms.timeline.tree import TimeTreeStrategy
 from dpsql.noise import ExactNoise, os_entropy
 from dpsql.streams.append import Batch, StreamSpec, StreamStatistic, noise_for, opened_stream
 from dpsql.streams.public import read_manifest, read_segments
@@ -31,7 +31,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))  # this file is the program t
 from tests.time_forms import create_stream
 
 CELLS = 4
-SPEC = StreamSpec(TreeStrategy(LAPLACE, (1, 2, 4), (5, 3, 2)), (CELLS,), 1000)
+SPEC = StreamSpec(TimeTreeStrategy(LAPLACE, (1, 2, 4), (5, 3, 2)), (CELLS,), 1000)
 STATISTICS = (StreamStatistic(LAPLACE, (AxisBudget(np.ones(CELLS, np.int64), 1),), Fraction(1), 1),)
 STEPS = (
     "locked",
@@ -76,7 +76,7 @@ def work(directory: Path, private: Path, last: int, step: str, at: int) -> None:
     Path.replace = watched  # type: ignore[method-assign, assignment]
     exact = noise_for(STATISTICS, ExactNoise(os_entropy()))
 
-    def draw(statistic: int, read: Read, values: IntArray) -> IntArray:
+    def draw(statistic: int, read: NodeRead, values: IntArray) -> IntArray:
         drawn = exact(statistic, read, values)
         point("drawing")
         return drawn

@@ -30,8 +30,8 @@ from dpsql.ledger import (
     PublicRelease,
     Receipt,
     Recovery,
+    ReleaseSpend,
     SourceTable,
-    Spend,
     SpendLine,
     budget_report,
     new_release_id,
@@ -76,7 +76,7 @@ class Curator:
 
         name = Label(lineage.name, label, spec)
         order = Order(name, self.folder / f"{label}.dpsql", new_release_id(), build, digests)
-        spend = Spend(lineage, (line,), tuple(SourceTable(table, (table,)) for table in tables))
+        spend = ReleaseSpend(lineage, (line,), tuple(SourceTable(table, (table,)) for table in tables))
         return publish_file(self.ledger, spend, replace(order, **others), kill_point)
 
     def left_over(self) -> list[str]:
@@ -323,7 +323,7 @@ def test_spends_must_be_positive(curator):
     with pytest.raises(PrivacyError, match="above 0"):
         curator.publish("a", "0")
     with pytest.raises(PrivacyError, match="above 0"):
-        Spend(SHOP, (), ()).cost()
+        ReleaseSpend(SHOP, (), ()).cost()
 
 
 def test_a_build_that_fails_leaves_nothing_and_costs_nothing(curator):

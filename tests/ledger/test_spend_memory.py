@@ -17,7 +17,7 @@ import dpsql
 from dpsql.errors import LineageError
 from dpsql.ledger import budget_report
 from dpsql.ledger import memory as memory_module
-from dpsql.ledger.memory import MOST_ROWS, Memory, memory_of_this_computer
+from dpsql.ledger.memory import MOST_ROWS, LedgerMemory, memory_of_this_computer
 from dpsql.noise import ZeroNoise
 from dpsql.publishing.central import publish_release
 from dpsql.star import load_catalog
@@ -243,7 +243,7 @@ def test_who_holds_its_lock_delays_a_publish_and_stops_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(memory_module, "_PATIENCE", 0.05)
-    memory = Memory(tmp_path)
+    memory = LedgerMemory(tmp_path)
     assert memory.remember("shop", ["place x"]) == ""
     with (tmp_path / "spends.json.lock").open("rb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -267,13 +267,13 @@ def test_it_holds_no_name_no_path_and_no_row(shop: Path, state: Path) -> None:
 def test_keys_of_two_computers_differ(tmp_path: Path) -> None:
     contents = []
     for name in ("a", "b"):
-        assert Memory(tmp_path / name).remember("shop", ["place x"]) == ""
+        assert LedgerMemory(tmp_path / name).remember("shop", ["place x"]) == ""
         contents.append(json.loads((tmp_path / name / "spends.json").read_bytes())["rows"])
     assert contents[0] != contents[1]
 
 
 def test_it_never_grows_beyond_its_bound_and_the_oldest_go_first(tmp_path: Path) -> None:
-    memory = Memory(tmp_path)
+    memory = LedgerMemory(tmp_path)
     memory.remember("shop", ["place of old"])
     memory.remember("shop", (f"place {number}" for number in range(MOST_ROWS - 1)))
     memory.remember("shop", ["place of old"])  # it was written again, so it is new
@@ -287,7 +287,7 @@ def test_it_never_grows_beyond_its_bound_and_the_oldest_go_first(tmp_path: Path)
 
 
 def test_many_programs_write_at_once(tmp_path: Path) -> None:
-    memory = Memory(tmp_path)
+    memory = LedgerMemory(tmp_path)
     with ThreadPoolExecutor(8) as pool:
         faults = list(pool.map(lambda n: memory.remember(f"lineage {n % 3}", [f"place {n}"]), range(60)))
     assert faults == [""] * 60

@@ -14,7 +14,7 @@ from benchmarks.baselines.common import SimulationNoise
 from dpsql.errors import InternalError
 from dpsql.mechanisms.axis.leaves import LeafStrategy
 from dpsql.mechanisms.family import block_estimates as estimates
-from dpsql.mechanisms.family.block_estimates import Rows, Selection, Variances
+from dpsql.mechanisms.family.block_estimates import BlockRows, Selection, Variances
 from dpsql.mechanisms.family.block_plan import best_grid, forecast, loud_errors, run_moments, stages
 from dpsql.mechanisms.family.blocks import Blocks
 from dpsql.mechanisms.family.measurement import Terms
@@ -24,7 +24,7 @@ from dpsql.mechanisms.law import LAPLACE
 from dpsql.noise import ExactNoise, insecure_test_entropy
 from dpsql.tree import Workload
 from dpsql.variance.blocks import BlockReading, BlockVariance, from_columns
-from dpsql.variance.pooled import Read
+from dpsql.variance.pooled import StoredCovariance
 
 GRID = block_grid((19, 10), (2, 1), 3)
 
@@ -123,7 +123,7 @@ def test_estimates_and_their_noise_are_those_of_dense_least_squares(seed: int) -
     found, variances = looked(GRID, seed), Variances(7.0, 3.0)
     rng = np.random.default_rng(seed + 100)
     look, rows = rng.integers(-50, 50, GRID.shape), rng.integers(-50, 50, found.row_count)
-    own = Rows(found, look, rows, variances)
+    own = BlockRows(found, look, rows, variances)
     solve, covariance = dense(found, variances)
     order = np.argsort(found.rows[found.loud[GRID.spread(found.piece)]])
     leaves = np.count_nonzero(~found.loud)
@@ -140,7 +140,9 @@ def test_estimates_and_their_noise_are_those_of_dense_least_squares(seed: int) -
 
 def test_the_model_inside_leaves_is_the_worst_even_lie() -> None:
     """All rows in one cell, which may be any: X^2 f (1 - f), and covariances likewise."""
-    own = Rows(looked(GRID, 5), np.zeros(GRID.shape, np.int64), np.zeros(200, np.int64), Variances(1.0, 1.0))
+    own = BlockRows(
+        looked(GRID, 5), np.zeros(GRID.shape, np.int64), np.zeros(200, np.int64), Variances(1.0, 1.0)
+    )
     model = estimates.block_variance(own, estimates.leaf_groups(own), None)
     rng = np.random.default_rng(3)
     masks, others = ([(rng.random((5, n)) < 0.4).astype(float) for n in (19, 10)] for _ in range(2))
@@ -162,7 +164,7 @@ def test_mean_squares_are_measured_group_by_group() -> None:
     found = partition(grid, np.full(grid.shape, 9), 10, Fraction(1, 100), 1)  # nothing merges
     counts = np.where(np.arange(256) < 100, 8, 0)
     look = counts.reshape(grid.shape)
-    groups = estimates.leaf_groups(Rows(found, look, counts, Variances(1.0, 4.0)))
+    groups = estimates.leaf_groups(BlockRows(found, look, counts, Variances(1.0, 4.0)))
     assert sorted(groups.size.tolist()) == [100, 156]
     squares, runs = np.zeros(2), 400
     for run in range(runs):
@@ -173,7 +175,9 @@ def test_mean_squares_are_measured_group_by_group() -> None:
 
 def test_few_leaves_are_one_group() -> None:
     found = looked(block_grid((8, 8), (0, 0), 4), 0)
-    rows = Rows(found, np.arange(4).reshape(2, 2), np.zeros(found.row_count, np.int64), Variances(1.0, 1.0))
+    rows = BlockRows(
+        found, np.arange(4).reshape(2, 2), np.zeros(found.row_count, np.int64), Variances(1.0, 1.0)
+    )
     assert estimates.leaf_groups(rows).size.tolist() == [np.count_nonzero(~found.loud)]
 
 
@@ -241,7 +245,9 @@ def test_a_draw_is_restored_from_its_integers_alone(error: float) -> None:
 
 def test_whoever_pools_or_compares_sees_both_parts() -> None:
     """A model whose errors lie inside leaves alone: no door may take it for exact."""
-    own = Rows(looked(GRID, 5), np.zeros(GRID.shape, np.int64), np.zeros(200, np.int64), Variances(1.0, 1.0))
+    own = BlockRows(
+        looked(GRID, 5), np.zeros(GRID.shape, np.int64), np.zeros(200, np.int64), Variances(1.0, 1.0)
+    )
     model = estimates.block_variance(own, estimates.leaf_groups(own), None)
     silent = BlockVariance(model.bounds, np.zeros_like(model.noise), model.within, model.shared)
     reading = BlockReading((silent,), {(0, 1): 2.0})
@@ -249,7 +255,7 @@ def test_whoever_pools_or_compares_sees_both_parts() -> None:
     pairs = [mask[grid.ravel()] for mask, grid in zip(masks, np.indices((3, 2)), strict=True)]
     expected = reading.covariance(pairs).within_leaf
     assert np.allclose(np.diag(reading.matrix(masks)), expected)
-    pooled = Read(reading, (0, 1), (19, 10))
+    pooled = StoredCovariance(reading, (0, 1), (19, 10))
     assert np.allclose(pooled.between(pairs, pairs), expected)
     assert np.max(expected) > 0
 
@@ -282,7 +288,7 @@ def test_answers_scatter_as_their_model_says_for_a_fixed_partition() -> None:
         noise = SimulationNoise(seed)
         look = noise.laplace(np.full(grid.cells.size, own.look), own.denominator).reshape(grid.shape)
         rows = noise.laplace(np.full(found.row_count, own.rows), own.denominator)
-        drawn = Rows(found, look, rows, own.variances)
+        drawn = BlockRows(found, look, rows, own.variances)
         answers.append(np.einsum("ga,ab,gb->g", masks[0], estimates.cell_estimates(drawn, None), masks[1]))
     stated = estimates.block_variance(drawn, estimates.leaf_groups(drawn), None).covariance(masks).noise
     assert np.mean(np.var(answers, axis=0) / stated) == pytest.approx(1, abs=0.03)

@@ -13,7 +13,7 @@ from dpsql.mechanisms import law
 from dpsql.mechanisms.axis.strategy import draw_view
 from dpsql.mechanisms.family.blocks import DrawnBlocks
 from dpsql.mechanisms.family.data_dependent import AdaptedView
-from dpsql.mechanisms.family.measurement import Measurement, Replay
+from dpsql.mechanisms.family.measurement import DrawReplay, Measurement
 from dpsql.mechanisms.family.people import NoisyHistogram, draw_histogram
 from dpsql.publishing.cells import Cells
 from dpsql.release.write import StatisticContent
@@ -118,9 +118,9 @@ def test_a_draw_elsewhere_is_seen(breach: str) -> None:
         (StreamStatistic.noised, "exact", Exact),
         (StreamStatistic.noised, "return", Noisy),
         (Cells.of, "return", list[Exact]),
-        (Replay.restored, "value", Noisy),
+        (DrawReplay.restored, "value", Noisy),
         (law.NoisyView, "value", Noisy),
-        (law.Drawn, "value", Noisy),
+        (law.NoisyValues, "value", Noisy),
         (DrawnBlocks, "value", Noisy),
         (AdaptedView, "value", Noisy),
         (NoisyHistogram, "value", Noisy),

@@ -7,7 +7,7 @@ import pytest
 
 from dpsql.mechanisms.axis.leaves import LeafStrategy
 from dpsql.mechanisms.family.differences import (
-    Noise,
+    DifferenceNoise,
     SumScale,
     carried,
     corrected,
@@ -24,9 +24,9 @@ from dpsql.variance.scaled import GroupsOff, ScaledReading, Spread
 ROWS = np.array([400.0, 300.0, 200.0, 80.0, 20.0])
 
 
-def even(variance: float, largest: float = 600.0) -> Noise:
+def even(variance: float, largest: float = 600.0) -> DifferenceNoise:
     """Noise of single groups that do not err together."""
-    return Noise(lambda lo, hi: variance * (hi - lo), largest)
+    return DifferenceNoise(lambda lo, hi: variance * (hi - lo), largest)
 
 
 def test_groups_are_moved_as_far_as_they_vary_beyond_noise():

@@ -30,7 +30,7 @@ from dpsql.mechanisms.local.grids import even_edges, granularity, snapped_edges
 from dpsql.mechanisms.oracles import oracle as oracles
 from dpsql.mechanisms.oracles.local_hashing import bucket
 from dpsql.mechanisms.oracles.registry import choose_oracle, oracle_named
-from dpsql.mechanisms.oracles.square_wave import SquareWave, wave_matrix, wave_reach
+from dpsql.mechanisms.oracles.square_wave import SquareWaveAggregator, wave_matrix, wave_reach
 
 pytestmark = pytest.mark.long
 
@@ -128,7 +128,7 @@ def test_the_oracle_of_least_variance_is_chosen() -> None:
 
 
 def test_tallies_of_square_wave_sum_to_people_and_follow_its_matrix() -> None:
-    tool, rng = SquareWave(12, W1, 2), np.random.default_rng(4)
+    tool, rng = SquareWaveAggregator(12, W1, 2), np.random.default_rng(4)
     histogram = np.append(rng.multinomial(200_000, bell(12)), 50_000)
     tally = tally_of(tool, histogram, rng)
     expected = wave_matrix(tool) @ histogram[:12] + 50_000 / tally.size
@@ -156,18 +156,20 @@ def test_variance_factor_of_all_ranges(leaves: int) -> None:
     assert 0.985 * factor <= tuned <= factor * 1.0001
 
 
-def groups(people: int, rng: np.random.Generator, shares: np.ndarray, wave: bool = True) -> list[blue.Group]:
+def groups(
+    people: int, rng: np.random.Generator, shares: np.ndarray, wave: bool = True
+) -> list[blue.ViewReports]:
     leaves, found = shares.size, []
     for edges in grids.level_edges(leaves, 5):
         design = blue.cell_design(edges, leaves)
         tool = choose_oracle(len(design), W1)
         histogram = (design @ rng.multinomial(people, shares)).astype(int)
         tally = tally_of(tool, histogram, rng).astype(float)
-        found.append(blue.Group(design, oracles.estimate(tool, tally, people), people, tool))
+        found.append(blue.ViewReports(design, oracles.estimate(tool, tally, people), people, tool))
     if wave:
-        tool = SquareWave(leaves, W1, wave_reach(leaves, 1.0))
+        tool = SquareWaveAggregator(leaves, W1, wave_reach(leaves, 1.0))
         tally = tally_of(tool, np.append(rng.multinomial(people, shares), 0), rng)
-        found.append(blue.Group(wave_matrix(tool), tally / people, people, tool))
+        found.append(blue.ViewReports(wave_matrix(tool), tally / people, people, tool))
     return found
 
 
@@ -249,7 +251,7 @@ def test_a_joint_fit_recovers_a_smooth_table() -> None:
 
 def adaptive(
     people: int, shares: np.ndarray, rng: np.random.Generator
-) -> tuple[list[ahead.Round], np.ndarray]:
+) -> tuple[list[ahead.AheadRound], np.ndarray]:
     sizes = shares.shape
     rounds, boxes, count = [], ahead.first_boxes(sizes), ahead.round_count(sizes)
     theta = ahead.threshold(people, W1, sizes)
@@ -303,7 +305,7 @@ def test_slots_and_rows_lost() -> None:
     shares = np.bincount(given_["rows"]) / 3
     assert truncation.clipped_fraction(shares, 2) == pytest.approx(1 / 4)
     weight = truncation.weighting_named("mar").weight(
-        truncation.Measured(2.0, 0.1), truncation.Measured(1.5, 0.0)
+        truncation.ValueWithError(2.0, 0.1), truncation.ValueWithError(1.5, 0.0)
     )
     assert weight == pytest.approx((4 / 3, 1 / 15))
 

@@ -7,15 +7,17 @@ from math import exp, hypot, inf, log, sqrt
 import numpy as np
 import pytest
 
-from dpsql.mechanisms.family.people import Estimate, NoisyHistogram, NoisyTotal
-from dpsql.mechanisms.family.pooling import ALIKE, Factor, Scaled, factors, pool, unevenness
+from dpsql.mechanisms.family.people import NoisyHistogram, NoisyTotal, PeopleEstimate
+from dpsql.mechanisms.family.pooling import ALIKE, Scaled, TotalsFactor, factors, pool, unevenness
 from dpsql.mechanisms.family.tails import HighTotal, TailError, told_total
 
 
 def scaled(value: float, noise: float, tail: TailError, low: float, **options: float) -> Scaled:
     """A total whose noise and tail are given relative to it."""
     drawn = NoisyTotal(round(value), noise * value, 10)
-    return Scaled(HighTotal(drawn, 0.0, TailError(*(x * value for x in tail))), Estimate(low, 0.0), **options)
+    return Scaled(
+        HighTotal(drawn, 0.0, TailError(*(x * value for x in tail))), PeopleEstimate(low, 0.0), **options
+    )
 
 
 def even(side: float) -> TailError:
@@ -113,7 +115,7 @@ def log_ratio(histogram: NoisyHistogram) -> float:
 
 
 def test_rows_that_are_told_stay_as_they_are():
-    rows = Scaled(told_total(2000), Estimate(1000.0, 5.0))
+    rows = Scaled(told_total(2000), PeopleEstimate(1000.0, 5.0))
     found = factors(rows, {"m": scaled(2100, 0.03, even(0.0), 1000)}, told=True)
     assert (found[""].value, found[""].error.up) == (2.0, 0.0)
     assert 2.0 < found["m"].value < 2.1
@@ -125,7 +127,7 @@ def lost(measure: Scaled) -> Scaled:
     )
 
 
-def open_above(factor: Factor) -> bool:
+def open_above(factor: TotalsFactor) -> bool:
     return factor.error.up == inf
 
 

@@ -12,16 +12,22 @@ import pytest
 from dpsql.errors import InterfaceError
 from dpsql.mechanisms.axis.dense import dense_strategy
 from dpsql.mechanisms.axis.zero_sum import zero_sum_basis, zero_sum_strategy
-from dpsql.mechanisms.family.measurement import AskedAxis, Share, asked_sets, mean_error, range_variance
+from dpsql.mechanisms.family.measurement import (
+    AxisWorkload,
+    StatisticShare,
+    asked_sets,
+    mean_error,
+    range_variance,
+)
 from dpsql.mechanisms.family.residual import RESIDUAL, best_shares
 from dpsql.tree import Workload
 from dpsql.variance import mean_variance
 from dpsql.variance.reconcile import Subset, subsets
 
 SIZES = (4, 3, 5)
-SETS = asked_sets([Share(axes, 1.0) for axes in ((0, 1), (1, 2), (0, 2))])
+SETS = asked_sets([StatisticShare(axes, 1.0) for axes in ((0, 1), (1, 2), (0, 2))])
 STRATEGIES = {i: zero_sum_strategy(n) for i, n in enumerate(SIZES)}
-ASKED = {i: AskedAxis(strategy.variance(), None) for i, strategy in STRATEGIES.items()}
+ASKED = {i: AxisWorkload(strategy.variance(), None) for i, strategy in STRATEGIES.items()}
 
 
 def rows(part: Subset) -> np.ndarray:
@@ -34,7 +40,9 @@ def rows(part: Subset) -> np.ndarray:
 
 def mean_over_sets(shares: Mapping[Subset, float]) -> float:
     """The mean error at mu^2 1."""
-    return mean_error(RESIDUAL, [Share(part, 1 / share) for part, share in shares.items()], SETS, ASKED)
+    return mean_error(
+        RESIDUAL, [StatisticShare(part, 1 / share) for part, share in shares.items()], SETS, ASKED
+    )
 
 
 def test_mean_variances_are_those_of_dense_least_squares():
@@ -69,13 +77,13 @@ def test_no_move_of_the_budgets_lowers_the_error():
         assert mean_over_sets({part: share / sum(moved.values()) for part, share in moved.items()}) >= best
 
 
-def alone(n: int) -> AskedAxis:
-    return AskedAxis(zero_sum_strategy(n).variance(), None)
+def alone(n: int) -> AxisWorkload:
+    return AxisWorkload(zero_sum_strategy(n).variance(), None)
 
 
 def test_one_axis_alone_is_as_good_as_the_dense_optimum():
     sets, asked = {(): 0.0, (0,): 1.0}, {0: alone(32)}
-    drawn = [Share(part, 1 / share) for part, share in best_shares(sets, asked).items()]
+    drawn = [StatisticShare(part, 1 / share) for part, share in best_shares(sets, asked).items()]
     optimum = mean_variance(dense_strategy(32).variance())
     assert optimum * 0.999 < mean_error(RESIDUAL, drawn, sets, asked) < 1.1 * optimum
 
@@ -85,7 +93,7 @@ def test_declared_ranges_move_the_budget():
     leaf, sets = np.arange(16), {(): 0.0, (0,): 1.0}
     points, prefixes = Workload(leaf, leaf + 1, np.ones(16)), Workload(0 * leaf, leaf + 1, np.ones(16))
     shares = [
-        best_shares(sets, {0: AskedAxis(zero_sum_strategy(16, asked).variance(), asked)})[()]
+        best_shares(sets, {0: AxisWorkload(zero_sum_strategy(16, asked).variance(), asked)})[()]
         for asked in (points, prefixes)
     ]
     assert shares[0] < 0.5 * shares[1]
@@ -97,7 +105,7 @@ def test_residual_beats_separate_marginals():
     asked, one = dict.fromkeys(range(4), alone(16)), mean_variance(dense_strategy(16).variance())
     every = [s for k in (1, 2) for s in combinations(range(4), k)]
     separate = sum(np.sqrt(one ** len(s)) for s in every) ** 2 / len(every)
-    drawn = [Share(part, 1 / share) for part, share in best_shares(sets, asked).items()]
+    drawn = [StatisticShare(part, 1 / share) for part, share in best_shares(sets, asked).items()]
     assert mean_error(RESIDUAL, drawn, sets, asked) < 0.8 * separate
 
 

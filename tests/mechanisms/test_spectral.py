@@ -18,7 +18,7 @@ from dpsql.mechanisms.timeline.endless import EndlessStrategy
 from dpsql.mechanisms.timeline.question import TimeQuestion, question_of
 from dpsql.mechanisms.timeline.strategy import TimeStrategy
 from dpsql.mechanisms.timeline.toeplitz import ToeplitzStrategy
-from dpsql.mechanisms.timeline.tree import TreeStrategy
+from dpsql.mechanisms.timeline.tree import TimeTreeStrategy
 from dpsql.tree import FloatArray
 from tests.time_forms import asking, ending, lasting
 
@@ -181,7 +181,7 @@ def test_exact_participation(units: int, price: float, least: float) -> None:
     """Against blocks of 28 with all of a unit's rows in one node, the mean of questions weighed by importance."""
     every = tuple(question_of(kind, 1) for kind in ("prefix", *KINDS[1:]))
     question = TimeQuestion(GAUSSIAN, 365, every, units, True)
-    tree = TreeStrategy(GAUSSIAN, (1, 28), (6, 4)).errors(365)
+    tree = TimeTreeStrategy(GAUSSIAN, (1, 28), (6, 4)).errors(365)
     before = sum(w * asked.error(tree) for w, asked in zip(question.weights(), every, strict=True))
     choice = registry.words()["spectral"].choose(question)
     assert float(choice.strategy.price(units)) <= price
@@ -201,7 +201,7 @@ def test_an_endless_stream_goes_on() -> None:
     early, late = (float(model.ranges(start, start + 30)[0]) for start in (600, 4900))
     assert late == pytest.approx(early, rel=0.01)
     assert float(model.ranges(0, 3650)[0]) < 56
-    assert float(TreeStrategy(GAUSSIAN, (1, 28), (6, 4)).variance(3650).ranges(0, 3650)[0]) > 5 * 56
+    assert float(TimeTreeStrategy(GAUSSIAN, (1, 28), (6, 4)).variance(3650).ranges(0, 3650)[0]) > 5 * 56
     table = strategy.variance(400)
     lo, hi = np.array([0, 3, 399]), np.array([400, 390, 400])
     masks = (np.arange(400) >= lo[:, None]) & (np.arange(400) < hi[:, None])

@@ -14,7 +14,7 @@ from dpsql.mechanisms.timeline.fda import FdaStrategy, fda_strategy
 from dpsql.mechanisms.timeline.nodes import best_shares
 from dpsql.mechanisms.timeline.question import question_of
 from dpsql.mechanisms.timeline.strategy import UNIT, TimeStrategy
-from dpsql.mechanisms.timeline.tree import TreeStrategy
+from dpsql.mechanisms.timeline.tree import TimeTreeStrategy
 from tests.time_forms import asking, root_coefficients
 
 LAWS = pytest.mark.parametrize("law", [LAPLACE, GAUSSIAN], ids=lambda law: str(law.name))
@@ -76,11 +76,11 @@ def test_figures_of_the_prefix_strategies() -> None:
 
 
 def test_figures_of_the_time_axis_of_a_year() -> None:
-    year = TreeStrategy(LAPLACE, (1, 28), (6, 4)).errors(365)
+    year = TimeTreeStrategy(LAPLACE, (1, 28), (6, 4)).errors(365)
     assert (
         np.array([year.prefix(), year.range(), year.window(1), year.window(30)]) <= [100, 97, 6, 61]
     ).all()
-    alone = TreeStrategy(LAPLACE).errors(365)
+    alone = TimeTreeStrategy(LAPLACE).errors(365)
     assert np.allclose(
         [alone.prefix(), alone.range(), alone.window(1), alone.window(30)], [366, 245, 2, 60], atol=1
     )
@@ -114,8 +114,8 @@ def shipped(law: NoiseLaw, horizon: int, *asked: str) -> dict[str, float]:
     """Every candidate by its name, trees one by one, with its mean error over the questions."""
     question = asking(law, horizon, *asked)
     trees = [
-        TreeStrategy(law),
-        *(TreeStrategy(law, (1, span), (6, 4)) for span in (7, 28) if 2 * span <= horizon),
+        TimeTreeStrategy(law),
+        *(TimeTreeStrategy(law, (1, span), (6, 4)) for span in (7, 28) if 2 * span <= horizon),
     ]
     rest: list[TimeStrategy] = [
         fda_strategy(law, horizon), subtraction.best_subtraction(question),
@@ -183,16 +183,18 @@ def test_fda_is_the_best_of_strategies_that_publish_nodes_only() -> None:
 def test_a_strategy_that_asks_less_for_a_unit_wins_by_it() -> None:
     """The objective counts what a unit in several batches pays."""
 
-    class Cheap(TreeStrategy):
+    class Cheap(TimeTreeStrategy):
         def price(self, batches: int) -> Fraction:
             return Fraction(1)
 
     question = asking(LAPLACE, 30, "range")
     many = type(question)(question.law, question.batches, question.workload, units=4)
     assert many.candidate(Cheap(LAPLACE)).error == pytest.approx(
-        question.candidate(TreeStrategy(LAPLACE)).error / 16
+        question.candidate(TimeTreeStrategy(LAPLACE)).error / 16
     )
-    assert many.candidate(TreeStrategy(LAPLACE)).error == question.candidate(TreeStrategy(LAPLACE)).error
+    assert (
+        many.candidate(TimeTreeStrategy(LAPLACE)).error == question.candidate(TimeTreeStrategy(LAPLACE)).error
+    )
 
 
 @LAWS
@@ -218,7 +220,7 @@ def test_weights_count() -> None:
 def test_refusals() -> None:
     for spans, budgets in (((2,), (1,)), ((1, 3, 4), (1, 1, 1)), ((1, 2), (1,)), ((1, 2), (1, 0)), ((), ())):
         with pytest.raises(ValueError):
-            TreeStrategy(LAPLACE, spans, budgets)
+            TimeTreeStrategy(LAPLACE, spans, budgets)
     with pytest.raises(ValueError, match="horizon"):
         fda_strategy(LAPLACE, 0).errors(0)
     with pytest.raises(ValueError):

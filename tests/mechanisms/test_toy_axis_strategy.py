@@ -19,7 +19,7 @@ import dpsql
 from dpsql import api
 from dpsql.errors import InternalError
 from dpsql.mechanisms.axis import registry
-from dpsql.mechanisms.axis.question import Answer, AxisQuestion, Candidate, Named, Word, alone
+from dpsql.mechanisms.axis.question import Answer, AxisQuestion, Candidate, NamedAxisMechanism, Word, alone
 from dpsql.mechanisms.axis.rows import SparseRows, rows_of_ones
 from dpsql.mechanisms.axis.strategy import AxisStrategy, Frozen, check_sensitivity
 from dpsql.mechanisms.law import LAPLACE, LAWS, NoiseLaw
@@ -91,8 +91,8 @@ class Twice:
 class Toy:
     """What a module of `dpsql/mechanisms/axis` would hold."""
 
-    NAMED: Mapping[str, Named] = {
-        "twice": Named(
+    NAMED: Mapping[str, NamedAxisMechanism] = {
+        "twice": NamedAxisMechanism(
             lambda question, word: alone(Twice(question.leaves, question.law), word.name, question)
         )
     }

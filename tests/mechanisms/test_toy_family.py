@@ -21,12 +21,12 @@ from dpsql import api
 from dpsql.mechanisms.axis.strategy import AxisStrategy
 from dpsql.mechanisms.family import registry
 from dpsql.mechanisms.family.measurement import (
-    AskedAxis,
+    AxisWorkload,
+    ChargeLine,
     DrawnAxis,
     DrawnMember,
     LinearRows,
-    Part,
-    Share,
+    StatisticShare,
     Terms,
 )
 from dpsql.mechanisms.family.product import PRODUCT
@@ -47,7 +47,7 @@ from dpsql.star import load_catalog
 from dpsql.tree import FloatArray, IntArray
 from dpsql.variance.kronecker import ProductReading
 from dpsql.variance.plane import PlaneVariance
-from dpsql.variance.reconcile import Measured, Subset
+from dpsql.variance.reconcile import Subset, ViewEstimate
 from tests.strategies import by_word
 
 CATALOG = """
@@ -84,7 +84,10 @@ class Drawn:
 class TwoDraws:
     """Products of axes, drawn twice. `Measurement` and `LinearRows` as in any module of `dpsql/mechanisms/family`."""
 
-    parts: ClassVar[tuple[Part, ...]] = (Part("first", Fraction(1, 2)), Part("second", Fraction(1, 2)))
+    parts: ClassVar[tuple[ChargeLine, ...]] = (
+        ChargeLine("first", Fraction(1, 2)),
+        ChargeLine("second", Fraction(1, 2)),
+    )
     biased: ClassVar[bool] = False
     replay: ClassVar[None] = None
     reading: ClassVar[str] = ProductReading.name
@@ -113,7 +116,7 @@ class TwoDraws:
         return None
 
     def mean_variance(
-        self, axes: Subset, unit: float, family: Sequence[Share], asked: Mapping[int, AskedAxis]
+        self, axes: Subset, unit: float, family: Sequence[StatisticShare], asked: Mapping[int, AxisWorkload]
     ) -> float:
         return PRODUCT.mean_variance(axes, unit, family, asked)
 
@@ -138,11 +141,13 @@ class TwoDraws:
     ) -> list[FloatArray]:
         return [self.leaf_estimates(view, [strategies[axis] for axis in axes]) for axes, view in family]
 
-    def components(self, family: Sequence[Share], totals: Mapping[int, float]) -> dict[Subset, float]:
+    def components(
+        self, family: Sequence[StatisticShare], totals: Mapping[int, float]
+    ) -> dict[Subset, float]:
         return PRODUCT.components(family, totals)
 
     def agreed(
-        self, family: Sequence[Measured], totals: Mapping[int, float], spreads: Mapping[int, FloatArray]
+        self, family: Sequence[ViewEstimate], totals: Mapping[int, float], spreads: Mapping[int, FloatArray]
     ) -> list[FloatArray]:
         return PRODUCT.agreed(family, totals, spreads)
 

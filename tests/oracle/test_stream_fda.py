@@ -15,7 +15,7 @@ from dpsql.mechanisms.law import NoiseLaw
 from dpsql.mechanisms.timeline import nodes as time_nodes
 from dpsql.mechanisms.timeline.fda import fda_strategy, fenwick_nodes
 from dpsql.mechanisms.timeline.strategy import UNIT, exponent
-from dpsql.mechanisms.timeline.tree import TreeStrategy
+from dpsql.mechanisms.timeline.tree import TimeTreeStrategy
 from tests.time_forms import decoder_matrix, fda_error, fda_share, strategy_matrix
 
 VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "continual.json").read_text())
@@ -89,7 +89,7 @@ def test_seed_example_of_three_batches() -> None:
 
 
 def test_day_and_block_vector() -> None:
-    errors = TreeStrategy(L, (1, 28), (6, 4)).errors(365)
+    errors = TimeTreeStrategy(L, (1, 28), (6, 4)).errors(365)
     wanted = VECTORS["blocks_365"]
     assert errors.prefix() == pytest.approx(wanted["prefix"], abs=1)
     assert errors.range() == pytest.approx(wanted["range"], abs=1)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.privacy.csv_case import HOSTILE
-from tests.privacy.loss import Bytes, Loss, Rows, Tables, measure
+from tests.privacy.loss import Bytes, Loss, RawRows, Tables, measure
 from tests.privacy.test_hybrid_release import CASES, PROMISES, one_person_more
 
 DAYS = tuple(f"2025-01-0{day}" for day in range(1, 9))
@@ -94,18 +94,18 @@ def catalog(
     return text
 
 
-def crowd(way: Sequence[str] = ()) -> dict[str, Rows]:
+def crowd(way: Sequence[str] = ()) -> dict[str, RawRows]:
     """Thirty people with four sales each; every campaign stands twice."""
     sales = [
         (i, i % 3, DAYS[(i + j) % 8], (i * j) % 8, (i + j) % 14 - 3) for i in range(CROWD) for j in range(4)
     ]
     tables = {
-        "person": Rows("id INT, age INT", [(i, i % 8) for i in range(CROWD)]),
-        "campaign": Rows("code INT, medium INT", [(i % 3, i % 2) for i in range(6)]),
-        "sales": Rows(SALES, sales),
+        "person": RawRows("id INT, age INT", [(i, i % 8) for i in range(CROWD)]),
+        "campaign": RawRows("code INT, medium INT", [(i % 3, i % 2) for i in range(6)]),
+        "sales": RawRows(SALES, sales),
     }
     return tables | {
-        name: Rows("key INT, link INT, kind INT", [(i, i, i % 3) for i in range(CROWD)]) for name in way
+        name: RawRows("key INT, link INT, kind INT", [(i, i, i % 3) for i in range(CROWD)]) for name in way
     }
 
 
@@ -119,7 +119,9 @@ def owned(
     return found | {name: [(unit, unit, 2 * last), *claims] for name in way}  # type: ignore[return-value]
 
 
-def joined(tables: Mapping[str, Rows], *more: Mapping[str, Sequence[tuple[object, ...]]]) -> dict[str, Rows]:
+def joined(
+    tables: Mapping[str, RawRows], *more: Mapping[str, Sequence[tuple[object, ...]]]
+) -> dict[str, RawRows]:
     """Tables with the rows of some units."""
     found = dict(tables)
     for rows in more:
@@ -127,9 +129,9 @@ def joined(tables: Mapping[str, Rows], *more: Mapping[str, Sequence[tuple[object
     return found
 
 
-def crowded() -> Rows:
+def crowded() -> RawRows:
     """Everybody's sales in the last cell: whatever is added there moves it away from the mean of any bucket."""
-    return Rows(SALES, [(i, 1, DAYS[-1], 7, 0) for i in range(CROWD) for _ in range(4)])
+    return RawRows(SALES, [(i, 1, DAYS[-1], 7, 0) for i in range(CROWD) for _ in range(4)])
 
 
 def one_more(
@@ -138,7 +140,7 @@ def one_more(
     way: Sequence[str] = (),
     *,
     replaced: bool = False,
-    others: Mapping[str, Rows] | None = None,
+    others: Mapping[str, RawRows] | None = None,
     batches: Sequence[str] = (),
     seed: int = 0,
 ) -> Callable[[Path], Loss]:
@@ -162,7 +164,7 @@ def nan_keys(folder: Path) -> Loss:
     """Keys that are floats: NULL, NaN, infinity and 7.5 are nobody's, 900.0 is person 900."""
     base = crowd()
     odd = [(key, 1, DAYS[0], 1, 9) for key in (None, "nan", "inf", "7.5", "-0.0", "1e300") for _ in range(9)]
-    sales = Rows(SALES.replace("link INT", "link DOUBLE"), [*base["sales"].rows, *odd])
+    sales = RawRows(SALES.replace("link INT", "link DOUBLE"), [*base["sales"].rows, *odd])
     left = joined(base | {"sales": sales}, owned(VICTIM, 9))
     return measure(catalog(mechanism=", mechanism: tents"), left, base | {"sales": sales}, folder)
 
@@ -171,7 +173,7 @@ NOTES = ('"said ""hi"", left"', "it's", "it's")
 """What others write in a column of free text that the catalog does not name."""
 
 
-def csv_files(tables: Mapping[str, Rows]) -> dict[str, list[bytes]]:
+def csv_files(tables: Mapping[str, RawRows]) -> dict[str, list[bytes]]:
     """Lines of each table's CSV file, header first; each row ends with a note."""
     return {
         name: [b",".join([*(part.split()[0].encode() for part in table.columns.split(", ")), b"note"])]
@@ -211,7 +213,9 @@ def sql_source(folder: Path) -> Loss:
             (*row[:3], row[3] + 5 if row[3] == 7 else row[3], str(row[4])) for row in tables["sales"].rows
         ]  # type: ignore[union-attr]
         kinds = SALES.replace("amount INT", "amount VARCHAR")
-        return {name: table for name, table in tables.items() if name != "sales"} | {"raw": Rows(kinds, rows)}
+        return {name: table for name, table in tables.items() if name != "sales"} | {
+            "raw": RawRows(kinds, rows)
+        }
 
     text = catalog(files={"sales": SQL}, mechanism=", mechanism: {tree: kary, arity: 2}")
     return measure(text, raw(joined(crowd(), owned(VICTIM, 9))), raw(crowd()), folder)
@@ -223,7 +227,7 @@ def two_facts(folder: Path) -> Loss:
         returns=RETURNS, axes="sales.day, sales.size", promise="delta: 1e-6", mechanism=", mechanism: residual",
         more="  w: {of: returns, axes: [returns.size], measures: [count]}\n",
     )  # fmt: skip
-    base = crowd() | {"returns": Rows("link INT, size INT", [(i, i % 8) for i in range(CROWD)])}
+    base = crowd() | {"returns": RawRows("link INT, size INT", [(i, i % 8) for i in range(CROWD)])}
     left = joined(base, owned(VICTIM, 9), {"returns": [(VICTIM, 7)] * 9})
     return measure(text, left, base, folder)
 
@@ -254,13 +258,13 @@ def changing_types(folder: Path) -> Loss:
     base = crowd()
 
     def side(*units: int) -> Tables:
-        tables: dict[str, Rows] = joined(base, *({"person": [(unit, 7)]} for unit in units))
+        tables: dict[str, RawRows] = joined(base, *({"person": [(unit, 7)]} for unit in units))
         for day, kind, spell in zip(BATCHES, kinds, spelt, strict=True):
             mine = [(unit, 1, day, 7, 9) for unit in units for _ in range(5)]
             rows = [
                 (spell(row[0]), *row[1:]) for row in (*(r for r in base["sales"].rows if r[2] == day), *mine)
             ]
-            tables[f"sales@{day}"] = Rows(SALES.replace("link INT", f"link {kind}"), rows)
+            tables[f"sales@{day}"] = RawRows(SALES.replace("link INT", f"link {kind}"), rows)
         return tables
 
     text = stream(2, "delta: 0").replace("columns: {day:", "columns: {link: {type: int}, day:")

@@ -3,8 +3,8 @@
     measure(catalog, left, right, folder)               a central release
     measure(..., batches=["2025-01-01", ..])            a stream, all its batches together
 
-A table is `Rows`, or `Bytes` of a file as somebody may have written it. A table named `sales@2025-01-02` is the file of
-its own that the batch of that label brings.
+A table is `RawRows`, or `Bytes` of a file as somebody may have written it. A table named `sales@2025-01-02` is the
+file of its own that the batch of that label brings.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from dpsql.curate.prove.layouts import Rows, write_tables
+from dpsql.curate.prove.layouts import RawRows, write_tables
 from dpsql.curate.prove.loss import Distinguished, DrawLoss, Loss, loss_of
-from dpsql.curate.prove.sides import KEY, LATER, Side, measure_sides
+from dpsql.curate.prove.sides import KEY, LATER, NeighbourSide, measure_sides
 from dpsql.curate.prove.sides import _contents as contents
 from dpsql.star import load_catalog
 from dpsql.streams.publish import Arrival
 
 __all__ = [
-    "KEY", "Bytes", "Distinguished", "DrawLoss", "Loss", "Rows", "Tables", "contents", "loss_of", "measure",
+    "KEY", "Bytes", "Distinguished", "DrawLoss", "Loss", "RawRows", "Tables", "contents", "loss_of", "measure",
     "write_side",
 ]  # fmt: skip
 
@@ -38,7 +38,7 @@ class Bytes(NamedTuple):
     content: bytes
 
 
-Tables = Mapping[str, Rows | Bytes]
+Tables = Mapping[str, RawRows | Bytes]
 
 
 def measure(
@@ -47,7 +47,7 @@ def measure(
     """Publish two data sets end to end and measure what tells them apart.
 
     Args:
-        catalog: its text; its source's root is ROOT, with a Parquet file for each of `Rows`, and its ledger LEDGER.
+        catalog: its text; its source's root is ROOT, with a Parquet file for each of `RawRows`, and its ledger LEDGER.
         left, right: the raw tables of the two neighbours.
         folder: an empty folder.
         batches: labels of the batches of a stream, in order.
@@ -63,13 +63,13 @@ def measure(
     for name, tables in (("left", left), ("right", right)):
         place = write_side(folder / name, catalog, tables)
         arrivals = tuple(Arrival(label, _own_file(place, tables, label), LATER) for label in batches)
-        sides.append(Side(load_catalog(place / "catalog.yaml"), place / "release.dpsql", arrivals))
+        sides.append(NeighbourSide(load_catalog(place / "catalog.yaml"), place / "release.dpsql", arrivals))
     return measure_sides(*sides, seed)
 
 
 def write_side(place: Path, catalog: str, tables: Tables) -> Path:
     """Write the raw tables and the catalog of one side."""
-    write_tables(place, {name: table for name, table in tables.items() if isinstance(table, Rows)})
+    write_tables(place, {name: table for name, table in tables.items() if isinstance(table, RawRows)})
     for table in tables.values():
         if isinstance(table, Bytes):
             (place / table.file).write_bytes(table.content)

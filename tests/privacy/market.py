@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.privacy.loss import Loss, Rows, measure
+from tests.privacy.loss import Loss, RawRows, measure
 
 MARKET = """
 dpsql: 1
@@ -25,14 +25,14 @@ DAYS = [f"2025-01-0{day}" for day in range(1, 5)]
 PEOPLE = 30
 
 
-def market(*owners: tuple[int, int], ordered: int = 1) -> dict[str, Rows]:
+def market(*owners: tuple[int, int], ordered: int = 1) -> dict[str, RawRows]:
     """Thirty people with an order each, and further rows (order, buyer) with `ordered` sales of each new order."""
     sales = [(i, DAYS[(i + j) % 4]) for i in range(PEOPLE) for j in range(4)]
     sales += [(order, DAYS[j % 2]) for order, _ in owners if order >= PEOPLE for j in range(ordered)]
     return {
-        "sales": Rows("order_id INT, day DATE", sales),
-        "orders": Rows("order_id INT, buyer INT", [*((i, i) for i in range(PEOPLE)), *owners]),
-        "person": Rows("id INT", [(i,) for i in range(PEOPLE)]),
+        "sales": RawRows("order_id INT, day DATE", sales),
+        "orders": RawRows("order_id INT, buyer INT", [*((i, i) for i in range(PEOPLE)), *owners]),
+        "person": RawRows("id INT", [(i,) for i in range(PEOPLE)]),
     }
 
 
@@ -73,7 +73,7 @@ def replaced(folder: Path) -> Loss:
     left, right = market((50, 98), ordered=9), market((51, 99), ordered=9)
     days = [(order, DAYS[3]) for order, _ in right["sales"].rows if order == 51]
     right = right | {
-        "sales": Rows(right["sales"].columns, [r for r in right["sales"].rows if r[0] != 51] + days)
+        "sales": RawRows(right["sales"].columns, [r for r in right["sales"].rows if r[0] != 51] + days)
     }
     return measure(written(neighbours="replace_one"), left, right, folder)
 

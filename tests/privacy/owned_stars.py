@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from tests.privacy.loss import Rows, Tables
+from tests.privacy.loss import RawRows, Tables
 
 CATALOG = """
 dpsql: 1
@@ -44,31 +44,31 @@ def crowd() -> Tables:
     """Sixty people who each bought once from the next one, with eight sales and eight returns."""
     lines = [(i, (i + j) % 4) for i in range(OTHERS) for j in range(8)]
     return {
-        "person": Rows("id INT, age INT", [(i, i % 4) for i in range(OTHERS)]),
-        "orders": Rows(
+        "person": RawRows("id INT, age INT", [(i, i % 4) for i in range(OTHERS)]),
+        "orders": RawRows(
             "order_id INT, buyer INT, seller INT, kind INT",
             [(i, i, (i + 1) % OTHERS, i % 4) for i in range(OTHERS)],
         ),
-        "sales": Rows("order_id INT, day INT", lines),
-        "returns": Rows("order_id INT, day INT", lines),
+        "sales": RawRows("order_id INT, day INT", lines),
+        "returns": RawRows("order_id INT, day INT", lines),
     }
 
 
-def buyer_of_everything(tables: Tables) -> Mapping[str, Rows]:
+def buyer_of_everything(tables: Tables) -> Mapping[str, RawRows]:
     """One more person, who bought something from everybody; what was returned to those sellers stays."""
     bought = [(1000 + i, 999, i, i % 4) for i in range(OTHERS)]
     return {**tables, "person": tables["person"].plus((999, 0)), "orders": tables["orders"].plus(*bought)}
 
 
-def sales_of_one(tables: Tables) -> Mapping[str, Rows]:
+def sales_of_one(tables: Tables) -> Mapping[str, RawRows]:
     """All sales hang on the order of one person, whose row is the one that comes and goes."""
     lines = [(0, i % 4) for i in range(OTHERS)]
-    return {**tables, "sales": Rows(tables["sales"].columns, lines)}
+    return {**tables, "sales": RawRows(tables["sales"].columns, lines)}
 
 
 def without(tables: Tables, table: str, row: int) -> Tables:
     rows = tables[table]
-    return {**tables, table: Rows(rows.columns, [*rows.rows[:row], *rows.rows[row + 1 :]])}
+    return {**tables, table: RawRows(rows.columns, [*rows.rows[:row], *rows.rows[row + 1 :]])}
 
 
 class Refused(NamedTuple):
@@ -83,7 +83,7 @@ class Refused(NamedTuple):
 def returned(tables: Tables) -> Tables:
     """Two returns for each order that the buyer of everything may own."""
     lines = [(1000 + i, j) for i in range(OTHERS) for j in range(2)]
-    return {**tables, "returns": Rows(tables["returns"].columns, lines)}
+    return {**tables, "returns": RawRows(tables["returns"].columns, lines)}
 
 
 REFUSED = {

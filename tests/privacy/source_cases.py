@@ -10,7 +10,7 @@ from typing import Any
 
 import duckdb
 
-from dpsql.curate.prove.sides import Side, measure_sides
+from dpsql.curate.prove.sides import NeighbourSide, measure_sides
 from dpsql.engines import values
 from dpsql.star import load_catalog
 from dpsql.star.source import Source
@@ -45,7 +45,7 @@ def measured(
         text = CATALOG.replace("ROOT", str(place)).replace("LEDGER", str(place / "ledger.duckdb"))
         (place / "catalog.yaml").write_text(text)
         catalog, source = load_catalog(place / "catalog.yaml"), Source.model_validate(write(place))
-        sides.append(Side(catalog.model_copy(update={"source": source}), place / "release.dpsql"))
+        sides.append(NeighbourSide(catalog.model_copy(update={"source": source}), place / "release.dpsql"))
     return measure_sides(*sides, 0)
 
 

@@ -24,15 +24,15 @@ from dpsql.curate.prove.layouts import (
     CsvFiles,
     DatabaseFile,
     Folders,
-    Layout,
     OneFile,
-    Rows,
+    RawRows,
     SeveralFiles,
+    SourceLayout,
     Tables,
     load_tables,
     stored_columns,
 )
-from dpsql.curate.prove.sides import LATER, Side, measure_sides
+from dpsql.curate.prove.sides import LATER, NeighbourSide, measure_sides
 from dpsql.star import Catalog, load_catalog
 from dpsql.star.source import Source
 from dpsql.star.sql import identifier
@@ -84,7 +84,7 @@ class Postgresql:
         return not chooses and catalog.stream is None
 
     def write(self, place: Path, tables: Tables, catalog: Catalog) -> dict[str, Any]:
-        """See `Layout`."""
+        """See `SourceLayout`."""
         import os
 
         import psycopg
@@ -125,7 +125,7 @@ class Postgresql:
         return rng.choice(TYPES[f"key {kind}" if is_key else kind])
 
 
-SOURCES: dict[str, Callable[[int], Layout]] = {
+SOURCES: dict[str, Callable[[int], SourceLayout]] = {
     "one file": lambda seed: OneFile(),
     "several files": lambda seed: SeveralFiles(DIFFERING),
     "DuckDB file": lambda seed: DatabaseFile(("NOCASE", "NFC", "NOACCENT")[seed % 3]),
@@ -185,15 +185,15 @@ def _tight(
     return text, base | {name: base[name].plus(*rows) for name, rows in mine.items()}, base
 
 
-def _without(table: Rows, units: tuple[int, ...]) -> Rows:
-    return Rows(table.columns, [row for row in table.rows if not set(row[:2]) & set(units)])
+def _without(table: RawRows, units: tuple[int, ...]) -> RawRows:
+    return RawRows(table.columns, [row for row in table.rows if not set(row[:2]) & set(units)])
 
 
-def _with_halves(tables: Mapping[str, Rows]) -> dict[str, Rows]:
+def _with_halves(tables: Mapping[str, RawRows]) -> dict[str, RawRows]:
     """Amounts as decimals; every seventh has a half more."""
     sales = tables["sales"]
     rows = [(*row[:-1], row[-1] if i % 7 else f"{row[-1]}.5") for i, row in enumerate(sales.rows)]  # type: ignore[misc]
-    return {**tables, "sales": Rows(sales.columns.replace("amount INT", "amount DECIMAL(9,2)"), rows)}
+    return {**tables, "sales": RawRows(sales.columns.replace("amount INT", "amount DECIMAL(9,2)"), rows)}
 
 
 KEYS = {"id", "link", "key"}
@@ -206,19 +206,19 @@ def _speller(rng: random.Random) -> Callable[[object], object]:
     return lambda key: None if key is None else names.get(key, f"p{key}é")  # type: ignore[call-overload]
 
 
-def _with_words(tables: Mapping[str, Rows], spell: Callable[[object], object]) -> dict[str, Rows]:
+def _with_words(tables: Mapping[str, RawRows], spell: Callable[[object], object]) -> dict[str, RawRows]:
     made = {}
     for name, table in tables.items():
         columns = [column.split() for column in table.columns.split(", ")]
         keys = [place for place, (column, _) in enumerate(columns) if column in KEYS]
         kinds = ", ".join(f"{column} {'VARCHAR' if column in KEYS else kind}" for column, kind in columns)
-        made[name] = Rows(
+        made[name] = RawRows(
             kinds, [tuple(spell(v) if i in keys else v for i, v in enumerate(row)) for row in table.rows]
         )
     return made
 
 
-def measure_stored(pair: Pair, layout: Layout, folder: Path, seed: int) -> Loss:
+def measure_stored(pair: Pair, layout: SourceLayout, folder: Path, seed: int) -> Loss:
     """The loss of a pair whose rows are stored in some way."""
     sides = []
     for name, tables in (("left", pair.left), ("right", pair.right)):
@@ -229,5 +229,7 @@ def measure_stored(pair: Pair, layout: Layout, folder: Path, seed: int) -> Loss:
         catalog = load_catalog(place / "catalog.yaml")
         source = Source.model_validate(layout.write(place / "rows", tables, catalog))  # type: ignore[arg-type]
         arrivals = tuple(Arrival(label, None, LATER) for label in pair.batches if catalog.stream is not None)
-        sides.append(Side(catalog.model_copy(update={"source": source}), place / "release.dpsql", arrivals))
+        sides.append(
+            NeighbourSide(catalog.model_copy(update={"source": source}), place / "release.dpsql", arrivals)
+        )
     return measure_sides(*sides, seed)

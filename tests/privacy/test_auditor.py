@@ -139,14 +139,14 @@ RUNS = {"dawa": dawa_run, "diffhr": diffhr_run, "adaptive": signal_run, "product
 DATA = {"dawa": [0, 0, 900, 900], "diffhr": [0, 900], "adaptive": [5, 0, 40], "product hats": [7] * 15}
 
 
-def finding(name: str, plant: str) -> audit.Finding:
+def finding(name: str, plant: str) -> audit.AuditFinding:
     if name in STRATEGIES:
         data, sampler = np.arange(CELLS), strategy_sampler(STRATEGIES[name], plant)
     else:
         data, sampler = np.array(DATA[name]), run_sampler(name, plant)
     more = data.copy()
     more[0] += 1
-    return audit.audit(sampler, audit.Pair(data, more), float(EPSILON), SAMPLES)
+    return audit.audit(sampler, audit.NeighbourPair(data, more), float(EPSILON), SAMPLES)
 
 
 @pytest.mark.parametrize(
@@ -194,4 +194,6 @@ def test_the_bound_is_honest() -> None:
 
 def test_too_few_samples_are_refused() -> None:
     with pytest.raises(InterfaceError):
-        audit.audit(lambda data, size: np.zeros((size, 1)), audit.Pair(np.zeros(1), np.ones(1)), 1.0, 50)
+        audit.audit(
+            lambda data, size: np.zeros((size, 1)), audit.NeighbourPair(np.zeros(1), np.ones(1)), 1.0, 50
+        )

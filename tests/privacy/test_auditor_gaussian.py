@@ -122,11 +122,11 @@ def view_sampler(name: str, plant: str) -> audit.Sampler:
     return sample
 
 
-def finding(name: str, plant: str, samples: int = SAMPLES) -> audit.Finding:
+def finding(name: str, plant: str, samples: int = SAMPLES) -> audit.AuditFinding:
     data = REACH * np.arange(columns(name).shape[1], dtype=np.int64)
     more = data.copy()
     more[dearest(name)] += REACH
-    return audit.audit_mu2(view_sampler(name, plant), audit.Pair(data, more), MU2, samples)
+    return audit.audit_mu2(view_sampler(name, plant), audit.NeighbourPair(data, more), MU2, samples)
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ def choices_sampler(plant: str) -> audit.Sampler:
 @pytest.mark.parametrize("plant", ["none", "scaled by .6"])
 def test_histograms_of_people_and_totals(plant: str) -> None:
     first, second = np.array([3, 1, 0, 0, 0, 40]), np.array([3, 2, 0, 0, 0, 60])
-    found = audit.audit_mu2(choices_sampler(plant), audit.Pair(first, second), MU2, SAMPLES)
+    found = audit.audit_mu2(choices_sampler(plant), audit.NeighbourPair(first, second), MU2, SAMPLES)
     assert found.violated == (plant != "none")
 
 
@@ -248,7 +248,7 @@ def test_a_rare_delta_shows_little() -> None:
     data = REACH * np.arange(CELLS, dtype=np.int64)
     more = data + REACH * np.eye(CELLS, dtype=np.int64)[0]
     sampler = view_sampler("identity", "scaled by .6")
-    found = audit.audit_mu2(sampler, audit.Pair(data, more), MU2, SAMPLES, delta=small)
+    found = audit.audit_mu2(sampler, audit.NeighbourPair(data, more), MU2, SAMPLES, delta=small)
     assert mu2_of(Fraction(1), small) < MU2
     assert not found.violated
 
@@ -257,5 +257,9 @@ def test_a_rare_delta_shows_little() -> None:
 def test_a_delta_outside_its_range_is_refused(delta: float) -> None:
     with pytest.raises(InterfaceError, match="delta"):
         audit.audit(
-            lambda data, size: np.zeros((size, 1)), audit.Pair(np.zeros(1), np.ones(1)), 1.0, 100, delta=delta
+            lambda data, size: np.zeros((size, 1)),
+            audit.NeighbourPair(np.zeros(1), np.ones(1)),
+            1.0,
+            100,
+            delta=delta,
         )

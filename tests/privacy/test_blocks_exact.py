@@ -12,14 +12,14 @@ import pytest
 from dpsql.errors import PrivacyError
 from dpsql.mechanisms.axis.leaves import LeafStrategy
 from dpsql.mechanisms.family import block_plan, blocks
-from dpsql.mechanisms.family.block_plan import Forecast, bar_of, best_grid, forecast, stages
+from dpsql.mechanisms.family.block_plan import SelectionStatistic, bar_of, best_grid, forecast, stages
 from dpsql.mechanisms.family.blocks import Blocks
 from dpsql.mechanisms.family.measurement import Terms
 from dpsql.mechanisms.family.partition import BlockGrid, Partition, block_grid, partition
 from dpsql.mechanisms.family.question import FamilyAxis, Grains
 from dpsql.mechanisms.law import LAPLACE
 from dpsql.noise import Noise
-from tests.privacy.loss import Distinguished, DrawLoss, Loss, Rows, loss_of, measure
+from tests.privacy.loss import Distinguished, DrawLoss, Loss, RawRows, loss_of, measure
 
 AXES = [FamilyAxis("x", 22, None, Grains(1, 1), 2), FamilyAxis("y", 19, None, Grains(1, 1))]
 SHAPE = (22, 19)
@@ -95,7 +95,7 @@ views:
 HITS, OWNER = "id INT, x INT, y INT, v INT", "id INT, age INT"
 
 
-def star(rows: int, *, full: bool, victim: bool) -> dict[str, Rows]:
+def star(rows: int, *, full: bool, victim: bool) -> dict[str, RawRows]:
     """A cluster in an empty plane, or a full plane; the victim owns dear rows in the middle, in a block of few rows."""
     crowd = range(32) if full else range(0, 32, 5)
     own = [
@@ -103,7 +103,7 @@ def star(rows: int, *, full: bool, victim: bool) -> dict[str, Rows]:
     ]
     own = [row for row in own if not (full and 14 <= row[1] < 18 and 14 <= row[2] < 18)]
     own += [(99, 16, 16, 10)] * (rows if victim else 0)
-    return {"hits": Rows(HITS, own), "owner": Rows(OWNER, [(i, i % 4) for i in [*range(40), 99]])}
+    return {"hits": RawRows(HITS, own), "owner": RawRows(OWNER, [(i, i % 4) for i in [*range(40), 99]])}
 
 
 def pair(folder: Path, *, full: bool = False, rows: int = 1, neighbours: str = "", bounds: str = "") -> Loss:
@@ -173,7 +173,7 @@ def test_every_draw_of_a_count_costs_its_line():
     assert all(line * Fraction(999, 1000) < loss <= line for loss, line in zip(losses, LINES, strict=True))
 
 
-def _loud_blocks(chosen: Forecast, x: np.ndarray) -> int:
+def _loud_blocks(chosen: SelectionStatistic, x: np.ndarray) -> int:
     return int((chosen.weights * np.where(chosen.grid.sums(x) > 0, chosen.bar, 0)).sum())
 
 
@@ -192,7 +192,7 @@ def _overlapping(grid: BlockGrid, x: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize(
     ("where", "name", "planted", "line"),
     [
-        (Forecast, "number", _loud_blocks, 0),
+        (SelectionStatistic, "number", _loud_blocks, 0),
         (BlockGrid, "sums", _overlapping, 1),
         (Partition, "measure", _twice, 2),
     ],
@@ -206,10 +206,12 @@ def test_planted_rows_cost_more_than_their_line(
 
 
 def test_noise_for_the_mean_weight_costs_more(monkeypatch: pytest.MonkeyPatch):
-    def cheap(*asked: object) -> Forecast:
+    def cheap(*asked: object) -> SelectionStatistic:
         found = forecast(*asked)  # type: ignore[arg-type]
         ratio = int(found.weights.max()) / float(found.weights.mean())
-        return Forecast(found.grid, found.weights, found.bar, int(found.units * ratio), found.denominator)
+        return SelectionStatistic(
+            found.grid, found.weights, found.bar, int(found.units * ratio), found.denominator
+        )
 
     monkeypatch.setattr(blocks, "forecast", cheap)
     assert direct(empty())[0].epsilon > LINES[0] * Fraction(11, 10)

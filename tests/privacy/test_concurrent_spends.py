@@ -15,8 +15,8 @@ from dpsql.ledger import (
     Label,
     Lineage,
     Order,
+    ReleaseSpend,
     SourceTable,
-    Spend,
     SpendLine,
     budget_report,
     new_release_id,
@@ -31,7 +31,9 @@ def spend_once(folder: str, name: str, cap: Fraction) -> bool:
     try:
         publish_file(
             Path(folder) / "ledger.duckdb",
-            Spend(lineage, (SpendLine("view", EPSILON, "epsilon"),), (SourceTable("rows", ("rows",)),)),
+            ReleaseSpend(
+                lineage, (SpendLine("view", EPSILON, "epsilon"),), (SourceTable("rows", ("rows",)),)
+            ),
             Order(
                 Label("people", name, "spec"),
                 Path(folder) / f"{name}.dpsql",

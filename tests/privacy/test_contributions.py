@@ -11,9 +11,9 @@ import pytest
 from dpsql.engines import RawSide
 from dpsql.engines.dialect import DUCK
 from dpsql.engines.expressions import Ends, measure
-from dpsql.engines.placed import Digit, Rows, Side, UnitKey
+from dpsql.engines.placed import Digit, JoinSide, PlacedRows, UnitKey
 from dpsql.engines.sampling import coefficients
-from dpsql.engines.template import Group, Sampled, Value
+from dpsql.engines.template import Sampled, StatisticGroup, Value
 from dpsql.errors import SourceError
 from dpsql.publishing.planned import Bounds
 from dpsql.publishing.rows import check_public_key
@@ -46,12 +46,12 @@ def views(connection, tau):
     )  # fmt: skip
     amount = Digit("m0", (), measure("amount", ENDS, "DOUBLE", DUCK), -300, 1302, nullable=True)
     sides = (
-        Side((), "raw.sales", carried=("customer_id",)),
-        Side(("customer_id",), "raw.customer", "customer_id", once=True),
+        JoinSide((), "raw.sales", carried=("customer_id",)),
+        JoinSide(("customer_id",), "raw.customer", "customer_id", once=True),
     )
-    rows = Rows(sides, (age,), (amount,), UnitKey((), "customer_id", "INTEGER"))
+    rows = PlacedRows(sides, (age,), (amount,), UnitKey((), "customer_id", "INTEGER"))
     values = Value(), Value("m0", BOUNDS.mid, BOUNDS.reach)
-    statement = Sampled(tau, coefficients(b"k" * 32)).statement(rows, [Group(("a0",), values)], DUCK)
+    statement = Sampled(tau, coefficients(b"k" * 32)).statement(rows, [StatisticGroup(("a0",), values)], DUCK)
     found = RawSide(connection, {}).fetch(statement)
     cells = np.zeros((2, 7), np.int64)
     cells[:, found["cell"]] = found["v0"], found["v1"]

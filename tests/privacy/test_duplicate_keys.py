@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from dpsql.engines.placed import Side
+from dpsql.engines.placed import JoinSide
 from dpsql.publishing import rows
-from tests.privacy.loss import Loss, Rows, measure
+from tests.privacy.loss import Loss, RawRows, measure
 
 CATALOG = """
 dpsql: 1
@@ -34,10 +34,10 @@ TYPES = {
 def one_sale_more(folder: Path, name: str) -> Loss:
     """The loss of a sale whose device stands in three rows."""
     foreign, key, ids, declared = TYPES[name]
-    device = Rows(f"id {key}, kind INT", [(each, kind) for kind, each in enumerate(ids)])
+    device = RawRows(f"id {key}, kind INT", [(each, kind) for kind, each in enumerate(ids)])
     sale = 0.0 if name == "two zeros" else 1
-    left = {"sales": Rows(f"device {foreign}, day INT", [(sale, 0), (sale, 1)]), "device": device}
-    right = left | {"sales": Rows(f"device {foreign}, day INT", [(sale, 0)])}
+    left = {"sales": RawRows(f"device {foreign}, day INT", [(sale, 0), (sale, 1)]), "device": device}
+    right = left | {"sales": RawRows(f"device {foreign}, day INT", [(sale, 0)])}
     return measure(CATALOG.replace("KEY", declared), left, right, folder)
 
 
@@ -52,5 +52,5 @@ def test_a_key_that_is_made_unique_by_its_spelling_is_found(
 ) -> None:
     """The planted defect: rows of a key that differ in the file all stay."""
 
-    monkeypatch.setattr(rows, "Side", lambda *of, once, drops: Side(*of, once=False, drops=drops))
+    monkeypatch.setattr(rows, "JoinSide", lambda *of, once, drops: JoinSide(*of, once=False, drops=drops))
     assert one_sale_more(tmp_path, name).share > 2

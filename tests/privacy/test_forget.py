@@ -17,7 +17,7 @@ from click.testing import CliRunner
 import dpsql
 from dpsql.client import Row, read_plan, respond
 from dpsql.client.entropy import system_entropy
-from dpsql.collecting.reported import Answered, read_items, write_items
+from dpsql.collecting.reported import ReportProvenance, read_items, write_items
 from dpsql.doors.cli import all_commands, cli
 from dpsql.errors import DataError, InterfaceError, OperationalError
 from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
@@ -41,7 +41,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def collect(folder: Path, name: str) -> dpsql.collecting.collector.Manifest:
+def collect(folder: Path, name: str) -> dpsql.collecting.collector.CollectionManifest:
     return dpsql.collect(
         folder / "plan.json", folder / "spool.parquet", folder / name, state=folder / "state"
     ).manifest
@@ -87,7 +87,7 @@ def test_nothing_is_erased_by_halves(folder: Path):
 
 
 def test_stored_reports_lose_a_person_and_keep_what_they_answer(tmp_path: Path):
-    file, told = tmp_path / "age.parquet", Answered("person.age", "ab" * 8, "a channel")
+    file, told = tmp_path / "age.parquet", ReportProvenance("person.age", "ab" * 8, "a channel")
     write_items(file, told, [("ann", 0, 3), ("bob", 1, 4), ("cyd", 0, 5)])
     assert dpsql.forget(file, ["bob", "nobody"]).erased == 1
     assert read_items(file) == (told, [("ann", 0, 3), ("cyd", 0, 5)])

@@ -17,7 +17,7 @@ from dpsql.noise import Noise
 from dpsql.publishing import squares
 from dpsql.publishing.central import publish_release
 from dpsql.star import load_catalog
-from tests.privacy.loss import KEY, Loss, Rows, contents, loss_of, write_side
+from tests.privacy.loss import KEY, Loss, RawRows, contents, loss_of, write_side
 from tests.publishing.test_hybrid import store
 
 CATALOG = """
@@ -73,7 +73,7 @@ def side(folder: Path, promise: str, who: Twice | None) -> Path:
     her = who or Twice((), (), ())
     sales = [(i, (i + j) % 4, (i * 3 + j) % 11) for i in range(PEOPLE) for j in range(3)]
     customers = [(str(i),) for i in range(PEOPLE)] + [(key,) for key in her.keys]
-    tables = {"sales": Rows(SALES, [*sales, *her.sales]), "customer": Rows("id VARCHAR", customers)}
+    tables = {"sales": RawRows(SALES, [*sales, *her.sales]), "customer": RawRows("id VARCHAR", customers)}
     place = write_side(folder, CATALOG.replace("PROMISE", promise), tables)
     reports = [(str(i), 0, i % 4) for i in range(PEOPLE)] + [(key, 0, item) for key, item in her.reports]
     store(place, reports)

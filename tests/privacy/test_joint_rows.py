@@ -12,7 +12,7 @@ import pytest
 from dpsql.mechanisms.law import Laplace
 from dpsql.noise import insecure_test_entropy, knorm
 from tests.privacy.joints import DAYS, REPLACED, VICTIM, catalog, crowd, joined, one_more
-from tests.privacy.loss import Loss, Rows, measure
+from tests.privacy.loss import Loss, RawRows, measure
 
 LOW = (VICTIM, 1, DAYS[-1], 7, -3)
 HIGH = (VICTIM, 1, DAYS[-1], 7, 9)
@@ -111,4 +111,4 @@ def test_a_sampler_without_its_coin_is_found() -> None:
 def test_what_a_purchase_or_a_look_draws_stays_apart(tmp_path: Path) -> None:
     text = catalog(mechanism=", mechanism: diffhr, data_dependent: allow", measures="[count]")
     assert not any("together" in purpose for purpose, _ in one_more(text)(tmp_path).lines)
-    assert isinstance(crowd()["sales"], Rows)
+    assert isinstance(crowd()["sales"], RawRows)

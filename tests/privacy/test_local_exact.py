@@ -22,7 +22,7 @@ import pytest
 
 from dpsql.client import Row, device, kinds, oracles
 from dpsql.client.plan import Plan, largest_weight, read_plan
-from dpsql.collecting.plan import Design, PlannedAxis, build_plan
+from dpsql.collecting.plan import CollectionDesign, PlannedAxis, build_plan
 from dpsql.collecting.run import write_plan
 from dpsql.mechanisms.local.grids import level_edges
 from dpsql.mechanisms.oracles.registry import oracle_named
@@ -191,7 +191,9 @@ def test_level_plan_over_all_combinations(small: Callable[..., Distribution]) ->
 def test_the_plan_of_kind_lprr(small: Callable[..., Distribution]) -> None:
     """As it is written for a catalog, but for the weights that are shrunk here."""
     axes = tuple(PlannedAxis(f"a{i}", 4, 4) for i in (0, 1))
-    made = Design("l", Fraction(1), 100, axes, together=((0, 1),), rows_floor=1, branching=2, kind="lprr")
+    made = CollectionDesign(
+        "l", Fraction(1), 100, axes, together=((0, 1),), rows_floor=1, branching=2, kind="lprr"
+    )
     written = read_plan(build_plan(made))
     views = tuple(dataclasses.replace(view, share=1, oracle="GRR", extra=0) for view in written.views)
     assert len(views) == len(level_combinations([2, 2]))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.privacy.loss import Loss, Rows, Tables, measure
+from tests.privacy.loss import Loss, RawRows, Tables, measure
 
 HEAD = """
 dpsql: 1
@@ -31,7 +31,7 @@ def star(sales: int, *, amount: int = 10, victim: bool = True) -> Tables:
     rows = [(i, (i + j) % 4, i % 11) for i in range(40) for j in range(3)]
     rows += [(99, 2, amount)] * (sales if victim else 0)
     customers = [(i, i % 4) for i in range(40)] + [(99, 1)] * victim
-    return {"sales": Rows(SALES, rows), "customer": Rows(CUSTOMER, customers)}
+    return {"sales": RawRows(SALES, rows), "customer": RawRows(CUSTOMER, customers)}
 
 
 def shop(privacy: str, bounds: str, views: str = VIEWS) -> str:
@@ -147,7 +147,7 @@ def test_a_stream_costs_one_budget_for_all_its_batches(
     tmp_path: Path, delta: str, life: int, strategy: str, least: float
 ):
     others = [(i, day) for i in range(20) for day in DAYS[i % 3 :: 3]]
-    tables = {"sales": Rows("id INT, day DATE", others), "customer": Rows("id INT, age INT", [])}
+    tables = {"sales": RawRows("id INT, day DATE", others), "customer": RawRows("id INT, age INT", [])}
     victim = tables | {"sales": tables["sales"].plus(*((99, day) for day in DAYS for _ in range(5)))}
     loss = measure(
         STREAM.replace("DELTA", delta).replace("LIFE", f"{life}, strategy: {strategy}"), victim, tables, tmp_path,

@@ -16,7 +16,7 @@ from dpsql.mechanisms.family.distinct import UNIT, Gaps, cell_reach, cell_weight
 from dpsql.mechanisms.law import GAUSSIAN, LAPLACE
 from dpsql.publishing.distinct import gap_cells, gap_sql
 from dpsql.variance.distinct import gap_total, gap_weights, gaps_of
-from tests.privacy.loss import Rows, Tables, measure
+from tests.privacy.loss import RawRows, Tables, measure
 
 CATALOG = """
 dpsql: 1
@@ -89,8 +89,8 @@ def star(touched: list[tuple[int, int]], *, regions: str = "s") -> Tables:
     rows += [(99, month, store) for month, store in touched for _ in range(3)]
     customers = [(i, "nse"[i % 3]) for i in range(30)] + [(99, region) for region in regions if touched]
     return {
-        "sales": Rows("id INT, month INT, store INT", rows),
-        "customer": Rows("id INT, region VARCHAR", customers),
+        "sales": RawRows("id INT, month INT, store INT", rows),
+        "customer": RawRows("id INT, region VARCHAR", customers),
     }
 
 

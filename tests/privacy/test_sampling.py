@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from dpsql.engines.dialect import DUCK
-from dpsql.engines.placed import Digit, Rows, Side, UnitKey, row_numbers
+from dpsql.engines.placed import Digit, JoinSide, PlacedRows, UnitKey, row_numbers
 from dpsql.engines.sampling import PRIME, coefficients, hash_sql, is_kept, offset
 from dpsql.engines.template import Sampled
 
@@ -110,7 +110,7 @@ def bounded(
     """Kept rows of each unit, counted, at most 6 of each; `values` is the size of the measure's digit."""
     unit = UnitKey((), "unit", "BIGINT")
     digits = Digit("a0", (), "a", 0, 4), Digit("m0", (), "m", -3, values, nullable=True)
-    plan = Rows((Side((), "sales", carried=("unit",)),), digits[:1], digits[1:], unit)
+    plan = PlacedRows((JoinSide((), "sales", carried=("unit",)),), digits[:1], digits[1:], unit)
     query = Sampled(6, coefficients(KEY)).stored(plan, ONE_SCAN if one_scan else DUCK)
     with duckdb.connect() as db:
         db.execute("CREATE TABLE sales (unit BIGINT, a INTEGER, m BIGINT)")
@@ -149,8 +149,10 @@ def with_people(
         Digit("a0", (), "a", 0, 4),
         Digit("a1", ("unit",), "b", 0, 4, missing=missing, total=True),
     )
-    sides = (Side((), "sales", carried=("unit",)), Side(("unit",), "people", key="id"))
-    plan = Rows(sides, axes, (Digit("m0", (), "m", -3, 7, nullable=True),), UnitKey((), "unit", "BIGINT"))
+    sides = (JoinSide((), "sales", carried=("unit",)), JoinSide(("unit",), "people", key="id"))
+    plan = PlacedRows(
+        sides, axes, (Digit("m0", (), "m", -3, 7, nullable=True),), UnitKey((), "unit", "BIGINT")
+    )
     query = Sampled(6, coefficients(KEY)).stored(plan, ONE_SCAN if one_scan else DUCK)
     with duckdb.connect() as db:
         db.execute("CREATE TABLE sales (unit BIGINT, a INTEGER, m BIGINT)")
@@ -196,7 +198,7 @@ def test_a_packed_row_comes_back_whole(
         Digit("m1", (), "m1", 10, 1, nullable=True),
         Digit("m2", (), "m2", 0, wide, nullable=True),
     )
-    plan = Rows((Side((), "t", carried=("unit",)),), axes, measures, UnitKey((), "unit", "INTEGER"))
+    plan = PlacedRows((JoinSide((), "t", carried=("unit",)),), axes, measures, UnitKey((), "unit", "INTEGER"))
     assert len(row_numbers(plan)) == words
     rows = [
         (a, v, o, w)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.privacy.loss import Rows, Tables, measure
+from tests.privacy.loss import RawRows, Tables, measure
 
 CATALOG = """
 dpsql: 1
@@ -31,11 +31,11 @@ PEOPLE = 60
 def crowd() -> Tables:
     """Sixty people with an order of eight sales each."""
     return {
-        "sales": Rows(
+        "sales": RawRows(
             "order_id INT, day DATE", [(i, DAYS[(i + j) % 4]) for i in range(PEOPLE) for j in range(8)]
         ),
-        "orders": Rows("order_id INT, buyer INT, kind INT", [(i, i, i % 4) for i in range(PEOPLE)]),
-        "person": Rows("id INT, age INT", [(i, i % 4) for i in range(PEOPLE)]),
+        "orders": RawRows("order_id INT, buyer INT, kind INT", [(i, i, i % 4) for i in range(PEOPLE)]),
+        "person": RawRows("id INT, age INT", [(i, i % 4) for i in range(PEOPLE)]),
     }
 
 

@@ -18,7 +18,7 @@ import pytest
 from dpsql.mechanisms.law import GAUSSIAN, AxisBudget, refined
 from dpsql.mechanisms.timeline.strategy import TimeStrategy
 from dpsql.mechanisms.timeline.toeplitz import square_root
-from dpsql.mechanisms.timeline.tree import TreeStrategy
+from dpsql.mechanisms.timeline.tree import TimeTreeStrategy
 from dpsql.noise import Noise
 from dpsql.streams.append import Batch, StreamSpec, StreamStatistic, noise_for, opened_stream
 from tests.privacy.loss import loss_of
@@ -98,7 +98,7 @@ STRATEGIES: dict[str, TimeStrategy] = {
     "single batches": ending(BATCHES, "1", "running", units=4, cutoff=0.3),
     "no end": lasting(2, "running", "1"),
     "square root": square_root(GAUSSIAN, BATCHES),
-    "blocks": TreeStrategy(GAUSSIAN, (1, 3, 6), (5, 3, 2)),
+    "blocks": TimeTreeStrategy(GAUSSIAN, (1, 3, 6), (5, 3, 2)),
 }
 
 

@@ -21,7 +21,7 @@ from dpsql.engines import connection, no_sources, open_sources
 from dpsql.engines.connection import SWITCHED_OFF
 from dpsql.errors import EngineLost
 from dpsql.star.source import PARQUET
-from tests.privacy.loss import Bytes, Rows, measure
+from tests.privacy.loss import Bytes, RawRows, measure
 
 CATALOG = """
 dpsql: 1
@@ -68,7 +68,7 @@ def untrue_statistics(folder: Path) -> float:
 
 def word_that_is_no_number(folder: Path) -> float:
     """One row that two expressions cannot read: its publish stops, the neighbour's does not."""
-    rows = Rows("word VARCHAR", [(str(i % 5),) for i in range(50)])
+    rows = RawRows("word VARCHAR", [(str(i % 5),) for i in range(50)])
     catalog = CATALOG.replace("COLUMNS", DERIVED)
     try:
         return measure(catalog, {"sales": rows.plus(("x",))}, {"sales": rows}, folder / "sides").share

@@ -13,7 +13,7 @@ from dpsql.curate.audit import blackbox as audit
 from dpsql.mechanisms.axis.leaves import LeafStrategy
 from dpsql.mechanisms.axis.strategy import draw_view
 from dpsql.mechanisms.family.people import doubling_edges, draw_histogram, draw_total
-from dpsql.mechanisms.family.whitened import UNIT, Part, whiten
+from dpsql.mechanisms.family.whitened import UNIT, WhitenedStatistic, whiten
 from dpsql.mechanisms.law import GAUSSIAN, LAPLACE
 from tests.strategies import draw_at
 from tests.twins import bin_of, pure_weight, weight_of
@@ -26,8 +26,8 @@ EPSILON = Fraction(1)
 TAU, BOUND, MID = 4, 60, 20
 WHITENING = whiten(
     [
-        Part(Fraction(55, 100), Fraction(TAU + TAU**2, CELLS)),
-        Part(Fraction(45, 100), Fraction(9 * TAU * MID**2, CELLS)),
+        WhitenedStatistic(Fraction(55, 100), Fraction(TAU + TAU**2, CELLS)),
+        WhitenedStatistic(Fraction(45, 100), Fraction(9 * TAU * MID**2, CELLS)),
     ]
 )
 CLIP = 1 << WHITENING.point
@@ -88,13 +88,13 @@ def pure_sampler(plant: str) -> audit.Sampler:
     return sample
 
 
-def found_mu2(plant: str, rows: int) -> audit.Finding:
+def found_mu2(plant: str, rows: int) -> audit.AuditFinding:
     ends = np.array([rows]), np.array([0])
-    return audit.audit_mu2(clipped_sampler(plant), audit.Pair(*ends), MU2, SAMPLES, delta=DELTA)
+    return audit.audit_mu2(clipped_sampler(plant), audit.NeighbourPair(*ends), MU2, SAMPLES, delta=DELTA)
 
 
-def found(sampler: audit.Sampler, rows: int, claimed: float) -> audit.Finding:
-    return audit.audit(sampler, audit.Pair(np.array([rows]), np.array([0])), claimed, SAMPLES)
+def found(sampler: audit.Sampler, rows: int, claimed: float) -> audit.AuditFinding:
+    return audit.audit(sampler, audit.NeighbourPair(np.array([rows]), np.array([0])), claimed, SAMPLES)
 
 
 @pytest.mark.parametrize("rows", [1, 10, 1000])

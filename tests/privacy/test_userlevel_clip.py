@@ -15,7 +15,7 @@ from dpsql.mechanisms.family.people import spread
 from dpsql.mechanisms.family.whitened import (
     LARGEST_NORM,
     UNIT,
-    Part,
+    WhitenedStatistic,
     Whitening,
     pure_bound,
     whiten,
@@ -79,7 +79,7 @@ def per_unit_cells(table, axes, shape, value):
 class Settled:
     """What a table's draws were asked for on the way: the views', then the differences'."""
 
-    drawn: userlevel.Drawn
+    drawn: userlevel.DrawnRecipe
     whitening: Whitening
     variances: list[Fraction]
     factor: int
@@ -236,7 +236,10 @@ def weigh(table):
 
 
 def test_coefficients_are_rounded_up_and_weights_down():
-    parts = [Part(Fraction(1, 3), Fraction(10**13, 7)), Part(Fraction(2, 3), Fraction(11), 1 << 15)]
+    parts = [
+        WhitenedStatistic(Fraction(1, 3), Fraction(10**13, 7)),
+        WhitenedStatistic(Fraction(2, 3), Fraction(11), 1 << 15),
+    ]
     whitening = whiten(parts)
     for part, coefficient in zip(parts, whitening.coefficient, strict=True):
         exact = part.share * (1 << part.shift) * (1 << whitening.point) / (part.typical * part.total**2)
@@ -252,7 +255,7 @@ def test_coefficients_are_rounded_up_and_weights_down():
 
 def test_a_row_that_is_cut_leaves_its_owner_out():
     for typical in (Fraction(3), Fraction(10**12)):
-        whitening = whiten([Part(Fraction(1), typical, 1 << 15)])
+        whitening = whiten([WhitenedStatistic(Fraction(1), typical, 1 << 15)])
         largest = whitening.largest_row(0)
         assert whitening.coefficient[0] * row_square(largest, whitening.parts[0].shift) >= LARGEST_NORM
 

@@ -24,7 +24,7 @@ from dpsql.answer.result import Result
 from dpsql.answer.session import OpenReleases, open_session
 from dpsql.doors.complete import complete, words_of
 from dpsql.doors.describe import asked_name, describe, widest
-from dpsql.doors.questions import Question, groupings, headlines
+from dpsql.doors.questions import ExampleQuestion, groupings, headlines
 from dpsql.errors import Error, InternalError, QueryTimeout, ReleaseError
 from dpsql.noise import ExactNoise, insecure_test_entropy
 from dpsql.publishing.central import publish_release
@@ -207,7 +207,7 @@ def faults(published: Published, seed: int, most: int | None = None) -> list[str
         opened.close()
 
 
-def examples(opened: OpenReleases) -> list[Question]:
+def examples(opened: OpenReleases) -> list[ExampleQuestion]:
     """What `explore` and `report` would show."""
     return [*headlines(opened), *groupings(opened)]
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from dpsql.answer import Answerer
 from dpsql.answer.sql import shapes
-from dpsql.answer.sql.shapes import Constant, Shape, shape_of
+from dpsql.answer.sql.shapes import Constant, StatementShape, shape_of
 from dpsql.errors import Error
 from dpsql.release import Release, open_release
 from tests.release_fixture import make_rows, write_fixture
@@ -153,7 +153,7 @@ def test_what_a_parser_must_read_has_no_shape() -> None:
                  "SELECT 'a\\'", "SELECT `1`", "SELECT [1]", "SELECT 0x1F", "SELECT .5", "SELECT 5.", "SELECT 1_000",
                  "SELECT '2025-02-30'", "SELECT ?", "SELECT '" + "x" * 201 + "'"):  # fmt: skip
         assert shape_of(text) is None, text
-    assert shape_of('SELECT "it\'s 5", a1 FROM t2') == Shape('SELECT "it\'s 5", a1 FROM t2', ())
+    assert shape_of('SELECT "it\'s 5", a1 FROM t2') == StatementShape('SELECT "it\'s 5", a1 FROM t2', ())
     assert shape_of("x=-5").constants == (Constant("whole", 3, "5"),)  # type: ignore[union-attr]
 
 

@@ -16,7 +16,7 @@ from dpsql.mechanisms.timeline.fda import fda_strategy
 from dpsql.mechanisms.timeline.strategy import Emission, TimeStrategy, share_variance
 from dpsql.mechanisms.timeline.subtraction import subtraction_strategy
 from dpsql.mechanisms.timeline.toeplitz import square_root
-from dpsql.mechanisms.timeline.tree import TreeStrategy
+from dpsql.mechanisms.timeline.tree import TimeTreeStrategy
 from dpsql.tree import FloatArray, IntArray
 from tests.time_forms import ending, lasting
 
@@ -25,9 +25,9 @@ HORIZON = 24
 
 def strategies(law: NoiseLaw) -> list[TimeStrategy]:
     return [
-        TreeStrategy(law),
-        TreeStrategy(law, (1, 3, 6), (5, 3, 2)),
-        TreeStrategy(law, (1, 24), (5, 3)),
+        TimeTreeStrategy(law),
+        TimeTreeStrategy(law, (1, 3, 6), (5, 3, 2)),
+        TimeTreeStrategy(law, (1, 24), (5, 3)),
         fda_strategy(law, HORIZON),
         subtraction_strategy(law, HORIZON, 3, 3),
     ]
@@ -151,8 +151,11 @@ def test_a_unit_in_several_batches_pays_at_most_its_price(strategy: TimeStrategy
 
 def test_prices_that_are_met() -> None:
     """Blocks that are filled pay all of it; batches on their own pay one each, and Toeplitz rows little more."""
-    assert TreeStrategy(GAUSSIAN).price(30) == 30 and TreeStrategy(LAPLACE, (1, 4), (6, 4)).price(30) == 30
-    assert TreeStrategy(GAUSSIAN, (1, 28), (6, 4)).price(4) == Fraction(88, 10)
+    assert (
+        TimeTreeStrategy(GAUSSIAN).price(30) == 30
+        and TimeTreeStrategy(LAPLACE, (1, 4), (6, 4)).price(30) == 30
+    )
+    assert TimeTreeStrategy(GAUSSIAN, (1, 28), (6, 4)).price(4) == Fraction(88, 10)
     assert float(square_root(GAUSSIAN, 365).price(7)) < 38 and fda_strategy(GAUSSIAN, HORIZON).price(7) == 49
 
 
@@ -211,7 +214,7 @@ def test_further_axes_and_wrong_row_counts(strategy: TimeStrategy) -> None:
 
 
 def test_long_axes_are_trees() -> None:
-    tree = TreeStrategy(LAPLACE, (1, 12, 144), (4, 3, 3))
+    tree = TimeTreeStrategy(LAPLACE, (1, 12, 144), (4, 3, 3))
     lo = np.arange(0, 39_000, 500)
     model = tree.variance(40_000)
     assert np.allclose(2 * model.ranges(lo, lo + 997), tree.errors(40_000).axis.ranges(lo, lo + 997))

@@ -8,15 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpsql.mechanisms.law import LAPLACE
-from dpsql.mechanisms.timeline.tree import TreeErrors, TreeStrategy, time_blue, time_variance
+from dpsql.mechanisms.timeline.tree import TimeTreeStrategy, TreeErrors, time_blue, time_variance
 from dpsql.tree import FloatArray, IntArray
 from tests.time_forms import running_total
 
 PLANS = [
-    TreeStrategy(LAPLACE),
-    TreeStrategy(LAPLACE, (1, 4), (6, 4)),
-    TreeStrategy(LAPLACE, (1, 3, 12), (5, 3, 2)),
-    TreeStrategy(LAPLACE, (1, 2, 4, 16), (5, 3, 2, 2)),
+    TimeTreeStrategy(LAPLACE),
+    TimeTreeStrategy(LAPLACE, (1, 4), (6, 4)),
+    TimeTreeStrategy(LAPLACE, (1, 3, 12), (5, 3, 2)),
+    TimeTreeStrategy(LAPLACE, (1, 2, 4, 16), (5, 3, 2, 2)),
 ]
 
 
@@ -47,7 +47,7 @@ def check(edges: tuple[IntArray, ...], variances: FloatArray, seed: int) -> None
 
 @pytest.mark.parametrize("plan", PLANS)
 @pytest.mark.parametrize("batches", [1, 3, 4, 5, 12, 16, 37, 50])
-def test_regular_plans(plan: TreeStrategy, batches: int) -> None:
+def test_regular_plans(plan: TimeTreeStrategy, batches: int) -> None:
     check(plan.edges(batches), plan.level_variance, batches)
 
 
@@ -64,7 +64,7 @@ def test_calendar_blocks(lengths: list[int], data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("plan", PLANS)
-def test_running_total_equals_the_batch_estimate(plan: TreeStrategy) -> None:
+def test_running_total_equals_the_batch_estimate(plan: TimeTreeStrategy) -> None:
     rng = np.random.default_rng(7)
     variances = plan.level_variance
     state = running_total(plan)
@@ -86,7 +86,7 @@ def test_running_total_equals_the_batch_estimate(plan: TreeStrategy) -> None:
 
 def test_closed_nodes_never_reopen() -> None:
     """Once a top block is closed, later batches change neither its estimates nor their variance."""
-    plan = TreeStrategy(LAPLACE, (1, 3, 6), (5, 3, 2))
+    plan = TimeTreeStrategy(LAPLACE, (1, 3, 6), (5, 3, 2))
     rng = np.random.default_rng(3)
     measured = [rng.normal(size=30), rng.normal(size=10), rng.normal(size=5)]
 
@@ -102,7 +102,7 @@ def test_closed_nodes_never_reopen() -> None:
 
 
 def test_range_outside_the_axis_is_refused() -> None:
-    axis = TreeStrategy(LAPLACE).errors(5).axis
+    axis = TimeTreeStrategy(LAPLACE).errors(5).axis
     for lo, hi in ((0, 6), (-1, 2), (3, 2)):
         with pytest.raises(ValueError, match="batches"):
             axis.ranges(lo, hi)

@@ -20,7 +20,13 @@ from dpsql.client.entropy import system_entropy
 from dpsql.client.plan import read_plan
 from dpsql.client.report import decode, to_json
 from dpsql.client.rows import to_rows
-from dpsql.collecting.reported import Answered, plan_of, store_reports, write_items, write_reported_plan
+from dpsql.collecting.reported import (
+    ReportProvenance,
+    plan_of,
+    store_reports,
+    write_items,
+    write_reported_plan,
+)
 from dpsql.curate.audit.run import audit_release
 from dpsql.curate.forecast import plan_catalog
 from dpsql.errors import CatalogError, DataError, OperationalError, SourceError
@@ -33,7 +39,7 @@ from dpsql.release import open_release
 from dpsql.star import load_catalog, parse_catalog
 from dpsql.star.reported import reported_columns
 from dpsql.tree import FloatArray
-from tests.privacy.loss import KEY, Loss, Rows, contents, loss_of, write_side
+from tests.privacy.loss import KEY, Loss, RawRows, contents, loss_of, write_side
 
 CATALOG = """
 dpsql: 1
@@ -67,14 +73,16 @@ def store(place: Path, rows: Sequence[tuple[str, int, int]]) -> None:
     (column,) = reported_columns(known)
     plan = read_plan(plan_of(known, column)).hash.hex()
     write_items(
-        place / "reports.parquet", Answered(str(column), plan, channel_of(*column.asked).fingerprint), rows
+        place / "reports.parquet",
+        ReportProvenance(str(column), plan, channel_of(*column.asked).fingerprint),
+        rows,
     )
 
 
 def side(folder: Path, items: dict[int, int], sales: Sequence[tuple[int, int, int]], catalog: str) -> Path:
     """Raw tables, reports and the catalog; items by person."""
     customers = sorted({row[0] for row in sales} | set(items))
-    tables = {"sales": Rows(SALES, list(sales)), "customer": Rows(CUSTOMER, [(i,) for i in customers])}
+    tables = {"sales": RawRows(SALES, list(sales)), "customer": RawRows(CUSTOMER, [(i,) for i in customers])}
     place = write_side(folder, catalog, tables)
     store(place, [(str(i), 0, y) for i, y in items.items()])
     return place
@@ -340,7 +348,7 @@ def test_devices_report_and_the_curator_joins(tmp_path: Path, mechanism: str) ->
         "cuts: [28, 38, 48]", "cuts: {width: 5}"
     )
     sales = [(i, i % 4, i % 11) for i in range(people) for _ in range(2)]
-    tables = {"sales": Rows(SALES, sales), "customer": Rows(CUSTOMER, [(i,) for i in range(people)])}
+    tables = {"sales": RawRows(SALES, sales), "customer": RawRows(CUSTOMER, [(i,) for i in range(people)])}
     write_side(place, catalog.replace("epsilon: 1}", "epsilon: 8}"), tables)
     write_reported_plan(place / "catalog.yaml", "customer.age", place / "plan.json")
     plan = read_plan((place / "plan.json").read_bytes())

@@ -14,9 +14,9 @@ from dpsql.budget import scaled_denominator
 from dpsql.errors import InternalError
 from dpsql.mechanisms.axis.strategy import draw_view
 from dpsql.mechanisms.family.people import (
-    Estimate,
     NoisyHistogram,
     NoisyTotal,
+    PeopleEstimate,
     centre,
     draw_total,
     pooled,
@@ -27,7 +27,7 @@ from dpsql.mechanisms.family.whitened import (
     LARGEST_PURE_DIFFERENCE,
     ONE_LEVEL,
     UNIT,
-    Part,
+    WhitenedStatistic,
     pure_bound,
     shape_strategy,
     typical_square,
@@ -74,7 +74,7 @@ def test_the_centre_stays_inside_the_clip_range():
 
 
 def test_pooling_is_the_inverse_variance_mean():
-    found = pooled([Estimate(10.0, 1.0), Estimate(13.0, 2.0)])
+    found = pooled([PeopleEstimate(10.0, 1.0), PeopleEstimate(13.0, 2.0)])
     assert found.value == pytest.approx(10.6) and found.sd == pytest.approx(0.8**0.5)
 
 
@@ -111,9 +111,11 @@ def test_a_typical_person_pays_for_rows_that_gather_hers():
 
 def test_shapes_without_budget_are_refused():
     with pytest.raises(InternalError):
-        whiten([Part(Fraction(2, 3), Fraction(1)), Part(Fraction(1, 2), Fraction(1))])
+        whiten(
+            [WhitenedStatistic(Fraction(2, 3), Fraction(1)), WhitenedStatistic(Fraction(1, 2), Fraction(1))]
+        )
     with pytest.raises(InternalError):
-        whiten([Part(Fraction(0), Fraction(1))])
+        whiten([WhitenedStatistic(Fraction(0), Fraction(1))])
     assert pure_bound(10, 1850, 493) == 493 * 12
     assert pure_bound(1, 3, 100) == 3
 
@@ -178,8 +180,8 @@ def test_no_released_choice_can_make_a_draw_fail():
     reach, tau = 1 << 30, 1 << 15
     for mu2 in (Fraction(1, 10**4), Fraction(1)):
         parts = [
-            Part(Fraction(1, 2), Fraction(tau**2)),
-            Part(Fraction(1, 2), Fraction(tau**2) * (reach // 2) ** 2),
+            WhitenedStatistic(Fraction(1, 2), Fraction(tau**2)),
+            WhitenedStatistic(Fraction(1, 2), Fraction(tau**2) * (reach // 2) ** 2),
         ]
         whitening = whiten(parts)
         for index in range(2):
@@ -196,7 +198,7 @@ def test_long_axes_leave_the_clip_of_sums_of_cents_alone(axes):
     strategies = [shape_strategy(n, GAUSSIAN).strategy for n in axes]
     size = typical_square(strategies, [False] * len(axes), 16)
     total = prod(strategy.total for strategy in strategies)
-    whitening = whiten([Part(Fraction(1, 2), size * value**2, total) for value in (1, 16_000)])
+    whitening = whiten([WhitenedStatistic(Fraction(1, 2), size * value**2, total) for value in (1, 16_000)])
     assert whitening.largest_clip(Fraction(16, 1000)) > 1000 << whitening.point
 
 

@@ -116,13 +116,15 @@ def _buy(loaded: Any, statements: Path, out: Path, noise: CountedZeroNoise) -> N
 def _report(loaded: Any, out: Path) -> None:
     """Stored reports about the catalog's reported column: the person's key modulo the number of items."""
     from dpsql.client.plan import read_plan
-    from dpsql.collecting.reported import Answered, plan_of, write_items
+    from dpsql.collecting.reported import ReportProvenance, plan_of, write_items
     from dpsql.mechanisms.local.channel import channel_of
     from dpsql.star.reported import reported_columns
 
     for column in reported_columns(loaded):
         channel = channel_of(*column.asked)
-        answered = Answered(str(column), read_plan(plan_of(loaded, column)).hash.hex(), channel.fingerprint)
+        answered = ReportProvenance(
+            str(column), read_plan(plan_of(loaded, column)).hash.hex(), channel.fingerprint
+        )
         items = [(str(key), 0, key % column.spec.leaves) for key in range(6000) if key % 4]
         write_items(out / "reports.parquet", answered, items)
 

@@ -24,10 +24,10 @@ from dpsql.errors import (
 from dpsql.mechanisms.law import GAUSSIAN, AxisBudget
 from dpsql.mechanisms.law import LAPLACE as L
 from dpsql.mechanisms.timeline.fda import fda_strategy
-from dpsql.mechanisms.timeline.strategy import Read, TimeStrategy
+from dpsql.mechanisms.timeline.strategy import NodeRead, TimeStrategy
 from dpsql.mechanisms.timeline.subtraction import subtraction_strategy
 from dpsql.mechanisms.timeline.toeplitz import square_root
-from dpsql.mechanisms.timeline.tree import TreeStrategy
+from dpsql.mechanisms.timeline.tree import TimeTreeStrategy
 from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
 from dpsql.streams import public as stream_public
 from dpsql.streams.append import (
@@ -38,7 +38,7 @@ from dpsql.streams.append import (
     opened_stream,
     weighted_sum,
 )
-from dpsql.streams.public import Manifest, read_manifest, read_segments, write_manifest
+from dpsql.streams.public import StreamManifest, read_manifest, read_segments, write_manifest
 from dpsql.streams.state import IN_USE, open_state, seal_state
 from dpsql.tree import IntArray
 from tests.time_forms import create_stream, ending, lasting
@@ -46,10 +46,10 @@ from tests.time_forms import create_stream, ending, lasting
 pytestmark = pytest.mark.usefixtures("publishes")
 
 SECRET = bytes(range(32))
-TREE = TreeStrategy(L, (1, 3, 6), (5, 3, 2))
+TREE = TimeTreeStrategy(L, (1, 3, 6), (5, 3, 2))
 STRATEGIES: list[TimeStrategy] = [
     TREE,
-    TreeStrategy(L),
+    TimeTreeStrategy(L),
     fda_strategy(L, 12),
     subtraction_strategy(L, 12, 3, 3),
     square_root(GAUSSIAN, 12),
@@ -72,7 +72,7 @@ class Place(NamedTuple):
 
     def append(
         self, number: int, rows: IntArray | None = None, people: tuple[str, ...] = (), seed: int | None = None
-    ) -> Manifest:
+    ) -> StreamManifest:
         """Append one batch, by default the one of DATA; without a seed there is no noise."""
         x = DATA[number] if rows is None else rows
         noise = ZeroNoise() if seed is None else ExactNoise(insecure_test_entropy(seed))
@@ -173,7 +173,7 @@ def test_missing_and_future_batches_are_refused(make: Make) -> None:
 
 
 def test_the_time_tree_has_no_end(make: Make) -> None:
-    place = make(TreeStrategy(L, (1, 2), (1, 1)))
+    place = make(TimeTreeStrategy(L, (1, 2), (1, 1)))
     for number in range(5):
         place.append(number)
     assert read_manifest(place.directory).as_of_batch == 4
@@ -352,7 +352,7 @@ def test_a_reader_keeps_its_snapshot(make: Make) -> None:
     assert all((before[column] == after[column]).all() for column in before)
     now = read_manifest(place.directory)
     assert now.segments[:4] == snapshot.segments and snapshot.as_of_batch == 3
-    assert read_segments(place.directory, Manifest("r1"))["value"].size == 0
+    assert read_segments(place.directory, StreamManifest("r1"))["value"].size == 0
 
 
 def test_published_status_does_not_depend_on_the_rows(make: Make, tmp_path: Path) -> None:
@@ -373,7 +373,7 @@ def test_gaussian_draws_scale_with_both_shares() -> None:
         GAUSSIAN, (AxisBudget(budget, 2),), Fraction(1, 400), 1
     )  # sigma^2 400 at full budget
     draw = noise_for([statistic], ExactNoise(insecure_test_entropy(3)))
-    drawn = draw(0, Read(0, 1, Fraction(1, 4), 1), np.zeros(6000, np.int64))
+    drawn = draw(0, NodeRead(0, 1, Fraction(1, 4), 1), np.zeros(6000, np.int64))
     spread = drawn.reshape(3000, 2).var(axis=0)
     assert np.allclose(spread, [400 * 4 * 4, 400 * 4], rtol=0.15)
 

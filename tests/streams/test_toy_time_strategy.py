@@ -23,7 +23,7 @@ from dpsql.mechanisms.law import LAPLACE, NoiseLaw
 from dpsql.mechanisms.offers import Refusal
 from dpsql.mechanisms.timeline import registry
 from dpsql.mechanisms.timeline.question import TimeOffer, TimeQuestion
-from dpsql.mechanisms.timeline.strategy import Emission, Frozen, Read, check_rows, refuse_past
+from dpsql.mechanisms.timeline.strategy import Emission, Frozen, NodeRead, check_rows, refuse_past
 from dpsql.noise import ExactNoise, insecure_test_entropy
 from dpsql.tree import FloatArray
 from dpsql.variance import AxisVariance
@@ -59,7 +59,7 @@ class Doubled:
 
     def emissions(self, batch: int) -> tuple[Emission, ...]:
         refuse_past(self, batch)
-        read = Read(batch, 1, SHARE, batch + 2)
+        read = NodeRead(batch, 1, SHARE, batch + 2)
         return (Emission(0, batch, batch + 1, (read,), np.array([WEIGHT], dtype=np.int64)),)
 
     def needed(self, batches: int) -> tuple[int, ...]:

@@ -10,7 +10,7 @@ import pytest
 from dpsql.tree import kary_tree
 from dpsql.variance.kronecker import AxisSplit, ProductReading
 from dpsql.variance.reconcile import (
-    Measured,
+    ViewEstimate,
     component_variances,
     node_sums,
     reconcile,
@@ -82,7 +82,9 @@ def test_equals_dense_least_squares_and_its_covariance(family):
     estimates = [rng.normal(size=[sizes[a] for a in axes]) * 5 for axes, _ in layout]
     totals = {i: s.total for i, s in enumerate(splits)}
     spreads = {i: s.spread for i, s in enumerate(splits)}
-    got = reconcile([Measured(a, e, u) for (a, u), e in zip(layout, estimates, strict=True)], totals, spreads)
+    got = reconcile(
+        [ViewEstimate(a, e, u) for (a, u), e in zip(layout, estimates, strict=True)], totals, spreads
+    )
     sigma2 = component_variances(layout, totals)
     for (axes, _), mine, (expected, covariance) in zip(
         layout, got, dense_gls(sizes, covariances, layout, estimates), strict=True
@@ -105,7 +107,7 @@ def test_agreeing_views_come_back_bit_for_bit(family):
     totals = {i: s.total for i, s in enumerate(splits)}
     spreads = {i: s.spread for i, s in enumerate(splits)}
     views = [
-        Measured(axes, cube.sum(axis=tuple(i for i in range(4) if i not in axes)), unit)
+        ViewEstimate(axes, cube.sum(axis=tuple(i for i in range(4) if i not in axes)), unit)
         for axes, unit in layout
     ]
     for view, mine in zip(views, reconcile(views, totals, spreads), strict=True):

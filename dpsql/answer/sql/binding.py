@@ -17,11 +17,11 @@ from typing import Any
 import sqlglot
 from sqlglot import exp
 
-from dpsql.answer.schema import Schema, Table
+from dpsql.answer.schema import Schema, SchemaTable
 from dpsql.answer.sql.finite import finite
 from dpsql.answer.sql.parse import Span, refusal, span
 from dpsql.answer.sql.paths import Paths
-from dpsql.answer.sql.rows import Rows, column_of, placed
+from dpsql.answer.sql.rows import RowRelation, column_of, placed
 from dpsql.answer.sql.typed import Kind, kind_of_type, typed
 from dpsql.answer.terms import (
     FALSE,
@@ -90,7 +90,7 @@ MONOTONE = (
 class Binding:
     """A FROM clause with its paths, and the placeholders given out so far."""
 
-    rows: Rows
+    rows: RowRelation
     paths: Paths
     schema: Schema
     columns: list[ColumnRef] = field(default_factory=list)
@@ -439,7 +439,7 @@ def _partner(binding: Binding, node: exp.Column) -> Condition | None:
     return _has(binding, path, instance.table, span(node))
 
 
-def _has(binding: Binding, path: tuple[str, ...], table: Table, place: Span | None) -> Predicate:
+def _has(binding: Binding, path: tuple[str, ...], table: SchemaTable, place: Span | None) -> Predicate:
     """Rows with a partner at the end of a path."""
     number = binding.placeholder(ColumnRef(path, table.name, str(table.key), partner=True))
     words = f"{table.name}.{table.key} IS NOT NULL"

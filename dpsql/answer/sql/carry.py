@@ -25,7 +25,7 @@ from dpsql.answer.sql.follow import (
     NOWHERE,
     Dependence,
     Follows,
-    Side,
+    MovingOperand,
     Unknown,
     chooses,
     divided,
@@ -59,7 +59,7 @@ def code(block: int, value: int, part: int) -> int:
 STEP = BLOCKS * VALUES * PARTS
 
 
-class Place(NamedTuple):
+class CellReference(NamedTuple):
     """What a cell is: a part of a value of a block, in one row."""
 
     block: int
@@ -67,14 +67,14 @@ class Place(NamedTuple):
     part: int
 
 
-def place_of(number: int) -> Place:
+def place_of(number: int) -> CellReference:
     """What `code` numbered.
 
     >>> place_of(code(3, 5, ABOVE))
-    Place(block=3, value=5, part=1)
+    CellReference(block=3, value=5, part=1)
     """
     value_number, part = divmod(number, PARTS)
-    return Place(*divmod(value_number, VALUES), part)
+    return CellReference(*divmod(value_number, VALUES), part)
 
 
 class Emitted(NamedTuple):
@@ -204,7 +204,7 @@ def final_parts(follows: Follows) -> list[str]:
     return [*cells, *([follows.near] if follows.near else [])]
 
 
-class Source(NamedTuple):
+class FromRelation(NamedTuple):
     """A relation in FROM: its alias, and how each of its columns moves."""
 
     alias: str
@@ -217,7 +217,7 @@ class Sight:
     """What the expressions of one SELECT may name."""
 
     carrier: Carrier
-    sources: list[Source]
+    sources: list[FromRelation]
     scope: dict[str, Output]
     rows: str = ""
     groups: str = ""
@@ -396,7 +396,7 @@ class Carrier:
             why = "DISTINCT compares rows with noisy values"
         return [Unknown(why) if why and dependence is not None else dependence for dependence in dependences]
 
-    def _source(self, node: Node, scope: dict[str, Output]) -> Source:
+    def _source(self, node: Node, scope: dict[str, Output]) -> FromRelation:
         alias = node.alias_or_name
         if isinstance(node, exp.Table) and node.name.lower().startswith("dp_block_"):
             return self._block(int(node.name[len("dp_block_") :]), alias)
@@ -405,20 +405,22 @@ class Carrier:
         elif isinstance(node, exp.Subquery):
             output = self.query(node.this, scope)
         else:
-            return Source(alias, {}, "")
+            return FromRelation(alias, {}, "")
         clause = node.args.get("alias")
         columns = [column.name for column in (clause.args.get("columns") or [])] if clause is not None else []
         names = [*columns, *output.names[len(columns) :]]
         pairs = zip(names, output.follows, strict=True)
-        return Source(alias, {name.lower(): _from(column, alias) for name, column in pairs}, output.picked)
+        return FromRelation(
+            alias, {name.lower(): _from(column, alias) for name, column in pairs}, output.picked
+        )
 
-    def _block(self, number: int, alias: str) -> Source:
+    def _block(self, number: int, alias: str) -> FromRelation:
         """The relation of a block: keys are public, values are cells."""
         columns: dict[str, Dependence] = {AT: None}
         block = self.blocks[number]
         columns |= {f"k{j}": None for j in range(len(block.groups))}
         columns |= {f"v{j}": value_cells(value, number, j, alias) for j, value in enumerate(block.values)}
-        return Source(alias, columns, "")
+        return FromRelation(alias, columns, "")
 
     def _hidden(self, follows: list[Dependence], last: int) -> list[Dependence]:
         """Columns under the names that `_project` gave them."""
@@ -495,7 +497,9 @@ def value_cells(value: Value, block: int, number: int, alias: str) -> Dependence
 
     if len(value.sides) == 1:
         return Follows(cell(WHOLE))
-    above, below = (Side(f"{table}v{number}{letter}", Follows(cell(part))) for letter, part in RATIO.items())
+    above, below = (
+        MovingOperand(f"{table}v{number}{letter}", Follows(cell(part))) for letter, part in RATIO.items()
+    )
     return divided(above, below)
 
 

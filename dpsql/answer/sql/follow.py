@@ -82,7 +82,7 @@ Dependence = Follows | Unknown | None
 """None: no noise in it."""
 
 
-class Names(Protocol):
+class NameResolver(Protocol):
     """What an expression may name."""
 
     def picked(self, over: bool) -> str:
@@ -122,7 +122,7 @@ def together(*lists: str) -> str:
     return nonempty[0] if len(nonempty) == 1 else f"LIST_CONCAT({', '.join(nonempty)})" if nonempty else EMPTY
 
 
-def follow(node: Node, names: Names) -> Dependence:
+def follow(node: Node, names: NameResolver) -> Dependence:
     """How an expression moves with noisy cells.
 
     Args:
@@ -141,12 +141,12 @@ def follow(node: Node, names: Names) -> Dependence:
     return _any_other(node, names)
 
 
-def moves(node: Node, names: Names) -> bool:
+def moves(node: Node, names: NameResolver) -> bool:
     """Whether any part of an expression is noisy."""
     return follow(node, names) is not None
 
 
-def _any_other(node: Node, names: Names) -> Dependence:
+def _any_other(node: Node, names: NameResolver) -> Dependence:
     """An operation that has no rule: public if all of its parts are."""
     for operand in node.iter_expressions():
         dependence = follow(operand, names)
@@ -161,11 +161,11 @@ def _called(node: Node) -> str:
     return node.sql_name() if isinstance(node, exp.Func) else node.key.upper()
 
 
-def _same(node: Node, names: Names) -> Dependence:
+def _same(node: Node, names: NameResolver) -> Dependence:
     return follow(node.this, names)
 
 
-def _cast(node: exp.Cast, names: Names) -> Dependence:
+def _cast(node: exp.Cast, names: NameResolver) -> Dependence:
     dependence = follow(node.this, names)
     number = node.to.this in exp.DataType.NUMERIC_TYPES
     return (
@@ -173,7 +173,7 @@ def _cast(node: exp.Cast, names: Names) -> Dependence:
     )
 
 
-def _rounded(node: Node, names: Names) -> Dependence:
+def _rounded(node: Node, names: NameResolver) -> Dependence:
     """A rounding is taken as exact, as long as its digits are known."""
     if any(
         follow(argument, names) is not None
@@ -184,7 +184,7 @@ def _rounded(node: Node, names: Names) -> Dependence:
     return follow(node.this, names)
 
 
-def _negative(node: exp.Neg, names: Names) -> Dependence:
+def _negative(node: exp.Neg, names: NameResolver) -> Dependence:
     dependence = follow(node.this, names)
     return scaled(dependence, "-1.0") if isinstance(dependence, Follows) else dependence
 
@@ -198,14 +198,14 @@ def scaled(value: Follows, factor: str) -> Follows:
     return replace(value, cells=times(value.cells, factor), quotient=quotient)
 
 
-class Side(NamedTuple):
+class MovingOperand(NamedTuple):
     """One side of an operator: its text and how it moves; no cells where it has no noise."""
 
     text: str
     moves: Follows | None
 
 
-def _sides(node: exp.Binary, names: Names) -> tuple[Side, Side] | Unknown | None:
+def _sides(node: exp.Binary, names: NameResolver) -> tuple[MovingOperand, MovingOperand] | Unknown | None:
     left, right = follow(node.left, names), follow(node.right, names)
     for side in (left, right):
         if isinstance(side, Unknown):
@@ -213,10 +213,10 @@ def _sides(node: exp.Binary, names: Names) -> tuple[Side, Side] | Unknown | None
     if left is None and right is None:
         return None
     texts = [f"CAST({operand.sql(dialect='duckdb')} AS DOUBLE)" for operand in (node.left, node.right)]
-    return Side(texts[0], left), Side(texts[1], right)  # type: ignore[arg-type]
+    return MovingOperand(texts[0], left), MovingOperand(texts[1], right)  # type: ignore[arg-type]
 
 
-def _sum(node: exp.Binary, names: Names) -> Dependence:
+def _sum(node: exp.Binary, names: NameResolver) -> Dependence:
     sides = _sides(node, names)
     if not isinstance(sides, tuple):
         return sides
@@ -224,7 +224,7 @@ def _sum(node: exp.Binary, names: Names) -> Dependence:
     return added(sides[0], sides[1], sign)
 
 
-def added(left: Side, right: Side, sign: str) -> Follows:
+def added(left: MovingOperand, right: MovingOperand, sign: str) -> Follows:
     """left + right, or less it."""
     first, second = (side.moves or Follows(EMPTY) for side in (left, right))
     turned = times(second.cells, "-1.0") if sign == "-" else second.cells
@@ -238,7 +238,7 @@ def added(left: Side, right: Side, sign: str) -> Follows:
     return Follows(cells, None, near, linear=first.linear and second.linear)
 
 
-def _one_below(left: Side, right: Side, sign: str) -> Quotient | None:
+def _one_below(left: MovingOperand, right: MovingOperand, sign: str) -> Quotient | None:
     """a/n + p, p + a/n and a/n + c/n over one denominator; None where it is none of them."""
     first, second = (None if side.moves is None else side.moves.quotient for side in (left, right))
     if first is not None and second is not None and first.below == second.below:
@@ -261,7 +261,7 @@ def _one_below(left: Side, right: Side, sign: str) -> Quotient | None:
     return None
 
 
-def _product(node: exp.Mul, names: Names) -> Dependence:
+def _product(node: exp.Mul, names: NameResolver) -> Dependence:
     sides = _sides(node, names)
     if not isinstance(sides, tuple):
         return sides
@@ -272,7 +272,9 @@ def _product(node: exp.Mul, names: Names) -> Dependence:
     return _delta(left, right, right.text, left.text)
 
 
-def _delta(left: Side, right: Side, by_left: str, by_right: str, extra: str = "") -> Follows:
+def _delta(
+    left: MovingOperand, right: MovingOperand, by_left: str, by_right: str, extra: str = ""
+) -> Follows:
     """By the delta method: the derivatives by both sides, and the denominators of both."""
     first, second = (side.moves or Follows(EMPTY) for side in (left, right))
     cells = together(times(first.cells, by_left), times(second.cells, by_right))
@@ -282,12 +284,12 @@ def _delta(left: Side, right: Side, by_left: str, by_right: str, extra: str = ""
     return Follows(cells, None, together(*denominators) if denominators else "", linear=False)
 
 
-def _division(node: exp.Div, names: Names) -> Dependence:
+def _division(node: exp.Div, names: NameResolver) -> Dependence:
     sides = _sides(node, names)
     return divided(*sides) if isinstance(sides, tuple) else sides
 
 
-def divided(left: Side, right: Side) -> Follows:
+def divided(left: MovingOperand, right: MovingOperand) -> Follows:
     """left / right."""
     numerator, divisor = left.moves or Follows(EMPTY), right.moves
     if divisor is None:
@@ -311,14 +313,14 @@ def divided(left: Side, right: Side) -> Follows:
     return Follows(cells, None, near, linear=False)
 
 
-def _nullif(node: exp.Nullif, names: Names) -> Dependence:
+def _nullif(node: exp.Nullif, names: NameResolver) -> Dependence:
     dependence = follow(node.this, names)
     if follow(node.expression, names) is not None:
         return Unknown("NULLIF compares noisy values")
     return dependence
 
 
-def _coalesce(node: exp.Coalesce, names: Names) -> Dependence:
+def _coalesce(node: exp.Coalesce, names: NameResolver) -> Dependence:
     """The first that is there. A row that is not there has no cells, a value that noise made NULL has unknown ones."""
     dependences = [follow(argument, names) for argument in (node.this, *node.expressions)]
     return _one_of(dependences, lambda texts: f"COALESCE({', '.join(texts)})")
@@ -360,7 +362,7 @@ def _one_of(dependences: list[Dependence], choose: Callable[[list[str]], str]) -
     return Follows(cells, None, near, linear=False)
 
 
-def _case(node: exp.Case | exp.If, names: Names) -> Dependence:
+def _case(node: exp.Case | exp.If, names: NameResolver) -> Dependence:
     """CASE by what is public picks a derivative too; by noise, one branch beside NULL is shown or not, as in HAVING."""
     branches, subject = _branches(node)
     otherwise = node.args.get("default") if isinstance(node, exp.Case) else node.args.get("false")
@@ -394,14 +396,14 @@ def _branches(node: exp.Case | exp.If) -> tuple[list[Node], Node | None]:
     return [node], None
 
 
-def chooses(node: exp.Case | exp.If, names: Names) -> bool:
+def chooses(node: exp.Case | exp.If, names: NameResolver) -> bool:
     """Whether a CASE chooses its branch by a noisy value."""
     branches, subject = _branches(node)
     tests = [branch.this for branch in branches] + ([subject] if subject is not None else [])
     return any(moves(test, names) and not _almost_never(test, names, subject) for test in tests)
 
 
-def _almost_never(test: Node, names: Names, subject: Node | None) -> bool:
+def _almost_never(test: Node, names: NameResolver, subject: Node | None) -> bool:
     """Whether a test asks if a noisy value is exactly something known, as guards of a division do, or if a row is
     there: a linear value is never NULL by noise."""
     test = unguarded(test)
@@ -415,11 +417,11 @@ def _almost_never(test: Node, names: Names, subject: Node | None) -> bool:
     return sum(moves(side, names) for side in (test.left, test.right)) == 1
 
 
-def _subquery(node: exp.Subquery, names: Names) -> Dependence:
+def _subquery(node: exp.Subquery, names: NameResolver) -> Dependence:
     return names.subquery(node)
 
 
-def _column(node: exp.Column, names: Names) -> Dependence:
+def _column(node: exp.Column, names: NameResolver) -> Dependence:
     return names.column(node)
 
 
@@ -439,7 +441,7 @@ class Call(NamedTuple):
     rows: str
 
 
-def _opened(node: Node, names: Names) -> Call:
+def _opened(node: Node, names: NameResolver) -> Call:
     """A call with its FILTER and OVER taken off."""
     function, layers, rows = node, list[Node](), ""
     while isinstance(function, (exp.Window, exp.Filter)):
@@ -467,7 +469,7 @@ def _opened(node: Node, names: Names) -> Call:
     return Call(function, around, any(isinstance(clause, exp.Window) for clause in layers), rows)
 
 
-def _call(node: Node, names: Names) -> Dependence:
+def _call(node: Node, names: NameResolver) -> Dependence:
     call = _opened(node, names)
     argument = unguarded(call.function.this) if isinstance(call.function.this, exp.Expression) else None
     values = [operand for operand in call.function.iter_expressions() if not isinstance(operand, exp.Star)]

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from sqlglot import exp
 
-from dpsql.answer.schema import Schema, Table
+from dpsql.answer.schema import Schema, SchemaTable
 from dpsql.answer.sql.parse import refusal
 from dpsql.answer.sql.rows import aggregates, conjuncts
 from dpsql.answer.sql.statement import named, output_name
@@ -21,7 +21,7 @@ from dpsql.errors import NotSupportedError
 from dpsql.star.sql.expression import Node
 
 
-class _Member(NamedTuple):
+class _Membership(NamedTuple):
     """A condition that asks for a row elsewhere.
 
     Args:
@@ -49,7 +49,7 @@ def count_members(tree: Node, schema: Schema) -> None:
             _rewrite(select, people)
 
 
-class _Counted(NamedTuple):
+class _PeopleSource(NamedTuple):
     """The people's table in a FROM clause, alone.
 
     Args:
@@ -58,7 +58,7 @@ class _Counted(NamedTuple):
     """
 
     source: exp.Table
-    table: Table
+    table: SchemaTable
 
     @property
     def alias(self) -> str:
@@ -71,7 +71,7 @@ class _Counted(NamedTuple):
         return is_column and node.name.lower() == str(self.table.key).lower()
 
 
-def _people(select: exp.Select, schema: Schema) -> _Counted | None:
+def _people(select: exp.Select, schema: Schema) -> _PeopleSource | None:
     """The people's table, where it is all that a SELECT stands over."""
     source = select.args.get("from_")
     table = source.this if source is not None else None
@@ -79,13 +79,13 @@ def _people(select: exp.Select, schema: Schema) -> _Counted | None:
         return None
     catalog_table = schema.table(table.name)
     return (
-        _Counted(table, catalog_table)
+        _PeopleSource(table, catalog_table)
         if schema.unit and catalog_table and catalog_table.name == schema.unit.table
         else None
     )
 
 
-def _rewrite(select: exp.Select, people: _Counted) -> None:
+def _rewrite(select: exp.Select, people: _PeopleSource) -> None:
     """Count the rows' different keys in place of the people, where one condition alone asks for rows."""
     where = select.args.get("where")
     conditions = conjuncts(where.this if where is not None else None)
@@ -119,7 +119,7 @@ def _rewrite(select: exp.Select, people: _Counted) -> None:
     select.set("where", exp.Where(this=exp.and_(*all_conditions, copy=False)) if all_conditions else None)
 
 
-def _asks_who(condition: Node, people: _Counted) -> bool:
+def _asks_who(condition: Node, people: _PeopleSource) -> bool:
     """Whether a condition is about the person's key, or about rows elsewhere; others compare with an answer."""
     for node in condition.find_all(exp.Column, exp.Exists):
         outside = node.find_ancestor(exp.Subquery) is None
@@ -128,7 +128,7 @@ def _asks_who(condition: Node, people: _Counted) -> bool:
     return False
 
 
-def _other_shape(condition: Node, people: _Counted) -> NotSupportedError:
+def _other_shape(condition: Node, people: _PeopleSource) -> NotSupportedError:
     """The refusal of a condition over rows that is no count of those who have one."""
     key, name = people.table.key, people.table.name
     return refusal(
@@ -141,7 +141,7 @@ def _other_shape(condition: Node, people: _Counted) -> NotSupportedError:
     )
 
 
-def _qualify(member: _Member) -> None:
+def _qualify(member: _Membership) -> None:
     """Name the rows' table in columns that stand without one: the people's table may join them."""
     source = member.rows.args["from_"].this
     if isinstance(source, exp.Table) and not member.rows.args.get("joins"):
@@ -169,7 +169,7 @@ def _counts_rows(call: Node) -> bool:
     return isinstance(call, exp.Count) and isinstance(call.this, exp.Star)
 
 
-def _member(condition: Node, people: _Counted) -> _Member | None:
+def _member(condition: Node, people: _PeopleSource) -> _Membership | None:
     """What a condition asks of the rows, if it is an IN or an EXISTS of the person's key."""
     if isinstance(condition, exp.In) and condition.args.get("query") is not None:
         rows = (
@@ -180,14 +180,14 @@ def _member(condition: Node, people: _Counted) -> _Member | None:
         if not _plain(rows) or not people.is_key(condition.this) or len(rows.expressions) != 1:
             return None
         key = rows.expressions[0]
-        return _Member(rows, key, _where(rows)) if isinstance(key, exp.Column) else None
+        return _Membership(rows, key, _where(rows)) if isinstance(key, exp.Column) else None
     if isinstance(condition, exp.Exists):
         rows = condition.this.this if isinstance(condition.this, exp.Subquery) else condition.this
         return _tied(rows, people) if _plain(rows) else None
     return None
 
 
-def _tied(rows: exp.Select, people: _Counted) -> _Member | None:
+def _tied(rows: exp.Select, people: _PeopleSource) -> _Membership | None:
     """The rows of an EXISTS, and the one condition that ties them to the person."""
     conditions, name = _where(rows), people.alias.lower()
     for condition in conditions:
@@ -205,7 +205,7 @@ def _tied(rows: exp.Select, people: _Counted) -> _Member | None:
                 tied = any(
                     column.table.lower() == name for test in remaining for column in test.find_all(exp.Column)
                 )
-                return None if tied else _Member(rows, key, remaining)
+                return None if tied else _Membership(rows, key, remaining)
     return None
 
 
@@ -226,7 +226,7 @@ def _where(rows: exp.Select) -> list[Node]:
     return conjuncts(where.this if where is not None else None)
 
 
-def _own_columns(select: exp.Select, remaining: list[Node], people: _Counted) -> list[exp.Column]:
+def _own_columns(select: exp.Select, remaining: list[Node], people: _PeopleSource) -> list[exp.Column]:
     """Columns of the people's table in what stays of the SELECT."""
     clauses = (select.args.get(key) for key in ("group", "having", "order"))
     expressions = [*select.expressions, *remaining, *(clause for clause in clauses if clause is not None)]

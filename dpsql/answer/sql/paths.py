@@ -16,7 +16,7 @@ from sqlglot import exp
 
 from dpsql.answer.schema import Schema
 from dpsql.answer.sql.parse import refusal
-from dpsql.answer.sql.rows import Edge, Instance, Rows
+from dpsql.answer.sql.rows import Edge, Instance, RowRelation
 from dpsql.errors import NotSupportedError
 from dpsql.star.sql.expression import Node
 
@@ -45,7 +45,7 @@ class Paths:
     beside: frozenset[int] = frozenset()
 
 
-def edge_of(rows: Rows, node: Node, schema: Schema) -> Edge | None:
+def edge_of(rows: RowRelation, node: Node, schema: Schema) -> Edge | None:
     """The declared join that an equality states, or None if it compares columns of one table."""
     if not (
         isinstance(node, exp.EQ) and isinstance(node.left, exp.Column) and isinstance(node.right, exp.Column)
@@ -86,7 +86,7 @@ def off_key(left: Instance, right: Instance, node: Node, schema: Schema) -> NotS
     )
 
 
-def find_paths(rows: Rows, schema: Schema) -> Paths:
+def find_paths(rows: RowRelation, schema: Schema) -> Paths:
     """Take the join conditions out of `rows.conditions` and find every instance's path.
 
     Args:
@@ -118,7 +118,7 @@ def find_paths(rows: Rows, schema: Schema) -> Paths:
     return Paths(roots[0].table.name, path, _joins(rows, path), preserved)
 
 
-def _path(instance: Instance, parents: dict[int, Edge], rows: Rows) -> tuple[str, ...]:
+def _path(instance: Instance, parents: dict[int, Edge], rows: RowRelation) -> tuple[str, ...]:
     steps: list[str] = []
     number = instance.number
     while number in parents:
@@ -129,7 +129,7 @@ def _path(instance: Instance, parents: dict[int, Edge], rows: Rows) -> tuple[str
     return tuple(reversed(steps))
 
 
-def _joins(rows: Rows, path: dict[int, tuple[str, ...]]) -> tuple[Join, ...]:
+def _joins(rows: RowRelation, path: dict[int, tuple[str, ...]]) -> tuple[Join, ...]:
     """Each joined path's kind; an inner join below a left one makes both inner (its ON needs the row)."""
     inner: dict[tuple[str, ...], bool] = {}
     for instance in rows.instances:
@@ -141,7 +141,7 @@ def _joins(rows: Rows, path: dict[int, tuple[str, ...]]) -> tuple[Join, ...]:
     return tuple(Join(where, needed) for where, needed in sorted(inner.items()))
 
 
-def _no_single_root(roots: list[Instance], rows: Rows) -> NotSupportedError:
+def _no_single_root(roots: list[Instance], rows: RowRelation) -> NotSupportedError:
     names = [instance.table.name for instance in (roots or rows.instances)]
     if len(set(names)) < len(names):
         repeated = next(name for name in names if names.count(name) > 1)
@@ -170,7 +170,7 @@ PUBLIC = (exp.Min, exp.Max)
 """Calls that the catalog answers."""
 
 
-def check_call(rows: Rows, paths: Paths, call: Node) -> None:
+def check_call(rows: RowRelation, paths: Paths, call: Node) -> None:
     """Refuse an aggregate that counts partners without a row.
 
     Args:
@@ -198,13 +198,13 @@ def check_call(rows: Rows, paths: Paths, call: Node) -> None:
     )
 
 
-def _of_rows(rows: Rows, paths: Paths, node: Node) -> bool:
+def _of_rows(rows: RowRelation, paths: Paths, node: Node) -> bool:
     """Whether an expression is NULL where there is no row of the root."""
     of_rows = [rows.of(column)[0].number not in paths.beside for column in node.find_all(exp.Column)]
     return any(of_rows) and all(isinstance(descendant, STRICT) for descendant in node.walk())
 
 
-def check_tests(rows: Rows, paths: Paths, tests: list[Node]) -> None:
+def check_tests(rows: RowRelation, paths: Paths, tests: list[Node]) -> None:
     """Refuse conditions that partners without a row may meet by the NULLs in the row's place.
 
     Args:

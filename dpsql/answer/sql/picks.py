@@ -88,7 +88,7 @@ def pick_queries(statement: Statement) -> list[PickQuery | None]:
     return [_query(pick, common) for pick in carrier.picks]
 
 
-class Score(NamedTuple):
+class RankScore(NamedTuple):
     """A value that rows are chosen by, larger ones first or those above 0; its sign turns it where smaller ones are."""
 
     value: Node
@@ -146,7 +146,7 @@ def _ordered(pick: Pick, common: tuple[str, ...]) -> PickQuery | None:
         )
     key = pick.select.args["order"].expressions[0]
     value = ordinal(key.this, pick.select)
-    score = Score(value, 1 if key.args.get("desc") else -1) if is_noisy(value, pick.sight) else None
+    score = RankScore(value, 1 if key.args.get("desc") else -1) if is_noisy(value, pick.sight) else None
     return _over_candidates(query, exp.true(), score, pick.sight, common)._replace(limit=limit)
 
 
@@ -172,7 +172,7 @@ def _conjuncts(test: Node) -> Iterator[Node]:
         yield bare
 
 
-def _compared(test: Node) -> Score | None:
+def _compared(test: Node) -> RankScore | None:
     """The score of a comparison, or of a rank that is compared with a number."""
     sign = TURNED.get(type(test))
     if sign is None or not isinstance(test, exp.Binary):
@@ -181,20 +181,20 @@ def _compared(test: Node) -> Score | None:
     if rank is not None and sign < 0 and not test.right.find(exp.Column, exp.Subquery):
         return rank
     difference = exp.Sub(this=exp.paren(test.left.copy()), expression=exp.paren(test.right.copy()))
-    return Score(difference, sign, ranked=False)
+    return RankScore(difference, sign, ranked=False)
 
 
-def _ranked(node: Node) -> Score | None:
+def _ranked(node: Node) -> RankScore | None:
     """What a window over all rows ranks by."""
     over = isinstance(node, exp.Window) and isinstance(node.this, RANKS) and not node.args.get("partition_by")
     order = node.args.get("order") if over else None
     if order is None:
         return None
-    return Score(order.expressions[0].this, 1 if order.expressions[0].args.get("desc") else -1)
+    return RankScore(order.expressions[0].this, 1 if order.expressions[0].args.get("desc") else -1)
 
 
 def _over_candidates(
-    query: Node, condition: Node, score: Score | None, sight: Sight, common: tuple[str, ...]
+    query: Node, condition: Node, score: RankScore | None, sight: Sight, common: tuple[str, ...]
 ) -> PickQuery:
     """The query that yields whether each candidate is kept, and its score with its cells."""
     texts, column = [f"COALESCE({condition.sql(dialect='duckdb')}, FALSE) AS dp_kept"], None

@@ -26,15 +26,15 @@ from dpsql.answer.sql.binding import Binding
 from dpsql.answer.sql.parse import refusal
 from dpsql.answer.sql.rows import (
     Beside,
-    Rows,
-    Source,
+    FromColumns,
+    RowRelation,
     aggregates,
     conjuncts,
     holds_rows,
     is_row_level,
     resolve,
 )
-from dpsql.answer.sql.statement import AT, Context, Draft, Scope, Shape, named, quoted_column
+from dpsql.answer.sql.statement import AT, BlockDraft, Context, RewrittenQuery, Scope, named, quoted_column
 from dpsql.answer.uncertainty.forms import Known, Linear, Value
 from dpsql.errors import NotSupportedError
 from dpsql.star.sql.expression import Node
@@ -49,10 +49,10 @@ class Inner(NamedTuple):
     """
 
     scalar: Callable[[exp.Subquery], None]
-    source: Callable[[Node], tuple[str, Shape]]
+    source: Callable[[Node], tuple[str, RewrittenQuery]]
 
 
-class Answer(NamedTuple):
+class JoinedAnswer(NamedTuple):
     """An answer that rows are joined to.
 
     Args:
@@ -63,7 +63,7 @@ class Answer(NamedTuple):
         once: whether a row that has several partners still counts once.
     """
 
-    source: Source
+    source: FromColumns
     join: exp.Join
     alias: str
     unique: frozenset[str] | None
@@ -75,7 +75,7 @@ class Answer(NamedTuple):
         return Beside(self.source, frozenset(name.name.lower() for name in self.join.args.get("using") or []))
 
 
-def set_aside(context: Context, select: exp.Select, scope: Scope, inner: Inner) -> list[Answer]:
+def set_aside(context: Context, select: exp.Select, scope: Scope, inner: Inner) -> list[JoinedAnswer]:
     """Take the answers out of a FROM clause that also has rows.
 
     Args:
@@ -98,7 +98,7 @@ def set_aside(context: Context, select: exp.Select, scope: Scope, inner: Inner) 
             )  # fmt: skip
         select.set("from_", exp.From(this=join.this))
         join.set("this", first)
-    row_joins, answers = [], list[Answer]()
+    row_joins, answers = [], list[JoinedAnswer]()
     for join in joins:
         if holds_rows(context, join.this, scope):
             row_joins.append(join)
@@ -108,7 +108,7 @@ def set_aside(context: Context, select: exp.Select, scope: Scope, inner: Inner) 
     return answers
 
 
-def exist(context: Context, tests: list[Node], scope: Scope, inner: Inner) -> list[Answer]:
+def exist(context: Context, tests: list[Node], scope: Scope, inner: Inner) -> list[JoinedAnswer]:
     """Take conditions that a row has a partner in an answer for the joins that they are.
 
     Args:
@@ -137,7 +137,7 @@ def exist(context: Context, tests: list[Node], scope: Scope, inner: Inner) -> li
     return answers
 
 
-def _answer(join: exp.Join, alias: str, inner: Inner) -> Answer:
+def _answer(join: exp.Join, alias: str, inner: Inner) -> JoinedAnswer:
     words = {str(join.args.get(word) or "").upper() for word in ("method", "side", "kind")} - {""}
     if not words <= {"LEFT", "INNER", "CROSS", "OUTER"}:
         raise refusal(
@@ -151,7 +151,9 @@ def _answer(join: exp.Join, alias: str, inner: Inner) -> Answer:
         this=exp.to_identifier(alias), columns=table_alias.args.get("columns") if table_alias else None
     )
     join.this.set("alias", renamed)
-    return Answer(Source(name, columns, {n.lower(): n for n in shape.names}), join, alias, shape.unique)
+    return JoinedAnswer(
+        FromColumns(name, columns, {n.lower(): n for n in shape.names}), join, alias, shape.unique
+    )
 
 
 def of_answer(name: str, alias: str) -> exp.Column:
@@ -232,7 +234,7 @@ class Finer:
             query.set("distinct", exp.Distinct())
 
 
-def asked_once(rows: Rows, query: exp.Subquery) -> None:
+def asked_once(rows: RowRelation, query: exp.Subquery) -> None:
     """Refuse a query that names the rows around it.
 
     Args:
@@ -268,7 +270,7 @@ class Waiting(NamedTuple):
     """
 
     tests: list[Node]
-    answers: Sequence[Answer]
+    answers: Sequence[JoinedAnswer]
 
     def into(self, select: exp.Select) -> None:
         """Join and test in a SELECT over the block's relation."""
@@ -279,7 +281,9 @@ class Waiting(NamedTuple):
         select.set("where", exp.Where(this=exp.and_(*tests, copy=False)) if tests else None)
 
 
-def waiting(rows: Rows, answers: Sequence[Answer], tests: Sequence[Node], finer: Finer) -> Waiting:
+def waiting(
+    rows: RowRelation, answers: Sequence[JoinedAnswer], tests: Sequence[Node], finer: Finer
+) -> Waiting:
     """Conditions and joins of answers over a block's groups.
 
     Args:
@@ -299,7 +303,7 @@ def waiting(rows: Rows, answers: Sequence[Answer], tests: Sequence[Node], finer:
     return Waiting([finer.over(test) for test in tests], answers)
 
 
-def _on(rows: Rows, answer: Answer, finer: Finer) -> Node | None:
+def _on(rows: RowRelation, answer: JoinedAnswer, finer: Finer) -> Node | None:
     near = [source for source in rows.sources if source.alias.lower() != answer.source.alias.lower()]
     around = replace(rows, sources=[answer.source, *near])
     conditions = [
@@ -324,7 +328,7 @@ def _on(rows: Rows, answer: Answer, finer: Finer) -> Node | None:
     )
 
 
-def one_partner(answer: Answer) -> bool:
+def one_partner(answer: JoinedAnswer) -> bool:
     """Whether every group has one partner at most: the answer's own keys are each equal to something of the group."""
     if answer.unique is None:
         return False
@@ -357,7 +361,7 @@ def _plain(condition: Node) -> Node:
     return exp.NullSafeEQ(this=sides[0], expression=sides[1]) if same else condition
 
 
-def regrouped(keys: Sequence[Node], draft: Draft, waits_for: Waiting, relation: str) -> exp.Subquery:
+def regrouped(keys: Sequence[Node], draft: BlockDraft, waits_for: Waiting, relation: str) -> exp.Subquery:
     """The relation `k0.., v0..` of a statement's groups, made of those of its finer block.
 
     Args:
@@ -384,7 +388,7 @@ def regrouped(keys: Sequence[Node], draft: Draft, waits_for: Waiting, relation: 
     return exp.Subquery(this=select, alias=exp.TableAlias(this=exp.to_identifier(f"{relation}_again")))
 
 
-def _again(value: Value, draft: Draft, relation: str) -> Node:
+def _again(value: Value, draft: BlockDraft, relation: str) -> Node:
     """A value of several groups together."""
 
     def total(form: Linear) -> Node:

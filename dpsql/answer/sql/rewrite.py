@@ -27,8 +27,8 @@ from dpsql.answer.sql.select import build
 from dpsql.answer.sql.sets import spread_sets
 from dpsql.answer.sql.statement import (
     Context,
+    RewrittenQuery,
     Scope,
-    Shape,
     Statement,
     is_error_call,
     named,
@@ -88,7 +88,7 @@ KEEPING = (exp.Limit, exp.Offset, exp.Fetch, exp.Where, exp.Having, exp.Qualify,
 """What may keep some rows of a query, or show some of its values."""
 
 
-def picked_columns(shape: Shape) -> tuple[str, ...]:
+def picked_columns(shape: RewrittenQuery) -> tuple[str, ...]:
     """The columns of the block's relation, if the query does nothing but pick some of them."""
     select = shape.node
     plain = {key for key, value in select.args.items() if value} <= {"expressions", "from_", "kind"}
@@ -100,7 +100,7 @@ def picked_columns(shape: Shape) -> tuple[str, ...]:
     return tuple(projection.name for projection in items)
 
 
-def rewrite_query(context: Context, node: Node, scope: Scope, track: bool) -> Shape:
+def rewrite_query(context: Context, node: Node, scope: Scope, track: bool) -> RewrittenQuery:
     """Rewrite one query, whatever it is.
 
     Args:
@@ -115,7 +115,9 @@ def rewrite_query(context: Context, node: Node, scope: Scope, track: bool) -> Sh
     scope = _with(context, node, scope)
     if isinstance(node, exp.Subquery):
         inner = rewrite_query(context, node.this, scope, track)
-        return Shape(node, inner.names, inner.forms, inner.carriers, None, [("", inner)], kinds=inner.kinds)
+        return RewrittenQuery(
+            node, inner.names, inner.forms, inner.carriers, None, [("", inner)], kinds=inner.kinds
+        )
     if isinstance(node, exp.SetOperation):
         return _set_operation(context, node, scope, track)
     if not isinstance(node, exp.Select):
@@ -208,7 +210,7 @@ def _with(context: Context, node: Node, scope: Scope) -> Scope:
     return scope
 
 
-def _set_operation(context: Context, node: exp.SetOperation, scope: Scope, track: bool) -> Shape:
+def _set_operation(context: Context, node: exp.SetOperation, scope: Scope, track: bool) -> RewrittenQuery:
     """UNION, INTERSECT, EXCEPT. Row numbers are carried through UNION ALL alone: elsewhere they would
     make equal rows differ."""
     through = track and isinstance(node, exp.Union) and not node.args.get("distinct")
@@ -228,10 +230,10 @@ def _set_operation(context: Context, node: exp.SetOperation, scope: Scope, track
     clash = bool(blocks[0] & blocks[1]) or not through
     forms = [{} if clash else {**a, **b} for a, b in zip(left.forms, right.forms, strict=True)]
     kinds = left.kinds if left.kinds == right.kinds else []
-    return Shape(node, left.names, forms, carriers, None, [("", left), ("", right)], kinds=kinds)
+    return RewrittenQuery(node, left.names, forms, carriers, None, [("", left), ("", right)], kinds=kinds)
 
 
-def _pad(branch: Shape, carriers: dict[str, int]) -> None:
+def _pad(branch: RewrittenQuery, carriers: dict[str, int]) -> None:
     """Give a branch all hidden columns, in one order; those of the other branch are NULL."""
     select = branch.node
     while isinstance(select, exp.Subquery):
@@ -274,7 +276,7 @@ def _preview(select: exp.Select) -> bool:
     )
 
 
-def _no_rows(context: Context, select: exp.Select, scope: Scope) -> Shape:
+def _no_rows(context: Context, select: exp.Select, scope: Scope) -> RewrittenQuery:
     rows = bind_from(context, select, scope)
     names: list[str] = []
     for projection in select.expressions:
@@ -285,10 +287,10 @@ def _no_rows(context: Context, select: exp.Select, scope: Scope) -> Shape:
         else:
             names.append(projection.alias_or_name or projection.sql(dialect="duckdb"))
     empty = exp.Select(expressions=[named(exp.null(), name) for name in names])
-    return Shape(empty.where(exp.false()), names, [{} for _ in names])
+    return RewrittenQuery(empty.where(exp.false()), names, [{} for _ in names])
 
 
-def outer_select(context: Context, select: exp.Select, scope: Scope, track: bool) -> Shape:
+def outer_select(context: Context, select: exp.Select, scope: Scope, track: bool) -> RewrittenQuery:
     """Rewrite a SELECT whose sources are answers, constants or the information schema.
 
     Args:
@@ -330,10 +332,10 @@ def outer_select(context: Context, select: exp.Select, scope: Scope, track: bool
                     items.append(named(quoted_column(name, alias), name))
     unique = _unique(select, items[: len(names)], children)
     select.set("expressions", items)
-    return Shape(select, names, forms, carriers, None, children, unique, kinds)
+    return RewrittenQuery(select, names, forms, carriers, None, children, unique, kinds)
 
 
-def _kind_of(children: list[tuple[str, Shape]], column: exp.Column) -> Kind | None:
+def _kind_of(children: list[tuple[str, RewrittenQuery]], column: exp.Column) -> Kind | None:
     """The kind of an inner column that only one source has."""
     kinds = [
         child.kinds[child.names.index(name)]
@@ -345,7 +347,7 @@ def _kind_of(children: list[tuple[str, Shape]], column: exp.Column) -> Kind | No
 
 
 def _unique(
-    select: exp.Select, items: Sequence[Node], children: list[tuple[str, Shape]]
+    select: exp.Select, items: Sequence[Node], children: list[tuple[str, RewrittenQuery]]
 ) -> frozenset[str] | None:
     """Columns that no two rows have alike: all of a DISTINCT, or what holds those of the only source."""
     if select.args.get("distinct") is not None:
@@ -377,7 +379,7 @@ def _subqueries(select: exp.Select) -> list[exp.Subquery]:
     return [node for node in subqueries if node.find_ancestor(exp.Select) is select]
 
 
-def _child(context: Context, node: Node, scope: Scope, track: bool) -> tuple[str, Shape]:
+def _child(context: Context, node: Node, scope: Scope, track: bool) -> tuple[str, RewrittenQuery]:
     """One source of answers."""
     if isinstance(node, exp.Subquery):
         inner = rewrite_query(context, node.this, scope, track)
@@ -388,7 +390,7 @@ def _child(context: Context, node: Node, scope: Scope, track: bool) -> tuple[str
         )
         width = len(node.expressions[0].expressions) if node.expressions else 0
         names = columns or [f"col{i}" for i in range(width)]
-        return node.alias, Shape(node, names, [{} for _ in names])
+        return node.alias, RewrittenQuery(node, names, [{} for _ in names])
     if isinstance(node, exp.Table) and node.db.lower() == "information_schema":
         return _information(context, node)
     if isinstance(node, exp.Table) and _is_public(context, node, scope):
@@ -406,7 +408,7 @@ def _child(context: Context, node: Node, scope: Scope, track: bool) -> tuple[str
     return node.alias_or_name, shape
 
 
-def _information(context: Context, node: exp.Table) -> tuple[str, Shape]:
+def _information(context: Context, node: exp.Table) -> tuple[str, RewrittenQuery]:
     name = node.name.lower()
     columns = (INFORMATION | VIEWS).get(name)
     if columns is None:
@@ -422,10 +424,10 @@ def _information(context: Context, node: exp.Table) -> tuple[str, Shape]:
     node.set("db", None)
     node.set("this", exp.to_identifier(f"dp_{name}"))
     node.set("alias", exp.TableAlias(this=exp.to_identifier(alias, quoted=True)))
-    return alias, Shape(node, list(columns), [{} for _ in columns])
+    return alias, RewrittenQuery(node, list(columns), [{} for _ in columns])
 
 
-def _public(context: Context, node: exp.Table) -> tuple[str, Shape]:
+def _public(context: Context, node: exp.Table) -> tuple[str, RewrittenQuery]:
     """The rows of a public table."""
     public_rows = context.schema.public_rows(node.name)
     assert public_rows is not None
@@ -435,10 +437,10 @@ def _public(context: Context, node: exp.Table) -> tuple[str, Shape]:
     node.set("this", exp.to_identifier(f"dp_public_{node.name.lower()}", quoted=True))
     node.set("db", None)
     node.set("alias", exp.TableAlias(this=exp.to_identifier(alias, quoted=True)))
-    return alias, Shape(node, names, [{} for _ in names], kinds=kinds)
+    return alias, RewrittenQuery(node, names, [{} for _ in names], kinds=kinds)
 
 
-def _items(select: exp.Select, children: list[tuple[str, Shape]]) -> tuple[list[Node], list[str]]:
+def _items(select: exp.Select, children: list[tuple[str, RewrittenQuery]]) -> tuple[list[Node], list[str]]:
     """Select items with their names; stars are spelled out, so that hidden columns stay hidden."""
     items: list[Node] = []
     names: list[str] = []
@@ -458,7 +460,7 @@ def _items(select: exp.Select, children: list[tuple[str, Shape]]) -> tuple[list[
     return items, names
 
 
-def _check_columns(select: exp.Select, children: list[tuple[str, Shape]], names: list[str]) -> None:
+def _check_columns(select: exp.Select, children: list[tuple[str, RewrittenQuery]], names: list[str]) -> None:
     """Every column of this level must be an output of a source (or, in ORDER BY, of the SELECT)."""
     visible = {name.lower() for _, child in children for name in child.names} | {
         name.lower() for name in names
@@ -476,7 +478,7 @@ def _check_columns(select: exp.Select, children: list[tuple[str, Shape]], names:
                 )
 
 
-def _forms(node: Node, children: list[tuple[str, Shape]]) -> dict[int, Form]:
+def _forms(node: Node, children: list[tuple[str, RewrittenQuery]]) -> dict[int, Form]:
     """The form of a select item for each block that it may come from."""
     by_block: dict[int, dict[str, Form]] = {}
     carried = [block for _, child in children for block in set(child.carriers.values())]
@@ -492,7 +494,7 @@ def _forms(node: Node, children: list[tuple[str, Shape]]) -> dict[int, Form]:
     return {block: form for block, form in block_forms.items() if form is not None}
 
 
-def _error_calls(context: Context, projection: Node, children: list[tuple[str, Shape]]) -> None:
+def _error_calls(context: Context, projection: Node, children: list[tuple[str, RewrittenQuery]]) -> None:
     """DP_ functions of inner columns: their block computes them, and every level hands them out."""
     for call in list(projection.find_all(exp.Anonymous)):
         if not is_error_call(call):
@@ -508,14 +510,14 @@ def _error_calls(context: Context, projection: Node, children: list[tuple[str, S
         call.replace(quoted_column(name, alias))
 
 
-def _contains(shape: Shape, block: int) -> bool:
+def _contains(shape: RewrittenQuery, block: int) -> bool:
     """Whether a block stands below a query, with no set operation between."""
     if isinstance(shape.node, exp.SetOperation):
         return False
     return shape.block == block or any(_contains(child, block) for _, child in shape.children)
 
 
-def expose(context: Context, shape: Shape, block: int, column: str) -> str:
+def expose(context: Context, shape: RewrittenQuery, block: int, column: str) -> str:
     """Hand a block's column out through every level above it, as a hidden column.
 
     Args:

@@ -1,8 +1,8 @@
 """A row-level FROM clause -> tables and columns of the star.
 
-Base tables, wide tables and derived tables without aggregates become `Rows`: a flat list of table instances and the
-conditions on them. A derived table that only renames or filters is thereby unwrapped, however deeply a BI tool nests
-it. Sources that are answers already are none of it.
+Base tables, wide tables and derived tables without aggregates become `RowRelation`: a flat list of table instances
+and the conditions on them. A derived table that only renames or filters is thereby unwrapped, however deeply a BI tool
+nests it. Sources that are answers already are none of it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from sqlglot import exp
 
-from dpsql.answer.schema import Schema, Table, nearest
+from dpsql.answer.schema import Schema, SchemaTable, nearest
 from dpsql.answer.sql.parse import refusal
 from dpsql.answer.sql.statement import Context, Scope, is_aggregate, output_name, unaliased
 from dpsql.errors import NotSupportedError, ProgrammingError, UnknownName
@@ -25,7 +25,7 @@ class Instance:
     """One base table in a FROM clause. `left` marks the null-supplying side of a LEFT JOIN."""
 
     number: int
-    table: Table
+    table: SchemaTable
     left: bool = False
 
 
@@ -39,7 +39,7 @@ class Edge:
 
 
 @dataclass
-class Source:
+class FromColumns:
     """What one name in FROM offers: output name -> expression over instances, in order."""
 
     alias: str
@@ -50,7 +50,7 @@ class Source:
 class Beside(NamedTuple):
     """An answer that rows are joined to: its columns, and those that USING says are the rows' own."""
 
-    source: Source
+    source: FromColumns
     shared: frozenset[str]
 
 
@@ -59,24 +59,24 @@ MOST_PARTS = 20_000
 
 
 @dataclass
-class Rows:
+class RowRelation:
     """A row-level relation over base tables."""
 
     instances: list[Instance] = field(default_factory=list)
     edges: list[Edge] = field(default_factory=list)
     conditions: list[Node] = field(default_factory=list)
-    sources: list[Source] = field(default_factory=list)
+    sources: list[FromColumns] = field(default_factory=list)
     shared: set[str] = field(default_factory=set)
     parts: int = 0
 
-    def add(self, table: Table, alias: str) -> Source:
+    def add(self, table: SchemaTable, alias: str) -> FromColumns:
         """Put one more base table into the relation."""
         instance = Instance(len(self.instances), table)
         self.instances.append(instance)
         columns: dict[str, Node] = {
             low: column_of(instance.number, name) for low, name in table.columns.items()
         }
-        return Source(alias, columns, dict(table.columns))
+        return FromColumns(alias, columns, dict(table.columns))
 
     def of(self, node: exp.Column) -> tuple[Instance, str]:
         """The instance and column that a resolved column stands for.
@@ -103,7 +103,7 @@ def column_of(number: int, name: str, like: Node | None = None) -> exp.Column:
     return column
 
 
-def lookup(rows: Rows, node: exp.Column, schema: Schema) -> Node:
+def lookup(rows: RowRelation, node: exp.Column, schema: Schema) -> Node:
     """The expression that a column name stands for.
 
     Args:
@@ -169,12 +169,12 @@ def placed(expression: Node, like: Node) -> Node:
     return copy
 
 
-def resolve(rows: Rows, node: Node, schema: Schema) -> Node:
+def resolve(rows: RowRelation, node: Node, schema: Schema) -> Node:
     """A copy of an expression with every column resolved; subqueries are left alone.
 
     >>> import sqlglot
-    >>> rows = Rows(); star = Schema("s", {}, (), frozenset())
-    >>> table = Table("t", None, {"a": "A"}, {}, {}, {}, frozenset(), {}, True)
+    >>> rows = RowRelation(); star = Schema("s", {}, (), frozenset())
+    >>> table = SchemaTable("t", None, {"a": "A"}, {}, {}, {}, frozenset(), {}, True)
     >>> rows.sources.append(rows.add(table, "t"))
     >>> resolve(rows, sqlglot.parse_one("t.a + 1"), star).sql()
     'i0."A" + 1'
@@ -186,7 +186,7 @@ def resolve(rows: Rows, node: Node, schema: Schema) -> Node:
     return copy
 
 
-def _resolve_inside(rows: Rows, node: Node, schema: Schema) -> None:
+def _resolve_inside(rows: RowRelation, node: Node, schema: Schema) -> None:
     for child in list(node.iter_expressions()):
         if isinstance(child, (exp.Subquery, exp.Query)):
             continue
@@ -204,7 +204,7 @@ def _bracketed(expression: Node, parent: Node) -> Node:
     return exp.Paren(this=expression) if needs and not isinstance(parent, exp.Paren) else expression
 
 
-def wide_source(rows: Rows, schema: Schema, fact: Table, alias: str) -> Source:
+def wide_source(rows: RowRelation, schema: Schema, fact: SchemaTable, alias: str) -> FromColumns:
     """The star as one table: the fact's columns and those of every dimension, left joined."""
     root = rows.add(fact, alias)
     taken = dict(root.columns)
@@ -230,7 +230,7 @@ def wide_source(rows: Rows, schema: Schema, fact: Table, alias: str) -> Source:
                         offered.names[low] if name == low else f"{dimension.name}_{offered.names[low]}"
                     )
             pending.append((child, dimension))
-    return Source(alias, taken, spelled)
+    return FromColumns(alias, taken, spelled)
 
 
 JOINS = frozenset(("", "LEFT", "RIGHT", "INNER", "CROSS", "OUTER", "NATURAL"))
@@ -335,9 +335,9 @@ def bind_from(
     context: Context,
     select: exp.Select,
     scope: Scope,
-    into: Rows | None = None,
+    into: RowRelation | None = None,
     beside: Sequence[Beside] = (),
-) -> Rows:
+) -> RowRelation:
     """The row-level FROM clause of a SELECT, derived tables unwrapped.
 
     Args:
@@ -350,8 +350,8 @@ def bind_from(
     Returns:
         Its instances and conditions; `sources` are this SELECT's own names.
     """
-    shared = into or Rows()
-    rows = Rows(shared.instances, shared.edges, shared.conditions, [], set())
+    shared = into or RowRelation()
+    rows = RowRelation(shared.instances, shared.edges, shared.conditions, [], set())
     first = select.args["from_"].this
     rows.sources.append(_source(context, first, scope, rows))
     for join in [*(first.args.get("joins") or []), *(select.args.get("joins") or [])]:
@@ -365,7 +365,7 @@ def bind_from(
     return rows
 
 
-def _source(context: Context, node: Node, scope: Scope, rows: Rows) -> Source:
+def _source(context: Context, node: Node, scope: Scope, rows: RowRelation) -> FromColumns:
     """One row-level source, its instances added to the relation."""
     if isinstance(node, exp.Table):
         query = scope.rows.get(node.name.lower()) if not node.db else None
@@ -383,7 +383,7 @@ def _source(context: Context, node: Node, scope: Scope, rows: Rows) -> Source:
     return _unwrapped(context, inner, node.alias_or_name, scope, rows)
 
 
-def _unwrapped(context: Context, node: Node, alias: str, scope: Scope, rows: Rows) -> Source:
+def _unwrapped(context: Context, node: Node, alias: str, scope: Scope, rows: RowRelation) -> FromColumns:
     """A derived table that renames and filters: its names, over the same instances."""
     assert isinstance(node, exp.Select)
     inner = bind_from(context, node, scope, rows)
@@ -402,10 +402,10 @@ def _unwrapped(context: Context, node: Node, alias: str, scope: Scope, rows: Row
         name = output_name(projection)
         columns[name.lower()] = resolve(inner, unaliased(projection), context.schema)
         names[name.lower()] = name
-    return Source(alias, columns, names)
+    return FromColumns(alias, columns, names)
 
 
-def _join(context: Context, rows: Rows, join: exp.Join, scope: Scope) -> None:
+def _join(context: Context, rows: RowRelation, join: exp.Join, scope: Scope) -> None:
     """One more source, with its ON or USING conditions."""
     words = [str(join.args.get(word) or "").upper() for word in ("method", "side", "kind")]
     if not set(words) <= JOINS:
@@ -454,7 +454,7 @@ def _join(context: Context, rows: Rows, join: exp.Join, scope: Scope) -> None:
             _using(rows, source, exp.to_identifier(shared))
 
 
-def _using(rows: Rows, source: Source, name: Node) -> None:
+def _using(rows: RowRelation, source: FromColumns, name: Node) -> None:
     key = name.name.lower()
     left = next((s.columns[key] for s in rows.sources[:-1] if key in s.columns), None)
     right = source.columns.get(key)

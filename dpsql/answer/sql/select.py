@@ -12,9 +12,9 @@ from dpsql.answer.sql.binding import Binding, condition, derived, expression, jo
 from dpsql.answer.sql.parse import refusal, span
 from dpsql.answer.sql.paths import check_tests, find_paths
 from dpsql.answer.sql.regroup import (
-    Answer,
     Finer,
     Inner,
+    JoinedAnswer,
     asked_once,
     exist,
     is_joint,
@@ -28,10 +28,10 @@ from dpsql.answer.sql.rows import aggregates, bind_from, conjuncts, placed, reso
 from dpsql.answer.sql.semijoin import join_members
 from dpsql.answer.sql.statement import (
     AT,
+    BlockDraft,
     Context,
-    Draft,
+    RewrittenQuery,
     Scope,
-    Shape,
     is_aggregate,
     is_error_call,
     named,
@@ -66,7 +66,7 @@ class Builder:
 
     context: Context
     binding: Binding
-    draft: Draft
+    draft: BlockDraft
     number: int
     inner: Inner
     groups: list[Node] = field(default_factory=list)
@@ -99,7 +99,7 @@ class Builder:
         return {f"v{i}": v for i, v in enumerate(values) if is_form(v)}
 
 
-def build(context: Context, select: exp.Select, scope: Scope, track: bool, inner: Inner) -> Shape:
+def build(context: Context, select: exp.Select, scope: Scope, track: bool, inner: Inner) -> RewrittenQuery:
     """Turn an aggregating SELECT over rows into a block.
 
     Args:
@@ -122,7 +122,7 @@ def build(context: Context, select: exp.Select, scope: Scope, track: bool, inner
     check_tests(rows, paths, [*rows.conditions, *later])
     binding = Binding(rows, paths, context.schema)
     place = span(select)
-    draft = Draft(Block(paths.root, (), (), every([]), (), (), place))
+    draft = BlockDraft(Block(paths.root, (), (), every([]), (), (), place))
     builder = Builder(context, binding, draft, len(context.drafts), inner)
     context.add(draft)
     _select_list(builder, select)
@@ -149,8 +149,13 @@ def build(context: Context, select: exp.Select, scope: Scope, track: bool, inner
 
 
 def _over_groups(
-    builder: Builder, select: exp.Select, scope: Scope, track: bool, answers: list[Answer], later: list[Node]
-) -> tuple[list[Node], Shape]:
+    builder: Builder,
+    select: exp.Select,
+    scope: Scope,
+    track: bool,
+    answers: list[JoinedAnswer],
+    later: list[Node],
+) -> tuple[list[Node], RewrittenQuery]:
     """The block's groups, and the SELECT over them."""
     block_keys = [group for group in builder.groups if not is_joint(builder.binding, group)]
     if not (answers or later or len(block_keys) < len(builder.groups)):
@@ -265,7 +270,7 @@ def _ordinal(key: Node, select: exp.Select) -> Node:
     return key
 
 
-def _outer(builder: Builder, select: exp.Select, track: bool) -> Shape:
+def _outer(builder: Builder, select: exp.Select, track: bool) -> RewrittenQuery:
     """Rewrite every clause over the columns k<j> and v<j> of the block's relation."""
 
     def over(node: Node) -> Node:
@@ -300,7 +305,7 @@ def _outer(builder: Builder, select: exp.Select, track: bool) -> Shape:
     select.set("expressions", items)
     select.set("from_", exp.From(this=exp.Table(this=exp.to_identifier(f"dp_block_{builder.number}"))))
     unique = _unique(builder, items, names)
-    return Shape(select, names, forms, carriers, builder.number, unique=unique, kinds=kinds)
+    return RewrittenQuery(select, names, forms, carriers, builder.number, unique=unique, kinds=kinds)
 
 
 def _unique(builder: Builder, items: Sequence[Node], names: list[str]) -> frozenset[str] | None:

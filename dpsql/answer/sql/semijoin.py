@@ -18,13 +18,13 @@ from typing import NamedTuple
 from sqlglot import exp
 
 from dpsql.answer.sql.parse import refusal
-from dpsql.answer.sql.rows import Rows, bind_from, column_of, conjuncts, is_row_level, resolve
+from dpsql.answer.sql.rows import RowRelation, bind_from, column_of, conjuncts, is_row_level, resolve
 from dpsql.answer.sql.statement import Context, Scope, unaliased
 from dpsql.errors import NotSupportedError
 from dpsql.star.sql.expression import Node
 
 
-class _Member(NamedTuple):
+class _PartnerCondition(NamedTuple):
     """A condition that a row has a partner.
 
     Args:
@@ -38,7 +38,7 @@ class _Member(NamedTuple):
     foreign: exp.Column
 
 
-def join_members(context: Context, rows: Rows, scope: Scope) -> None:
+def join_members(context: Context, rows: RowRelation, scope: Scope) -> None:
     """Replace every IN and EXISTS over a table's key in the conditions of some rows.
 
     Args:
@@ -68,7 +68,7 @@ def _asking(node: Node) -> Iterator[Node]:
             yield from _asking(child)
 
 
-def _member(context: Context, rows: Rows, node: Node, scope: Scope) -> _Member | None:
+def _member(context: Context, rows: RowRelation, node: Node, scope: Scope) -> _PartnerCondition | None:
     """What a condition asks, if its partners are named by their key."""
     query = node.this if isinstance(node, exp.Exists) else node.args["query"]
     while isinstance(query, exp.Subquery):
@@ -79,7 +79,7 @@ def _member(context: Context, rows: Rows, node: Node, scope: Scope) -> _Member |
         keys, foreign = [unaliased(projection) for projection in query.expressions], node.this
         if len(keys) != 1 or not isinstance(keys[0], exp.Column) or not isinstance(foreign, exp.Column):
             return None
-        return _checked(context, rows, _Member(query, keys[0], foreign), scope)
+        return _checked(context, rows, _PartnerCondition(query, keys[0], foreign), scope)
     query = query.copy()
     where = query.args.get("where")
     conditions = conjuncts(where.this if where is not None else None)
@@ -100,7 +100,7 @@ def _member(context: Context, rows: Rows, node: Node, scope: Scope) -> _Member |
                 ):
                     return None
                 query.set("where", exp.Where(this=exp.and_(*remaining)) if remaining else None)
-                return _checked(context, rows, _Member(query, key, foreign), scope)
+                return _checked(context, rows, _PartnerCondition(query, key, foreign), scope)
     return None
 
 
@@ -110,7 +110,9 @@ def _aliases(select: exp.Select) -> set[str]:
     return {relation.alias_or_name.lower() for relation in relations}
 
 
-def _checked(context: Context, rows: Rows, member: _Member, scope: Scope) -> _Member | None:
+def _checked(
+    context: Context, rows: RowRelation, member: _PartnerCondition, scope: Scope
+) -> _PartnerCondition | None:
     """The condition, if it says that a foreign key is the key that it points at."""
     outer = resolve(rows, member.foreign, context.schema)
     alone = bind_from(context, member.select, scope)
@@ -123,7 +125,7 @@ def _checked(context: Context, rows: Rows, member: _Member, scope: Scope) -> _Me
     return member._replace(foreign=foreign) if points and key == partner.table.key else None
 
 
-def _foreign(rows: Rows, column: exp.Column) -> exp.Column:
+def _foreign(rows: RowRelation, column: exp.Column) -> exp.Column:
     """The foreign key that a join says a key is equal to, else the column itself."""
     for condition in rows.conditions:
         if isinstance(condition, exp.EQ) and column in (condition.left, condition.right):
@@ -135,7 +137,7 @@ def _foreign(rows: Rows, column: exp.Column) -> exp.Column:
     return column
 
 
-def _joined(context: Context, rows: Rows, node: Node, member: _Member, scope: Scope) -> Node:
+def _joined(context: Context, rows: RowRelation, node: Node, member: _PartnerCondition, scope: Scope) -> Node:
     """What stands for the condition once its table is joined."""
     above = node.parent
     instances, conditions = len(rows.instances), len(rows.conditions)

@@ -57,7 +57,7 @@ FAR = date(9000, 1, 1)
 """The first of the days that mark a place; nobody asks about them."""
 
 
-class Kind(NamedTuple):
+class ConstantKind(NamedTuple):
     """A kind of constant.
 
     Args:
@@ -74,11 +74,11 @@ def _nothing(text: str) -> None:
 
 
 KINDS = {
-    "day": Kind(lambda place: (FAR + timedelta(place)).isoformat(), date.fromisoformat),
-    "instant": Kind(lambda place: str(datetime(9000, 1, 1) + timedelta(0, place)), _nothing),
-    "text": Kind(lambda place: f"dp mark {place} of many", _nothing),
-    "decimal": Kind(lambda place: f"909090909.{place:05}9", Decimal),
-    "whole": Kind(lambda place: f"9090909{place:05}9", int),
+    "day": ConstantKind(lambda place: (FAR + timedelta(place)).isoformat(), date.fromisoformat),
+    "instant": ConstantKind(lambda place: str(datetime(9000, 1, 1) + timedelta(0, place)), _nothing),
+    "text": ConstantKind(lambda place: f"dp mark {place} of many", _nothing),
+    "decimal": ConstantKind(lambda place: f"909090909.{place:05}9", Decimal),
+    "whole": ConstantKind(lambda place: f"9090909{place:05}9", int),
 }
 """By the groups of `PIECE`."""
 
@@ -105,14 +105,14 @@ class Constant(NamedTuple):
     text: str
 
 
-class Shape(NamedTuple):
+class StatementShape(NamedTuple):
     """A statement without its constants, each of which has left its kind, and the constants in their order."""
 
     words: str
     constants: tuple[Constant, ...]
 
 
-def shape_of(text: str) -> Shape | None:
+def shape_of(text: str) -> StatementShape | None:
     """The shape of a statement; None where only a parser can tell what is a constant.
 
     >>> shape_of("SELECT 1 FROM t WHERE a = 'x'").constants[1]
@@ -136,7 +136,7 @@ def shape_of(text: str) -> Shape | None:
         pieces.append(f"\x00{kind}\x00")
         constants.append(constant)
     complete = end == len(text) and len(constants) <= MOST_CONSTANTS
-    return Shape("".join(pieces), tuple(constants)) if complete else None
+    return StatementShape("".join(pieces), tuple(constants)) if complete else None
 
 
 def _is_safe(text: str) -> bool:
@@ -156,7 +156,7 @@ def _exists(constant: Constant) -> bool:
     return True
 
 
-class Place(NamedTuple):
+class ConstantPosition(NamedTuple):
     """Where a comparison's constant comes from: which of the statement's, and with which sign."""
 
     constant: int
@@ -178,7 +178,7 @@ class Pattern:
     read: Expression
     exchanged: Callable[[Mapping[int, str]], Expression]
     pieces: tuple[str, ...]
-    places: tuple[Place, ...]
+    places: tuple[ConstantPosition, ...]
     starts: Mapping[int, int]
 
     def filled(self, constants: Sequence[Constant]) -> Expression:
@@ -203,7 +203,7 @@ def _words(pattern: Pattern, constants: Sequence[Constant]) -> str:
     return pattern.exchanged(texts).words()
 
 
-def _compared(comparison: Comparison, place: Place, constant: Constant) -> Comparison:
+def _compared(comparison: Comparison, place: ConstantPosition, constant: Constant) -> Comparison:
     value = KINDS[constant.kind].value(constant.text)
     assert value is not None
     return comparison._replace(constant=value if place.sign > 0 or isinstance(value, date) else -value)
@@ -230,18 +230,18 @@ def _pattern(read: Expression, constants: Mapping[int, Constant]) -> Pattern | N
     ) if None not in places else None  # fmt: skip
 
 
-def _place(value: Bound, values: Mapping[Bound | None, int]) -> Place | None:
+def _place(value: Bound, values: Mapping[Bound | None, int]) -> ConstantPosition | None:
     """Where a marked comparison's constant comes from."""
     negative = not isinstance(value, date) and value < 0
     number = values.get(-value if negative else value)  # type: ignore[operator]
-    return None if number is None else Place(number, -1 if negative else 1)
+    return None if number is None else ConstantPosition(number, -1 if negative else 1)
 
 
 Fill = Callable[[Sequence[Constant]], Condition]
 
 
 @dataclass(eq=False)
-class Kept:
+class CachedStatement:
     """A statement that was read, and what fills others of its shape.
 
     Args:
@@ -301,7 +301,7 @@ def _compares(statement: Statement) -> list[tuple[Comparison, ...]]:
     ]
 
 
-def _keep(read: Statement, shape: Shape, numbers: frozenset[int]) -> Kept | None:
+def _keep(read: Statement, shape: StatementShape, numbers: frozenset[int]) -> CachedStatement | None:
     """What fills statements like one that was read; None where no constant can be exchanged, or one would be lost.
 
     Args:
@@ -315,7 +315,7 @@ def _keep(read: Statement, shape: Shape, numbers: frozenset[int]) -> Kept | None
     lost = {shape.constants[number].text for number in numbers - inside}
     if not inside or any(shape.constants[number].text in lost for number in inside):
         return None  # equal parts are one: this constant may stand for the other, too
-    return Kept(read, shape.constants, frozenset(inside))
+    return CachedStatement(read, shape.constants, frozenset(inside))
 
 
 def _held(expression: Expression, places: Mapping[int, int]) -> list[int]:
@@ -356,7 +356,7 @@ AROUND = (exp.Neg, exp.Paren, exp.Cast, exp.DateStrToDate)
 LOGIC = (exp.And, exp.Or, exp.Not, exp.Paren)
 
 
-def _exchangeable(tree: Node, shape: Shape) -> frozenset[int]:
+def _exchangeable(tree: Node, shape: StatementShape) -> frozenset[int]:
     """Numbers of the constants that WHERE compares something with."""
     places = {constant.start: number for number, constant in enumerate(shape.constants)}
     numbers = [
@@ -388,7 +388,7 @@ class Shapes:
     """
 
     schema: Schema
-    _kept: OrderedDict[tuple[str, ...], Kept] = field(default_factory=OrderedDict)
+    _kept: OrderedDict[tuple[str, ...], CachedStatement] = field(default_factory=OrderedDict)
     _exchanged: OrderedDict[tuple[str, str], frozenset[int]] = field(default_factory=OrderedDict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -428,11 +428,11 @@ class Shapes:
             self._learn(statement, shape, dialect, numbers)
         return statement
 
-    def _declares(self, shape: Shape) -> bool:
+    def _declares(self, shape: StatementShape) -> bool:
         """Whether a constant stands in an expression of the catalog."""
         return bool(self._declared) and any(constant.text in self._declared for constant in shape.constants)
 
-    def _find(self, shape: Shape, dialect: str) -> Kept | None:
+    def _find(self, shape: StatementShape, dialect: str) -> CachedStatement | None:
         exchanged = self._exchanged.get((dialect, shape.words))
         key = None if exchanged is None else _key(shape, dialect, exchanged)
         if key is None or key not in self._kept:
@@ -441,7 +441,7 @@ class Shapes:
         self._exchanged.move_to_end((dialect, shape.words))
         return self._kept[key]
 
-    def _learn(self, read: Statement, shape: Shape, dialect: str, numbers: frozenset[int]) -> None:
+    def _learn(self, read: Statement, shape: StatementShape, dialect: str, numbers: frozenset[int]) -> None:
         with self._lock:
             previous = self._find(shape, dialect)
             if previous is not None:
@@ -458,7 +458,7 @@ class Shapes:
                     cache.popitem(last=False)
 
 
-def _key(shape: Shape, dialect: str, exchanged: frozenset[int]) -> tuple[str, ...]:
+def _key(shape: StatementShape, dialect: str, exchanged: frozenset[int]) -> tuple[str, ...]:
     """The shape with the constants that do not change."""
     fixed = (constant.text for number, constant in enumerate(shape.constants) if number not in exchanged)
     return (dialect, shape.words, *fixed)

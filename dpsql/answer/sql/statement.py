@@ -73,7 +73,7 @@ class Statement:
 
 
 @dataclass
-class Draft:
+class BlockDraft:
     """A block while its statement is being rewritten: values are added as they are met."""
 
     block: Block
@@ -87,7 +87,7 @@ class Draft:
 
 
 @dataclass
-class Shape:
+class RewrittenQuery:
     """A rewritten query: its tree and what its columns are.
 
     Args:
@@ -106,7 +106,7 @@ class Shape:
     forms: list[dict[int, Form]]
     carriers: dict[str, int] = field(default_factory=dict)
     block: int | None = None
-    children: list[tuple[str, Shape]] = field(default_factory=list)
+    children: list[tuple[str, RewrittenQuery]] = field(default_factory=list)
     unique: frozenset[str] | None = None
     kinds: list[Kind | None] = field(default_factory=list)
 
@@ -130,12 +130,12 @@ class Context:
     text: str
     carries: bool = False
     release: str = ""
-    drafts: list[Draft] = field(default_factory=list)
+    drafts: list[BlockDraft] = field(default_factory=list)
     catalog_tables: bool = False
     public_tables: list[str] = field(default_factory=list)
     hidden: int = 0
 
-    def add(self, draft: Draft) -> None:
+    def add(self, draft: BlockDraft) -> None:
         """One more block.
 
         Raises:
@@ -176,7 +176,7 @@ class Scope(NamedTuple):
     """CTEs in sight by lower-case name: those over rows of people, to be unwrapped, and those that are answers."""
 
     rows: dict[str, Node]
-    answers: dict[str, Shape]
+    answers: dict[str, RewrittenQuery]
 
     def holds(self, name: str) -> bool:
         """Whether there is one of that name."""

@@ -35,7 +35,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpsql.answer.answered import Answered, rows_term
+from dpsql.answer.answered import AnsweredTerms, rows_term
 from dpsql.answer.leafsets import FloatArray, IntArray
 from dpsql.answer.terms import Term
 from dpsql.answer.uncertainty.partial_bins import value_bounds
@@ -58,7 +58,7 @@ ROWS = 1 << 40
 """More than the rows of any block's answers."""
 
 
-class Reach(NamedTuple):
+class BiasBounds(NamedTuple):
     """How far the rows beyond may move numbers, each of shape (rows,).
 
     Args:
@@ -105,7 +105,7 @@ class Moving(NamedTuple):
         slope: the derivative.
     """
 
-    answered: Answered
+    answered: AnsweredTerms
     term: Term
     place: int
     number: IntArray
@@ -146,7 +146,7 @@ def grown(moving: Moving) -> Grown:
     )  # fmt: skip
 
 
-def reach_of(lines: Sequence[Grown], numbers: int, beyond: RowsBeyondBound) -> Reach:
+def reach_of(lines: Sequence[Grown], numbers: int, beyond: RowsBeyondBound) -> BiasBounds:
     """How far the rows beyond one table's bound may move numbers.
 
     Args:
@@ -193,11 +193,11 @@ def _squares(lines: Grown, numbers: int, size: FloatArray) -> FloatArray:
     return np.asarray(np.bincount(lines.number, np.abs(size), numbers) ** 2, np.float64)
 
 
-def _sided(lines: Grown, numbers: int, shift: FloatArray, variance: FloatArray) -> Reach:
+def _sided(lines: Grown, numbers: int, shift: FloatArray, variance: FloatArray) -> BiasBounds:
     """Moves on the sides to which rows can move a number."""
     rises, falls = (np.bincount(lines.number, side, numbers) > 0 for side in (lines.rises, lines.falls))
     none = np.zeros(numbers)
-    return Reach(
+    return BiasBounds(
         np.where(falls, shift, none), np.where(rises, shift, none), np.where(falls, variance, none),
         np.where(rises, variance, none),
     )  # fmt: skip

@@ -42,7 +42,7 @@ UNKNOWN = (
 )
 
 
-class Choice(NamedTuple):
+class NoisySelection(NamedTuple):
     """What was chosen by noise.
 
     Args:
@@ -72,15 +72,15 @@ class Choice(NamedTuple):
         ]
 
 
-NOTHING = Choice(0, 0)
-UNCOUNTED = Choice(0, 0, known=False)
+NOTHING = NoisySelection(0, 0)
+UNCOUNTED = NoisySelection(0, 0, known=False)
 
 
-def together(choices: Sequence[Choice]) -> Choice:
+def together(choices: Sequence[NoisySelection]) -> NoisySelection:
     """Several clauses, one after the other."""
     share = float(np.prod([clause.share for clause in choices]))
     widest = max(choices, key=lambda clause: clause.candidates, default=NOTHING)
-    return Choice(widest.kept, widest.candidates, share, all(clause.known for clause in choices))
+    return NoisySelection(widest.kept, widest.candidates, share, all(clause.known for clause in choices))
 
 
 class Candidates(NamedTuple):
@@ -97,7 +97,7 @@ class Candidates(NamedTuple):
     intervals: Callable[[IntArray, float], Interval] | None = None
 
 
-def choice(query: PickQuery, found: Candidates) -> Choice:
+def choice(query: PickQuery, found: Candidates) -> NoisySelection:
     """How many rows a clause keeps, and of how many.
 
     Args:
@@ -107,16 +107,16 @@ def choice(query: PickQuery, found: Candidates) -> Choice:
     shown = found.kept if query.limit is None else _ranks(query.limit, found.value)
     rows_kept = int(np.sum(shown))
     if not rows_kept or rows_kept == len(shown):
-        return Choice(rows_kept, rows_kept)
+        return NoisySelection(rows_kept, rows_kept)
     candidates = len(shown)
     if found.intervals is not None:
         lowest = np.nanmin(found.value[shown]) if query.ranked else 0.0
         highest = np.nanmax(found.value[shown]) if query.limit is not None and query.limit.offset else np.inf
-        level = Choice(rows_kept, candidates, rows_kept / candidates).level(DEFAULT_LEVEL)
+        level = NoisySelection(rows_kept, candidates, rows_kept / candidates).level(DEFAULT_LEVEL)
         candidates = rows_kept + _reaching(
             found, np.flatnonzero(~shown), (float(lowest), float(highest)), level
         )
-    return Choice(rows_kept, candidates, rows_kept / candidates)
+    return NoisySelection(rows_kept, candidates, rows_kept / candidates)
 
 
 def _ranks(limit: Limit, value: FloatArray) -> npt.NDArray[np.bool_]:

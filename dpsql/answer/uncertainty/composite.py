@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpsql.answer.answered import Answered
+from dpsql.answer.answered import AnsweredTerms
 from dpsql.answer.leafsets import FloatArray, IntArray
 from dpsql.answer.uncertainty.estimated import AverageLimits, ErrorComponents
 from dpsql.answer.uncertainty.fieller import FAR, fieller, laplace_kurtosis, quantile, quotient
@@ -114,7 +114,7 @@ class Composite:
     average: AverageLimits | None = None
 
     @staticmethod
-    def of_form(form: Noisy, answered: Answered) -> Composite:
+    def of_form(form: Noisy, answered: AnsweredTerms) -> Composite:
         """A block's value: each number follows its own row.
 
         Args:

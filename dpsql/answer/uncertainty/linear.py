@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpsql.answer.answered import Answered
+from dpsql.answer.answered import AnsweredTerms
 from dpsql.answer.combine import independent
 from dpsql.answer.leafsets import FloatArray, IntArray
 from dpsql.answer.plan import Box
@@ -108,7 +108,7 @@ class MeasuredTerm(NamedTuple):
     """
 
     block: int
-    answered: Answered
+    answered: AnsweredTerms
     term: Term
 
 
@@ -116,7 +116,7 @@ class BoxStatistic(NamedTuple):
     """What is read of a block's answers: a statistic under a box; None is all rows."""
 
     block: int
-    answered: Answered
+    answered: AnsweredTerms
     statistic: int
     box: Box | None
 
@@ -143,7 +143,7 @@ class LinearNumbers:
     terms: Mapping[MeasuredTerm, Weights]
 
     @staticmethod
-    def of_form(form: Linear, answered: Answered) -> LinearNumbers:
+    def of_form(form: Linear, answered: AnsweredTerms) -> LinearNumbers:
         """A block's linear form, row by row."""
         rows = answered.errors.rows
         return LinearNumbers.of_slopes(
@@ -151,7 +151,7 @@ class LinearNumbers:
         )
 
     @staticmethod
-    def of_slopes(slopes: Sequence[tuple[Term, FloatArray]], answered: Answered) -> LinearNumbers:
+    def of_slopes(slopes: Sequence[tuple[Term, FloatArray]], answered: AnsweredTerms) -> LinearNumbers:
         """What moves with a block's terms row by row, by these slopes."""
         summands: dict[MeasuredTerm, list[Weights]] = {}
         for term, slope in slopes:

@@ -38,8 +38,17 @@ from typing import Any
 import numpy as np
 
 from dpsql.answer.block import Block
-from dpsql.answer.leafsets import NEAR, FloatArray, Weighed, bounds_of, masks, quoted, reach, special_leaves
-from dpsql.answer.plan import Plan, View, presence
+from dpsql.answer.leafsets import (
+    NEAR,
+    FloatArray,
+    WeightedValues,
+    bounds_of,
+    masks,
+    quoted,
+    reach,
+    special_leaves,
+)
+from dpsql.answer.plan import ReleaseView, ViewPlan, presence
 from dpsql.answer.run import run
 from dpsql.answer.terms import Condition, Expression, Term
 from dpsql.answer.uncertainty.estimated import AverageLimits
@@ -70,7 +79,7 @@ class Excess:
 
 
 def excess(
-    plan: Plan, terms: Sequence[Term], release: Release, along: Expression | None = None
+    plan: ViewPlan, terms: Sequence[Term], release: Release, along: Expression | None = None
 ) -> Excess | None:
     """The first group of which more than half is interpolated, in any term.
 
@@ -97,7 +106,7 @@ def excess(
     return None
 
 
-def _rows(plan: Plan, axis: int, along: Expression | None) -> np.ndarray:
+def _rows(plan: ViewPlan, axis: int, along: Expression | None) -> np.ndarray:
     """For each group of an axis the number of what it is added up to."""
     groups, cells = plan.questions[axis].groups, plan.cells[axis]
     if along is None or along not in groups:
@@ -109,7 +118,7 @@ def _rows(plan: Plan, axis: int, along: Expression | None) -> np.ndarray:
 
 
 def _taken(
-    plan: Plan, axis: int, condition: Condition, rows: np.ndarray, release: Release
+    plan: ViewPlan, axis: int, condition: Condition, rows: np.ndarray, release: Release
 ) -> list[tuple[FloatArray, FloatArray]]:
     """(taken, whole) of an axis for each box of a condition, shape (groups,)."""
     cells = plan.cells[axis]
@@ -153,7 +162,7 @@ def _combined(axes: Sequence[Sequence[tuple[FloatArray, FloatArray]]]) -> FloatA
 
 
 def refuse_partial(
-    plan: Plan, found: Excess, block: Block, release: Release, along: Expression | None = None
+    plan: ViewPlan, found: Excess, block: Block, release: Release, along: Expression | None = None
 ) -> PartialBinError:
     """The refusal: what cuts bins of which axis, how much that is, and the edges that are whole.
 
@@ -190,7 +199,7 @@ def refuse_partial(
     return error.at("GROUP BY" if culprit in question.groups else "WHERE", culprit.span)
 
 
-def _culprits(plan: Plan, excess_group: Excess) -> Iterator[Expression]:
+def _culprits(plan: ViewPlan, excess_group: Excess) -> Iterator[Expression]:
     """Expressions over an axis: what WHERE cuts first, then what groups cut, then what FILTER cuts."""
     question, mask = plan.questions[excess_group.axis], masks(plan.cells[excess_group.axis], None)
     together = mask.sum(axis=0)
@@ -202,7 +211,7 @@ def _culprits(plan: Plan, excess_group: Excess) -> Iterator[Expression]:
     yield from question.groups
 
 
-def _edges(plan: Plan, excess_group: Excess, release: Release) -> str:
+def _edges(plan: ViewPlan, excess_group: Excess, release: Release) -> str:
     """Where the bins that a group cuts, and those after them, begin; empty where bins have no order."""
     question = plan.questions[excess_group.axis]
     axis = release.axes[question.axis]
@@ -237,7 +246,7 @@ class Interpolated:
     share: float
 
 
-def interpolated(plan: Plan, terms: Sequence[Term]) -> tuple[Interpolated, ...]:
+def interpolated(plan: ViewPlan, terms: Sequence[Term]) -> tuple[Interpolated, ...]:
     """The cut axes of a plan, over all groups and conditions.
 
     Args:
@@ -338,7 +347,7 @@ def ratio_moved(
     )
 
 
-def average_of(form: Noisy, view: View) -> tuple[Term, float] | None:
+def average_of(form: Noisy, view: ReleaseView) -> tuple[Term, float] | None:
     """The one measure that a ratio is the average of, with its factor; None for any other ratio.
 
     SUM(x) / COUNT(x) is one too, where the view tells by its counts that both are over the same rows.
@@ -353,7 +362,7 @@ def average_of(form: Noisy, view: View) -> tuple[Term, float] | None:
     return (term, factor / of) if form.mean or same else None
 
 
-def average_limits(form: Noisy, view: View, release: Release) -> AverageLimits | None:
+def average_limits(form: Noisy, view: ReleaseView, release: Release) -> AverageLimits | None:
     """The limits of an average, by the bounds that the catalog declares; None for any other form."""
     average = average_of(form, view)
     if average is None:
@@ -364,7 +373,7 @@ def average_limits(form: Noisy, view: View, release: Release) -> AverageLimits |
 
 
 def cut_notes(
-    plan: Plan, terms: Sequence[Term], cuts: Mapping[Term, FloatArray], release: Release
+    plan: ViewPlan, terms: Sequence[Term], cuts: Mapping[Term, FloatArray], release: Release
 ) -> list[str]:
     """The same in words: which axes, and how far counts and sums may be off in the group that is off most."""
     cut, mixed = interpolated(plan, terms), mixed_axes(plan, terms, release)
@@ -387,7 +396,7 @@ def cut_notes(
     return [f"{', '.join(why)} may put off {each}, beside the noise"]
 
 
-def mixed_axes(plan: Plan, terms: Sequence[Term], release: Release) -> str:
+def mixed_axes(plan: ViewPlan, terms: Sequence[Term], release: Release) -> str:
     """Names of axes over which rows are multiplied by what differs inside of a bin; empty where there are none."""
     weighed = {
         (at, taken)
@@ -395,7 +404,7 @@ def mixed_axes(plan: Plan, terms: Sequence[Term], release: Release) -> str:
         if term.factor is not None
         for box in plan.boxes_for(term)
         for at, taken in enumerate(box)
-        if isinstance(taken, Weighed)
+        if isinstance(taken, WeightedValues)
     }
     names = []
     for at, taken in sorted(weighed, key=repr):

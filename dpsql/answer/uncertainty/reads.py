@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.answer.leafsets import FloatArray
-from dpsql.answer.plan import Box, Plan, presence
+from dpsql.answer.plan import Box, ViewPlan, presence
 from dpsql.answer.run import run
 from dpsql.answer.terms import Term
 from dpsql.release import Release, StatisticMeta
@@ -105,7 +105,7 @@ class WeightedBox:
     factor: float
 
 
-def reads(plan: Plan, term: Term) -> list[WeightedBox]:
+def reads(plan: ViewPlan, term: Term) -> list[WeightedBox]:
     """What a term reads: its statistic, and the count that its centre is multiplied by."""
     statistic = plan.view.statistics[term.measure]
     scale = 10.0**-statistic.scale
@@ -128,7 +128,7 @@ class PlanVariances:
         index: for each axis the group of each row, shape (rows,).
     """
 
-    plan: Plan
+    plan: ViewPlan
     release: Release
     index: tuple[np.ndarray, ...]
     _products: dict[tuple[int, Box, Box | None, int | None], Covariance] = field(

@@ -31,7 +31,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.answer.answered import Answered
+from dpsql.answer.answered import AnsweredTerms
 from dpsql.answer.leafsets import NEAR, FloatArray
 from dpsql.answer.plan import presence
 from dpsql.answer.terms import Condition, Term
@@ -213,7 +213,7 @@ def _common(sizes: Sizes, side: Side) -> FloatArray:
     return variance
 
 
-def _average(answered: Answered, term: Term) -> FloatArray:
+def _average(answered: AnsweredTerms, term: Term) -> FloatArray:
     """The average value of a scaled sum's rows, group by group, within what the catalog allows."""
     statistic = answered.plan.view.statistics[term.measure]
     count = presence(term.measure, answered.plan.view)

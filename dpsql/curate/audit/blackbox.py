@@ -36,7 +36,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.budget import epsilon_of
-from dpsql.curate.audit.contents import Stored
+from dpsql.curate.audit.contents import StoredIntegers
 from dpsql.curate.audit.replan import Replanned
 from dpsql.curate.audit.report import Check
 from dpsql.errors import InterfaceError
@@ -60,7 +60,7 @@ TELLING_MU2, TELLING_DELTA = Fraction(1), Fraction(1, 10)
 RIDGE = 1e-9  # of the mean variance: keeps outputs without noise of their own from dividing by 0
 
 
-class Finding(NamedTuple):
+class AuditFinding(NamedTuple):
     """What an audit found.
 
     Args:
@@ -83,7 +83,7 @@ class Finding(NamedTuple):
         return self.lower > self.claimed
 
 
-class Pair(NamedTuple):
+class NeighbourPair(NamedTuple):
     """Two neighbouring inputs."""
 
     first: IntArray
@@ -92,12 +92,12 @@ class Pair(NamedTuple):
 
 def audit(
     sample: Sampler,
-    pair: Pair,
+    pair: NeighbourPair,
     claimed: float,
     samples: int,
     confidence: float = 0.9999,
     delta: float = 0.0,
-) -> Finding:
+) -> AuditFinding:
     """Run a mechanism on two neighbours and bound its epsilon from below.
 
     Args:
@@ -119,17 +119,17 @@ def audit(
             "an audit needs 100 samples or more, a confidence between 0 and 1, and a delta from 0 up to 1"
         )
     a, b = (np.asarray(sample(neighbour, samples // 2), np.float64) for neighbour in pair)
-    return Finding(claimed, lower_bound(a, b, confidence, delta), confidence, 2 * (samples // 2), delta)
+    return AuditFinding(claimed, lower_bound(a, b, confidence, delta), confidence, 2 * (samples // 2), delta)
 
 
 def audit_mu2(
     sample: Sampler,
-    pair: Pair,
+    pair: NeighbourPair,
     mu2: Fraction,
     samples: int,
     confidence: float = 0.9999,
     delta: Fraction = TELLING_DELTA,
-) -> Finding:
+) -> AuditFinding:
     """Audit a mechanism that spends mu^2, by the epsilon that this means at one delta.
 
     Args:
@@ -301,7 +301,9 @@ ROWS = 200
 """Most rows drawn per run: the largest budgets, which tell most."""
 
 
-def check_sampled(made: Replanned, stored: dict[int, Stored], samples: int, noise: Noise) -> Iterator[Check]:
+def check_sampled(
+    made: Replanned, stored: dict[int, StoredIntegers], samples: int, noise: Noise
+) -> Iterator[Check]:
     """Audit every linear statistic by sampling.
 
     Args:
@@ -322,8 +324,8 @@ def check_sampled(made: Replanned, stored: dict[int, Stored], samples: int, nois
 
 
 def _check_laplace(
-    numbers: Sequence[PlannedStatistic], stored: Stored, samples: int, noise: Noise
-) -> tuple[Finding, str]:
+    numbers: Sequence[PlannedStatistic], stored: StoredIntegers, samples: int, noise: Noise
+) -> tuple[AuditFinding, str]:
     """The finding on k units' change of all numbers of a draw, and what it says of one."""
     column, budget = _rows_of_one_cell(stored)
     law, spend = numbers[0].law, numbers[0].spend
@@ -343,14 +345,14 @@ def _check_laplace(
         return np.asarray(np.concatenate(list(moved), axis=1))
 
     units = max(1, ceil(TELLING / spend))
-    pair = Pair(np.zeros(len(bounds), np.int64), units * np.array(bounds, np.int64))
+    pair = NeighbourPair(np.zeros(len(bounds), np.int64), units * np.array(bounds, np.int64))
     finding = audit(run, pair, units * float(spend), samples)
     return finding, f"at least {finding.lower / units:.3g} of epsilon {float(spend):.3g}"
 
 
 def _check_gaussian(
-    numbers: Sequence[PlannedStatistic], stored: Stored, samples: int, noise: Noise
-) -> tuple[Finding, str]:
+    numbers: Sequence[PlannedStatistic], stored: StoredIntegers, samples: int, noise: Noise
+) -> tuple[AuditFinding, str]:
     """The same on the exact curve, at the delta where samples tell most."""
     (statistic,) = numbers
     column, budget = _rows_of_one_cell(stored)
@@ -369,7 +371,7 @@ def _check_gaussian(
 
     units = max(1, isqrt(ceil(TELLING_MU2 / statistic.spend)))
     second = np.array([units * statistic.drawn_sensitivity])
-    finding = audit_mu2(run, Pair(np.array([0]), second), units**2 * statistic.spend, samples)
+    finding = audit_mu2(run, NeighbourPair(np.array([0]), second), units**2 * statistic.spend, samples)
     of = f"{units} unit{'s' * (units > 1)} at delta {finding.delta:g}"
     return finding, f"at least {finding.lower:.3g} of epsilon {finding.claimed:.3g} ({of})"
 
@@ -378,7 +380,7 @@ CHECKS = {LAPLACE.norm: _check_laplace, GAUSSIAN.norm: _check_gaussian}
 """By the norm of the noise."""
 
 
-def _rows_of_one_cell(stored: Stored) -> tuple[IntArray, IntArray]:
+def _rows_of_one_cell(stored: StoredIntegers) -> tuple[IntArray, IntArray]:
     """Entries and budgets of the rows that hold the middle cell, largest weight first."""
     shape = tuple(strategy.leaves for strategy in stored.terms.strategies)
     cell = np.zeros(shape, np.int64)

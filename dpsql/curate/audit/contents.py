@@ -34,7 +34,7 @@ from dpsql.publishing.content import release_content
 from dpsql.publishing.hybrid import Undone, counted_catalog, reported_meta, undo
 from dpsql.publishing.squares import stored_squares
 from dpsql.release import Release
-from dpsql.release.format import Meta, Spend, to_json
+from dpsql.release.format import Meta, SpentAmount, to_json
 from dpsql.release.reports import ReportedMeta
 from dpsql.release.request import requested
 from dpsql.release.structure import NODE
@@ -155,7 +155,7 @@ FAR = 5.0
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredIntegers:
     """The noisy integers of one statistic as the file holds them.
 
     Args:
@@ -173,7 +173,7 @@ class Stored:
         return self.linear.measure(cells, self.terms.strategies)
 
 
-def read_views(release: Release, made: Replanned) -> dict[int, Stored]:
+def read_views(release: Release, made: Replanned) -> dict[int, StoredIntegers]:
     """The linear statistics' integers; a table of the wrong size or order is left out."""
     stored = {}
     for index, linear in made.linear.items():
@@ -188,13 +188,13 @@ def read_views(release: Release, made: Replanned) -> dict[int, Stored]:
             continue
         variance = statistic.measurement.unit_variance(terms)
         value, budget = (columns[name].astype(np.int64).reshape(shape) for name in ("value", "budget"))
-        stored[index] = Stored(
+        stored[index] = StoredIntegers(
             NoisyView(published(value), budget, variance, terms.sensitivity), linear, terms
         )
     return stored
 
 
-def check_budgets(release: Release, made: Replanned, stored: dict[int, Stored]) -> Iterator[Check]:
+def check_budgets(release: Release, made: Replanned, stored: dict[int, StoredIntegers]) -> Iterator[Check]:
     """Row counts, row budgets and path sums in integers; charges in fractions."""
     lacking = [f"measurement_{i}" for i in made.linear if i not in stored]
     yield Check("as many noisy integers as planned, in order", not lacking, ", ".join(lacking))
@@ -211,8 +211,8 @@ def check_budgets(release: Release, made: Replanned, stored: dict[int, Stored]) 
 
 
 def _check_spends(release: Release, replanned: Replanned) -> Check:
-    planned = tuple(Spend(purpose, str(charge)) for purpose, charge in replanned.plan.lines)
-    planned += tuple(Spend(reported.line, "0") for reported in _told(release, replanned))
+    planned = tuple(SpentAmount(purpose, str(charge)) for purpose, charge in replanned.plan.lines)
+    planned += tuple(SpentAmount(reported.line, "0") for reported in _told(release, replanned))
     total = sum((Fraction(spend.amount) for spend in release.meta.spends), Fraction(0))
     promise = release.meta.privacy
     claimed = Fraction(promise.mu2 or promise.epsilon)
@@ -222,7 +222,7 @@ def _check_spends(release: Release, replanned: Replanned) -> Check:
     )
 
 
-def check_estimates(release: Release, made: Replanned, stored: dict[int, Stored]) -> Iterator[Check]:
+def check_estimates(release: Release, made: Replanned, stored: dict[int, StoredIntegers]) -> Iterator[Check]:
     """Estimates, variances and meta are what publishing makes of these integers."""
     views = tuple(stored[i].view for i in made.linear if i in stored)
     if len(views) != len(made.linear) or not views:
@@ -314,7 +314,7 @@ def _adds_up(nodes: IntArray, trees: Sequence[Tree | None]) -> bool:
     return bool(np.array_equal(node_sums(leaves, trees), nodes))
 
 
-def check_noise(stored: dict[int, Stored]) -> Check:
+def check_noise(stored: dict[int, StoredIntegers]) -> Check:
     """What least squares leaves unexplained has the size that the budgets promise."""
     squares, freedom = 0.0, 0
     for stored_view in stored.values():
@@ -332,7 +332,7 @@ def check_noise(stored: dict[int, Stored]) -> Check:
     return Check(claim, abs(off) < FAR, detail)
 
 
-def _unexplained(stored: Stored) -> float:
+def _unexplained(stored: StoredIntegers) -> float:
     """Squared residuals of least squares over their variances; estimates are taken to 2^-10 in integers."""
     leaves = stored.linear.leaf_estimates(stored.view, stored.terms.strategies)
     rounded = np.rint(leaves).astype(np.int64)

@@ -14,7 +14,7 @@ import numpy as np
 from dpsql.curate.audit.contents import differences, near, read_table, same
 from dpsql.curate.audit.replan import Replanned
 from dpsql.curate.audit.report import Check
-from dpsql.mechanisms.family.measurement import Replay
+from dpsql.mechanisms.family.measurement import DrawReplay
 from dpsql.mechanisms.law import NoisyRows, published
 from dpsql.publishing.bounding import DrawnRelease
 from dpsql.publishing.content import release_content
@@ -25,7 +25,7 @@ from dpsql.release.write import StatisticPart
 from dpsql.variance.model import Columns
 
 
-def replays(made: Replanned) -> dict[int, Replay]:
+def replays(made: Replanned) -> dict[int, DrawReplay]:
     """What makes statistics again that are no fixed rows over cells, by index."""
     candidates = {i: s.measurement.replay for i, s in enumerate(made.plan.statistics) if s.sensitivity}
     return {i: replay for i, replay in candidates.items() if replay is not None}

@@ -34,13 +34,13 @@ from dpsql.ledger.files import file_hash, holds
 from dpsql.noise import Noise
 from dpsql.publishing.central import PROMISE
 from dpsql.release import Release, open_release
-from dpsql.release.format import Spend
+from dpsql.release.format import SpentAmount
 from dpsql.release.stream import MANIFEST
 from dpsql.star import Catalog, catalog_from_json, spec_hash
 from dpsql.star.graph import ledger_path
 from dpsql.streams.plan import StreamPlan, thawed
 from dpsql.streams.present import StateEstimates, published_numbers, state_estimates
-from dpsql.streams.public import Manifest, read_head, read_manifest, read_segments
+from dpsql.streams.public import StreamManifest, read_head, read_manifest, read_segments
 from dpsql.tree import IntArray
 
 
@@ -144,7 +144,7 @@ def _check_ledger(release: Release, catalog: Catalog) -> Iterator[Check]:
     yield Check("charged to the ledger", True, charged)
     yield Check("the file is the one that was charged", file_hash(release.path) == ledger_entry.sha256)
     yield Check("the catalog is the one it was made from", spec_hash(catalog) == release.meta.spec_hash)
-    spends = tuple(Spend(line.purpose, str(line.amount)) for line in ledger_entry.spend_lines())
+    spends = tuple(SpentAmount(line.purpose, str(line.amount)) for line in ledger_entry.spend_lines())
     yield Check("the file names the amounts that were charged", spends == release.meta.spends)
 
 
@@ -192,7 +192,7 @@ def _stream_checks(directory: Path, release: Release, catalog: Catalog | None) -
         yield Check("readable as a stream of this version", False, type(error).__name__)
 
 
-def _check_files(directory: Path, head: Manifest, manifest: Manifest) -> Iterator[Check]:
+def _check_files(directory: Path, head: StreamManifest, manifest: StreamManifest) -> Iterator[Check]:
     """Every named file is there as it was published, and no other file is."""
     named = {named_file.file: named_file.sha256 for named_file in (*head.pages, *manifest.segments)}
     named |= {state.file: state.sha256 for state in head.states}
@@ -229,7 +229,9 @@ def _check_schedule(plan: StreamPlan, columns: dict[str, IntArray], batches: int
     return Check("numbers only where the strategy publishes them", matches, f"{len(published)} numbers")
 
 
-def _check_promise(release: Release, promise: dict[str, Any], manifest: Manifest, plan: StreamPlan) -> Check:
+def _check_promise(
+    release: Release, promise: dict[str, Any], manifest: StreamManifest, plan: StreamPlan
+) -> Check:
     """The newest state repeats the promise."""
     meta = release.meta
     claims = {
@@ -237,7 +239,7 @@ def _check_promise(release: Release, promise: dict[str, Any], manifest: Manifest
         "unit": {meta.privacy.unit, promise["unit"], plan.unit},
         "specification": {meta.spec_hash, promise["spec_hash"]},
         "batch": {meta.stream and meta.stream.as_of_batch, manifest.as_of_batch},
-        "spends": {meta.spends, tuple(Spend(*line[:2]) for line in promise["spends"])},
+        "spends": {meta.spends, tuple(SpentAmount(*line[:2]) for line in promise["spends"])},
     }
     differ = sorted(claim for claim, values in claims.items() if len(values) > 1)
     if meta.catalog != promise["catalog"]:

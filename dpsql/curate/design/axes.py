@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.answer.answerer import Answerer
-from dpsql.curate.design.questions import Place
+from dpsql.curate.design.questions import ScaffoldAxis
 from dpsql.star import Catalog
 from dpsql.star.base import GRAIN_MICROSECONDS
 from dpsql.star.graph import paths_to
@@ -29,7 +29,7 @@ Grain = Mapping[tuple[str, str], Codes]
 """(table, column) -> the rank of each key's value among the column's values."""
 
 
-class Axis(NamedTuple):
+class DesignedAxis(NamedTuple):
     """An axis of a designed view.
 
     Args:
@@ -51,9 +51,11 @@ class AxisWriter:
     """
 
     catalog: Catalog
-    grains: Mapping[Place, Grain]
+    grains: Mapping[ScaffoldAxis, Grain]
 
-    def axis(self, place: Place, columns: Iterable[tuple[str, str]], ends: Iterable[int]) -> Axis:
+    def axis(
+        self, place: ScaffoldAxis, columns: Iterable[tuple[str, str]], ends: Iterable[int]
+    ) -> DesignedAxis:
         """The axis at a place that serves some questions.
 
         Args:
@@ -66,24 +68,28 @@ class AxisWriter:
         spec = self.catalog.tables[place.table].columns[place.column]
         name = f"{self._name(place)}.{place.column}"
         if not spec.ordered:
-            return Axis({"axis": name}, spec.leaves if spec.from_ is None else SHORT)
+            return DesignedAxis({"axis": name}, spec.leaves if spec.from_ is None else SHORT)
         cuts = cuts_for(spec, frozenset(ends))
         starts = len(bin_starts(spec, cuts or spec.cuts))
-        return Axis({"axis": name} if cuts is None else {"axis": name, "cuts": _written(cuts)}, starts)
+        return DesignedAxis(
+            {"axis": name} if cuts is None else {"axis": name, "cuts": _written(cuts)}, starts
+        )
 
-    def _name(self, place: Place) -> str:
+    def _name(self, place: ScaffoldAxis) -> str:
         """The shortest name of a place."""
         alone = len(paths_to(self.catalog, place.of, place.table)) == 1
         return place.table if alone else ".".join(place.path)
 
-    def _public(self, place: Place, columns: frozenset[tuple[str, str]]) -> Axis:
+    def _public(self, place: ScaffoldAxis, columns: frozenset[tuple[str, str]]) -> DesignedAxis:
         grain = self.grains[place]
         wanted = columns & grain.keys() or {min(grain, key=lambda c: (int(grain[c].max()), c))}
         members = _needed(grain, sorted(wanted, key=lambda c: (int(grain[c].max()), c)))
         leaves = len(np.unique(np.stack([grain[c] for c in members]), axis=1).T)
-        return Axis({"axis": self._name(place), "by": [self._member(place, *c) for c in members]}, leaves)
+        return DesignedAxis(
+            {"axis": self._name(place), "by": [self._member(place, *c) for c in members]}, leaves
+        )
 
-    def _member(self, place: Place, table: str, column: str) -> str:
+    def _member(self, place: ScaffoldAxis, table: str, column: str) -> str:
         """A column of a public table as `by` names it: with its table where that is an arm of the snowflake.
 
         A foreign key that leads there is the table's own key.
@@ -114,14 +120,14 @@ def _tells(finer: Codes, coarser: Codes) -> bool:
     return pairs.shape[1] == int(finer.max()) + 1 and runs == int(coarser.max()) + 1
 
 
-def grains_of(answerer: Answerer, axes: Mapping[Place, int]) -> dict[Place, Grain]:
+def grains_of(answerer: Answerer, axes: Mapping[ScaffoldAxis, int]) -> dict[ScaffoldAxis, Grain]:
     """The columns of every public place.
 
     Args:
         answerer: over the scaffold's dry release.
         axes: place -> its axis there.
     """
-    grains: dict[Place, Grain] = {}
+    grains: dict[ScaffoldAxis, Grain] = {}
     for place, axis in axes.items():
         if place.column is None:
             atoms = answerer.release.atoms(axis)

@@ -15,9 +15,9 @@ from typing import Any
 from dpsql.answer.predict import PredictedColumn, predict
 from dpsql.curate.design.axes import AxisWriter, grains_of
 from dpsql.curate.design.measures import NewMeasures, new_measures, with_measures
-from dpsql.curate.design.questions import Need, Question, places_of, read_questions, scaffold
+from dpsql.curate.design.questions import DesignQuestion, Need, places_of, read_questions, scaffold
 from dpsql.curate.design.text import Entry, with_views
-from dpsql.curate.design.views import Designed, Designer, Errors, weights_of
+from dpsql.curate.design.views import Designed, Designer, QuestionErrors, weights_of
 from dpsql.curate.dry import dry_answerer, priced_plan
 from dpsql.engines.engine import Engine
 from dpsql.errors import CatalogError, Error, InterfaceError, PrivacyError
@@ -50,7 +50,7 @@ class Foreseen:
 
 
 @dataclass(frozen=True)
-class Design:
+class CatalogDesign:
     """A designed catalog.
 
     Args:
@@ -75,7 +75,7 @@ class Design:
         return sum(question.refusal is None for question in self.questions)
 
 
-def design_catalog(text: str, file: Path, statements: Sequence[str], guess: Guess | None) -> Design:
+def design_catalog(text: str, file: Path, statements: Sequence[str], guess: Guess | None) -> CatalogDesign:
     """Views for some statements.
 
     Args:
@@ -113,7 +113,7 @@ def _designed(
     statements: Sequence[str],
     measures: NewMeasures,
     guess: Guess | None,
-) -> Design:
+) -> CatalogDesign:
     places = places_of(catalog, public, statements)
     if not places:
         raise CatalogError("the statements name no column with a domain", hint="declare bounds or categories")
@@ -139,7 +139,7 @@ def _designed(
     used = {name: gained for name, gained in measures.items() if _is_used(name, gained, best)}
     new_text = with_views(text, best, used)
     foreseen = _foreseen(catalog, public, best, questions, guess)
-    return Design(new_text, best, used, foreseen, designer.tried, tuple(_unheard(catalog)))
+    return CatalogDesign(new_text, best, used, foreseen, designer.tried, tuple(_unheard(catalog)))
 
 
 def _unheard(catalog: Catalog) -> Iterator[str]:
@@ -149,7 +149,7 @@ def _unheard(catalog: Catalog) -> Iterator[str]:
             yield f"views.{name}: `workload` of {axis.axis} is not used; the file of questions replaces it"
 
 
-def _unless_refused(question: Question, refused: Mapping[Need, str]) -> Question:
+def _unless_refused(question: DesignQuestion, refused: Mapping[Need, str]) -> DesignQuestion:
     """A question that no view can serve says why."""
     why = next((refused[need] for need in question.needs if need in refused), question.refusal)
     return replace(question, refusal=why)
@@ -270,7 +270,7 @@ def _with(catalog: Catalog, views: Mapping[str, Entry]) -> Catalog:
 
 
 def _total(
-    catalog: Catalog, public: Engine, views: Mapping[str, Entry], questions: Sequence[Question]
+    catalog: Catalog, public: Engine, views: Mapping[str, Entry], questions: Sequence[DesignQuestion]
 ) -> tuple[int, float]:
     """How many questions are refused, and the sum of the others' log errors, once views are reconciled."""
     try:
@@ -280,15 +280,15 @@ def _total(
     return errors.count(None), sum(log(error) for error in errors if error)
 
 
-def _errors(catalog: Catalog, public: Engine, questions: Sequence[Question]) -> list[float | None]:
+def _errors(catalog: Catalog, public: Engine, questions: Sequence[DesignQuestion]) -> list[float | None]:
     """Each question's squared relative error, if there were one row; None where it has none."""
     priced = priced_plan(catalog, axis_maker(catalog, public))
     with dry_answerer(priced) as answerer:
-        errors = Errors(answerer, weights_of(priced, crowds(catalog, public, priced.plan)))
+        errors = QuestionErrors(answerer, weights_of(priced, crowds(catalog, public, priced.plan)))
         return [_error(errors, question) for question in questions]
 
 
-def _error(errors: Errors, question: Question) -> float | None:
+def _error(errors: QuestionErrors, question: DesignQuestion) -> float | None:
     needs = [need for need in question.needs if need.measures]
     try:
         return sum(sum(errors.of(need).values()) for need in needs) if needs else None
@@ -300,7 +300,7 @@ def _foreseen(
     catalog: Catalog,
     public: Engine,
     views: Mapping[str, Entry],
-    questions: Sequence[Question],
+    questions: Sequence[DesignQuestion],
     guess: Guess | None,
 ) -> tuple[Foreseen, ...]:
     new_catalog = _with(catalog, views)
@@ -322,7 +322,7 @@ def _foreseen(
     return tuple(forecasts)
 
 
-def _crowd(catalog: Catalog, question: Question, guess: Guess) -> float:
+def _crowd(catalog: Catalog, question: DesignQuestion, guess: Guess) -> float:
     """What a count of everything is expected to be, in what predicted errors are counted in: rows, or people where
     they are counted; where publishing chooses how many rows of a unit count, errors are those of units with one row."""
     chosen = any(

@@ -17,8 +17,8 @@ import numpy as np
 
 from dpsql.answer.answerer import Answerer
 from dpsql.answer.block import Block
-from dpsql.answer.plan import Plan, conditions, make_plan, place
-from dpsql.answer.plan import View as AskedView
+from dpsql.answer.plan import ReleaseView as AskedView
+from dpsql.answer.plan import ViewPlan, conditions, make_plan, place
 from dpsql.answer.sql.parse import parse
 from dpsql.answer.sql.rewrite import take_apart
 from dpsql.answer.terms import ColumnRef, Term, predicates
@@ -37,7 +37,7 @@ _WORD = re.compile(r'"([^"]+)"|([A-Za-z_][A-Za-z0-9_]*)')
 
 
 @dataclass(frozen=True)
-class Place:
+class ScaffoldAxis:
     """One axis of the scaffold: a private column, or a public table by its key.
 
     Args:
@@ -67,21 +67,21 @@ class Need:
     """
 
     of: str
-    columns: Mapping[Place, frozenset[tuple[str, str]]]
-    ends: Mapping[Place, frozenset[int]]
+    columns: Mapping[ScaffoldAxis, frozenset[tuple[str, str]]]
+    ends: Mapping[ScaffoldAxis, frozenset[int]]
     measures: tuple[str, ...]
     sql: str
     block: int
-    along: tuple[Place, ...] = ()
+    along: tuple[ScaffoldAxis, ...] = ()
 
     @property
-    def places(self) -> frozenset[Place]:
+    def places(self) -> frozenset[ScaffoldAxis]:
         """The axes."""
         return frozenset(self.columns)
 
 
 @dataclass(frozen=True)
-class Question:
+class DesignQuestion:
     """A statement as it was read.
 
     Args:
@@ -100,7 +100,7 @@ def named(statements: Sequence[str]) -> frozenset[str]:
     return frozenset((a or b).lower() for text in statements for a, b in _WORD.findall(text))
 
 
-def places_of(catalog: Catalog, public: Engine, statements: Sequence[str]) -> tuple[Place, ...]:
+def places_of(catalog: Catalog, public: Engine, statements: Sequence[str]) -> tuple[ScaffoldAxis, ...]:
     """The axes that statements may be about: columns that they name, of tables that lead from a counted one.
 
     Args:
@@ -113,14 +113,14 @@ def places_of(catalog: Catalog, public: Engine, statements: Sequence[str]) -> tu
         of for of, table in catalog.tables.items()
         if not table.is_public and (of.lower() in words or (catalog.name.lower() in words and table.role.counted))
     ]  # fmt: skip
-    places: list[Place] = []
+    places: list[ScaffoldAxis] = []
     for of in tables:
         if _may_be_counted(catalog, of, tables):
             places += _places_from(catalog, public, of, words)
     return tuple(sorted(places, key=lambda place_: _levels(catalog, place_)))
 
 
-def _levels(catalog: Catalog, place_: Place) -> int:
+def _levels(catalog: Catalog, place_: ScaffoldAxis) -> int:
     """Columns that an axis holds: a column stands on the axis that has the fewest others."""
     axis = None if place_.column is None else catalog.tables[place_.table].columns[place_.column].axis
     return 1 if axis is None else len(axis.levels)
@@ -135,7 +135,7 @@ def _may_be_counted(catalog: Catalog, of: str, tables: Sequence[str]) -> bool:
     return of == unit or chosen != () or len(paths_to(catalog, of, unit)) == 1
 
 
-def _places_from(catalog: Catalog, public: Engine, of: str, words: frozenset[str]) -> Iterator[Place]:
+def _places_from(catalog: Catalog, public: Engine, of: str, words: frozenset[str]) -> Iterator[ScaffoldAxis]:
     tables = reachable(catalog, of)
     for path, name in tables.items():
         table = catalog.tables[name]
@@ -144,7 +144,7 @@ def _places_from(catalog: Catalog, public: Engine, of: str, words: frozenset[str
             arm_columns = {c.lower() for arm in arms for c in (*public.columns.get(arm, {}), arm)}
             inside = any(catalog.tables[tables[path[:n]]].is_public for n in range(len(path)))
             if arm_columns & words and not inside:
-                yield Place(of, path, name, None)
+                yield ScaffoldAxis(of, path, name, None)
             continue
         columns = [c for c, spec in table.columns.items() if spec.has_domain]
         derived = [c for c in columns if c in table.derive and named([table.derive[c]]) <= words]
@@ -153,7 +153,7 @@ def _places_from(catalog: Catalog, public: Engine, of: str, words: frozenset[str
             sorted(columns, key=lambda c: _leaves(table.columns[c]))[:1] if name.lower() in words else []
         )
         for column in named_columns or smallest:
-            yield Place(of, path, name, column)
+            yield ScaffoldAxis(of, path, name, column)
 
 
 def _leaves(column: Column) -> int:
@@ -164,7 +164,7 @@ def _leaves(column: Column) -> int:
     return LARGEST_LEAVES if column.from_ is not None else column.leaves
 
 
-def scaffold(catalog: Catalog, places: Sequence[Place]) -> Catalog:
+def scaffold(catalog: Catalog, places: Sequence[ScaffoldAxis]) -> Catalog:
     """The catalog with a view for each place, measured in the cheapest way; it is never published."""
     views = {}
     for number, place_ in enumerate(places):
@@ -203,8 +203,8 @@ def _finest(column: Column) -> Column:
 
 
 def read_questions(
-    priced: Priced, places: Sequence[Place], answerer: Answerer, statements: Sequence[str]
-) -> tuple[Question, ...]:
+    priced: Priced, places: Sequence[ScaffoldAxis], answerer: Answerer, statements: Sequence[str]
+) -> tuple[DesignQuestion, ...]:
     """What each statement needs.
 
     Args:
@@ -213,7 +213,7 @@ def read_questions(
         answerer: over its dry release.
         statements: SQL.
     """
-    axes: dict[Place, int] = {}
+    axes: dict[ScaffoldAxis, int] = {}
     for statistic in answerer.release.statistics:
         number = int(statistic.view.rpartition(" ")[2])
         axes[places[number]] = statistic.axes[0]
@@ -232,17 +232,17 @@ class _Reader:
     """
 
     priced: Priced
-    axes: Mapping[Place, int]
+    axes: Mapping[ScaffoldAxis, int]
     answerer: Answerer
 
-    def question(self, text: str) -> Question:
+    def question(self, text: str) -> DesignQuestion:
         """A statement, or why it is refused."""
         try:
             statement = take_apart(parse(text, ""), self.answerer.schema, text)
             needs = (self._need(block, text, i) for i, block in enumerate(statement.blocks))
-            return Question(text, tuple(needs))
+            return DesignQuestion(text, tuple(needs))
         except Error as error:
-            return Question(text, (), str(error))
+            return DesignQuestion(text, (), str(error))
 
     def _need(self, block: Block, text: str, number: int) -> Need:
         terms = [] if block.listing else list(dict.fromkeys(t for v in block.values for t in v.terms))
@@ -258,13 +258,13 @@ class _Reader:
         placed = place(block, terms, view, self.answerer.release, self.answerer.schema)
         if isinstance(placed, str):
             raise self._undeclared(next(ref for ref in block.columns if str(ref) == placed))
-        columns: dict[Place, set[tuple[str, str]]] = {}
+        columns: dict[ScaffoldAxis, set[tuple[str, str]]] = {}
         by_axis = {i: p for p, i in root_axes.items()}
         for at, (position, _) in placed.items():
             ref = block.columns[at]
             if not ref.partner and position is not None:
                 columns.setdefault(by_axis[view.axes[position]], set()).add((ref.table, ref.column))
-        columns, along = _without_coarser(columns, self._held), list[Place]()
+        columns, along = _without_coarser(columns, self._held), list[ScaffoldAxis]()
         for path in (ref.path for ref in block.columns if ref.partner):
             if any(_covers(p, path) for p in columns):
                 continue
@@ -288,7 +288,7 @@ class _Reader:
 
     def _listing(self, block: Block, text: str, number: int) -> Need:
         """Columns whose values are listed: an axis of any view tells them."""
-        columns: dict[Place, frozenset[tuple[str, str]]] = {}
+        columns: dict[ScaffoldAxis, frozenset[tuple[str, str]]] = {}
         for ref in block.columns:
             occurrences = self.answerer.schema.anywhere(ref)
             place_ = next((p for p, i in self.axes.items() if i in [axis for axis, _ in occurrences]), None)
@@ -310,11 +310,11 @@ class _Reader:
             )
         return NoViewError(f"{ref} has no domain", hint="declare its bounds or categories in the catalog")
 
-    def _held(self, place_: Place) -> frozenset[tuple[str, str]]:
+    def _held(self, place_: ScaffoldAxis) -> frozenset[tuple[str, str]]:
         """The columns that an axis tells."""
         return frozenset((c.table, c.column) for c in self.answerer.release.axes[self.axes[place_]].columns)
 
-    def _never_missing(self, path: KeyPath, root_axes: Mapping[Place, int]) -> Place | None:
+    def _never_missing(self, path: KeyPath, root_axes: Mapping[ScaffoldAxis, int]) -> ScaffoldAxis | None:
         """The shortest axis that says that rows without a partner along a path are left out anyway."""
         axes = self.answerer.release.axes
         sure = [
@@ -322,21 +322,21 @@ class _Reader:
         ]
         return min(sure, key=lambda p: axes[root_axes[p]].leaves, default=None)
 
-    def _along(self, path: KeyPath, root_axes: Mapping[Place, int]) -> Place:
+    def _along(self, path: KeyPath, root_axes: Mapping[ScaffoldAxis, int]) -> ScaffoldAxis:
         """The shortest axis beyond a join."""
         beyond = [p for p in root_axes if _covers(p, path)]
         if not beyond:
             raise _no_axis_behind(path)
         return min(beyond, key=lambda p: self.answerer.release.axes[root_axes[p]].leaves)
 
-    def _plan(self, block: Block, terms: Sequence[Term], view: AskedView) -> Plan:
+    def _plan(self, block: Block, terms: Sequence[Term], view: AskedView) -> ViewPlan:
         release, schema = self.answerer.release, self.answerer.schema
         placed = place(block, terms, view, release, schema)
         if isinstance(placed, str):
             raise NoViewError(f"{placed} is on no axis", hint="declare its domain in the catalog")
         return make_plan(block, terms, view, placed, release)
 
-    def _ends(self, plan: Plan, terms: Sequence[Term], position: int) -> frozenset[int] | None:
+    def _ends(self, plan: ViewPlan, terms: Sequence[Term], position: int) -> frozenset[int] | None:
         """The units at which a question begins or ends on an ordered axis; None elsewhere."""
         planned = self.priced.plan.axes[plan.view.axes[position]]
         rule = planned.axis.rule
@@ -352,10 +352,10 @@ class _Reader:
         return frozenset(ends)
 
     def _compared(
-        self, block: Block, terms: Sequence[Term], places: Iterable[Place]
-    ) -> dict[Place, frozenset[int]]:
+        self, block: Block, terms: Sequence[Term], places: Iterable[ScaffoldAxis]
+    ) -> dict[ScaffoldAxis, frozenset[int]]:
         """Ends on axes with more whole numbers than leaves: the constants that their columns are compared with."""
-        ends_by_place: dict[Place, set[int]] = {}
+        ends_by_place: dict[ScaffoldAxis, set[int]] = {}
         coarse = {p for p in places if not self._is_fine(p)}
         for predicate in (p for condition in conditions(block, terms) for p in predicates(condition)):
             for comparison in predicate.expression.comparisons:
@@ -370,7 +370,7 @@ class _Reader:
                         )
         return {p: frozenset(ends) for p, ends in ends_by_place.items()}
 
-    def _is_fine(self, place_: Place) -> bool:
+    def _is_fine(self, place_: ScaffoldAxis) -> bool:
         """Whether every value of an axis is a leaf of the scaffold."""
         planned = self.priced.plan.axes[self.axes[place_]]
         rule, spec = planned.axis.rule, planned.resolved.spec
@@ -386,8 +386,9 @@ def _no_axis_behind(path: KeyPath) -> NoViewError:
 
 
 def _without_coarser(
-    columns: dict[Place, set[tuple[str, str]]], columns_of: Callable[[Place], frozenset[tuple[str, str]]]
-) -> dict[Place, set[tuple[str, str]]]:
+    columns: dict[ScaffoldAxis, set[tuple[str, str]]],
+    columns_of: Callable[[ScaffoldAxis], frozenset[tuple[str, str]]],
+) -> dict[ScaffoldAxis, set[tuple[str, str]]]:
     """Axes without those whose columns another one tells too: a city's axis tells its nation."""
     finest = dict(columns)
     for place_, place_columns in columns.items():
@@ -399,7 +400,7 @@ def _without_coarser(
     return finest
 
 
-def _covers(place_: Place, path: KeyPath) -> bool:
+def _covers(place_: ScaffoldAxis, path: KeyPath) -> bool:
     """Whether an axis tells which rows find a partner along a path: it lies at its end, or is a public table on it."""
     return place_.path == path or (place_.column is None and path[: len(place_.path)] == place_.path)
 

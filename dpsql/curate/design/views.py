@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from dpsql.answer.answerer import Answerer
-from dpsql.answer.plan import Plan
+from dpsql.answer.plan import ViewPlan
 from dpsql.answer.relation import choose
 from dpsql.answer.sql.parse import parse
 from dpsql.answer.sql.rewrite import take_apart
@@ -31,8 +31,8 @@ from dpsql.answer.terms import Term
 from dpsql.answer.uncertainty.forms import is_summed
 from dpsql.answer.views import COUNTS
 from dpsql.axis.model import CategoryRule, OrderedRule
-from dpsql.curate.design.axes import Axis, AxisWriter
-from dpsql.curate.design.questions import Need, Place
+from dpsql.curate.design.axes import AxisWriter, DesignedAxis
+from dpsql.curate.design.questions import Need, ScaffoldAxis
 from dpsql.curate.dry import Priced, dry_answerer, priced_plan
 from dpsql.engines.engine import Engine
 from dpsql.errors import Error
@@ -72,7 +72,7 @@ class Designed:
 
     needs: tuple[Need, ...]
     of: str
-    axes: tuple[Axis, ...]
+    axes: tuple[DesignedAxis, ...]
     errors: tuple[Mapping[str, float], ...]
     measures: tuple[str, ...]
     power: int
@@ -203,9 +203,9 @@ class Designer:
                 self._known[needs] = None
         return self._view(needs)
 
-    def _axes(self, needs: frozenset[Need]) -> tuple[Axis, ...]:
+    def _axes(self, needs: frozenset[Need]) -> tuple[DesignedAxis, ...]:
         """The axes that all of the needs look at, each fine enough for all of them."""
-        columns: dict[Place, frozenset[tuple[str, str]]] = {}
+        columns: dict[ScaffoldAxis, frozenset[tuple[str, str]]] = {}
         for need in sorted(needs, key=_order):
             for p, place_columns in need.columns.items():
                 columns[p] = columns.get(p, frozenset()) | place_columns
@@ -215,7 +215,7 @@ class Designer:
             for p in finest
         )
 
-    def _tells(self, finer: Place, coarser: Place, columns: frozenset[tuple[str, str]]) -> bool:
+    def _tells(self, finer: ScaffoldAxis, coarser: ScaffoldAxis, columns: frozenset[tuple[str, str]]) -> bool:
         """Whether one axis has another's columns among its levels: a city's has its nation's."""
         axis = None if finer.column is None else self.catalog.tables[finer.table].columns[finer.column].axis
         levels = () if axis is None or finer.path != coarser.path else axis.levels[:-1]
@@ -241,7 +241,7 @@ class Designer:
             alone = self.catalog.model_copy(update={"views": checked})
             priced = priced_plan(alone, self.make)
             with dry_answerer(priced) as answerer:
-                errors = Errors(answerer, weights_of(priced, crowds(alone, self.public, priced.plan)))
+                errors = QuestionErrors(answerer, weights_of(priced, crowds(alone, self.public, priced.plan)))
                 need_errors = [errors.of(need) for need in ordered]
         except Error as error:
             if len(ordered) == 1:
@@ -304,7 +304,7 @@ def weights_of(priced: Priced, shares: Mapping[int, FloatArray]) -> dict[int, Fl
 
 
 @dataclass(frozen=True)
-class Errors:
+class QuestionErrors:
     """Squared relative errors of questions, measure by measure: of a view alone, or of a whole release.
 
     Args:
@@ -333,7 +333,7 @@ class Errors:
                     errors[name] = errors.get(name, 0.0) + error / len(values)
         return {name: error for name, error in errors.items() if error > 0}
 
-    def _term(self, plan: Plan, term: Term, *, mean: bool) -> dict[str, float]:
+    def _term(self, plan: ViewPlan, term: Term, *, mean: bool) -> dict[str, float]:
         """Errors of a term: its own noise, and that of the count that its centre is multiplied by."""
         release, statistic = self.answerer.release, plan.view.statistics[term.measure]
         count = plan.view.statistics.get("count", statistic)  # a view of people alone has no other

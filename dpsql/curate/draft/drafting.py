@@ -11,12 +11,12 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from dpsql.curate.design.designing import Design
+from dpsql.curate.design.designing import CatalogDesign
 from dpsql.curate.draft.domains import Domain, domain_of, left_out, public_domain, quoted, reasons
 from dpsql.curate.draft.first_views import first_views
 from dpsql.curate.draft.links import Links, find_links
-from dpsql.curate.draft.look import Reader, TableFacts, look
-from dpsql.curate.draft.roles import Roles, Whose, roles_of
+from dpsql.curate.draft.look import SelectReader, TableFacts, look
+from dpsql.curate.draft.roles import TableRoles, Whose, roles_of
 from dpsql.errors import InterfaceError, visible
 from dpsql.star.source import CSV, POSTGRESQL
 
@@ -28,7 +28,7 @@ EPSILON, CAP = "1", "4"
 
 
 @dataclass(frozen=True)
-class Choices:
+class CuratorChoices:
     """What only the curator can say. None: she was not asked, and the draft leaves it open.
 
     Args:
@@ -66,13 +66,13 @@ class Sketch:
     public: frozenset[str]
 
 
-def leave_open(sketch: Sketch) -> Choices:
+def leave_open(sketch: Sketch) -> CuratorChoices:
     """Nobody is asked: the draft says what was found and marks it."""
-    return Choices()
+    return CuratorChoices()
 
 
 @dataclass(frozen=True)
-class Draft:
+class CatalogDraft:
     """A drafted catalog.
 
     Args:
@@ -89,10 +89,10 @@ class Draft:
     question: str
     foreign_keys: int
     public: tuple[str, ...]
-    design: Design | None = None
+    design: CatalogDesign | None = None
 
 
-def draft(name: str, reader: Reader, ask: Callable[[Sketch], Choices]) -> Draft:
+def draft(name: str, reader: SelectReader, ask: Callable[[Sketch], CuratorChoices]) -> CatalogDraft:
     """Look at a source and write its first catalog.
 
     Args:
@@ -114,12 +114,12 @@ def draft(name: str, reader: Reader, ask: Callable[[Sketch], Choices]) -> Draft:
     text = "\n".join([*lines, "", "views:", *first_views(tables, links, roles)]) + "\n"
     marks = sum(line.partition("#")[0].count("confirm: true") for line in text.splitlines())
     link_count = sum(len(targets) for targets in links.foreign.values())
-    return Draft(
+    return CatalogDraft(
         text, marks, roles.whose.question, link_count, tuple(t.name for t in tables if t.name in roles.public)
     )
 
 
-def _check(choices: Choices, tables: Sequence[TableFacts], links: Links) -> None:
+def _check(choices: CuratorChoices, tables: Sequence[TableFacts], links: Links) -> None:
     """Answers name tables and keys that there are.
 
     Raises:
@@ -134,7 +134,12 @@ def _check(choices: Choices, tables: Sequence[TableFacts], links: Links) -> None
 
 
 def _header(
-    name: str, reader: Reader, tables: Sequence[TableFacts], links: Links, roles: Roles, choices: Choices
+    name: str,
+    reader: SelectReader,
+    tables: Sequence[TableFacts],
+    links: Links,
+    roles: TableRoles,
+    choices: CuratorChoices,
 ) -> list[str]:
     """What stands above the tables: name, source, and the choices that are the curator's."""
     root = "${DPSQL_SOURCE}" if reader.kind is POSTGRESQL else reader.root
@@ -175,7 +180,7 @@ def _header(
     ]
 
 
-def _place(table: TableFacts, reader: Reader, roles: Roles) -> str:
+def _place(table: TableFacts, reader: SelectReader, roles: TableRoles) -> str:
     """Its file; a public one in which rows stand twice is read without the second ones."""
     if table.repeated is None or table.name not in roles.public or reader.kind in (CSV, POSTGRESQL):
         return table.place
@@ -183,7 +188,7 @@ def _place(table: TableFacts, reader: Reader, roles: Roles) -> str:
     return f"SELECT DISTINCT {columns} FROM '{table.place}'"
 
 
-def _table(table: TableFacts, links: Links, roles: Roles, *, confirmed: bool) -> list[str]:
+def _table(table: TableFacts, links: Links, roles: TableRoles, *, confirmed: bool) -> list[str]:
     is_fact, is_public = table.name in roles.facts, table.name in roles.public
     key, foreign = links.keys[table.name], links.foreign[table.name]
     lines = [
@@ -223,11 +228,11 @@ def _percent(share: float) -> str:
     return f"{share:.0%}" if share >= 0.01 else "less than 1%"
 
 
-def _aside(table: str, roles: Roles) -> str:
+def _aside(table: str, roles: TableRoles) -> str:
     return "  # a bridge: its rows link others" if table in roles.bridges else ""
 
 
-def _domains(table: TableFacts, links: Links, roles: Roles) -> list[Domain | None]:
+def _domains(table: TableFacts, links: Links, roles: TableRoles) -> list[Domain | None]:
     keys = (links.keys[table.name], *links.foreign[table.name])
     value_columns = [column for column in table.columns if column.name not in keys]
     if table.name in roles.public:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from dpsql.curate.draft.domains import domain_of, public_domain, quoted
 from dpsql.curate.draft.links import Links
 from dpsql.curate.draft.look import DAY, TEXT, ColumnFacts, TableFacts
-from dpsql.curate.draft.roles import Roles
+from dpsql.curate.draft.roles import TableRoles
 from dpsql.curate.draft.words import AMOUNTS, GRADES, NAMES, TEXTS, words
 
 MOST_AXES, MOST_LEAVES, BEST_GRAIN = 6, 800, 30
@@ -34,7 +34,7 @@ class FirstAxis(NamedTuple):
     rank: int
 
 
-def first_views(tables: Sequence[TableFacts], links: Links, roles: Roles) -> list[str]:
+def first_views(tables: Sequence[TableFacts], links: Links, roles: TableRoles) -> list[str]:
     """The lines of `views:`.
 
     Args:
@@ -52,7 +52,7 @@ def first_views(tables: Sequence[TableFacts], links: Links, roles: Roles) -> lis
     return lines or ["  {}"]
 
 
-def _sums(table: TableFacts, links: Links, roles: Roles) -> list[str]:
+def _sums(table: TableFacts, links: Links, roles: TableRoles) -> list[str]:
     """Measures that are summed first: amounts, since prices and rates add up to nothing; else the first one."""
     domains = (domain_of(column, counted=table.name in roles.counted) for column in _own(table, links))
     sums = [d.name for d in domains if d and d.measure]
@@ -60,7 +60,7 @@ def _sums(table: TableFacts, links: Links, roles: Roles) -> list[str]:
     return [quoted(f"{table.name}.{name}") for name in amounts[:MOST_MEASURES] or sums[:1]]
 
 
-def _countable(table: str, links: Links, roles: Roles) -> bool:
+def _countable(table: str, links: Links, roles: TableRoles) -> bool:
     """Whether views may count a table: its rows lead to the unit by one way, or are the people themselves."""
     unit = roles.unit_table
     if unit is None:
@@ -68,7 +68,9 @@ def _countable(table: str, links: Links, roles: Roles) -> bool:
     return table == unit or (table in roles.counted and [t for _, t in links.ways(table)].count(unit) == 1)
 
 
-def _axes(table: TableFacts, tables: dict[str, TableFacts], links: Links, roles: Roles) -> list[FirstAxis]:
+def _axes(
+    table: TableFacts, tables: dict[str, TableFacts], links: Links, roles: TableRoles
+) -> list[FirstAxis]:
     """The best axis of every place that the table's rows lead to, time first."""
     axes: list[FirstAxis] = []
     ways = list(links.ways(table.name))
@@ -83,7 +85,7 @@ def _axes(table: TableFacts, tables: dict[str, TableFacts], links: Links, roles:
     return sorted(unambiguous, key=lambda axis: axis.rank)[:MOST_AXES]
 
 
-def _own_place(name: str, roles: Roles, links: Links) -> bool:
+def _own_place(name: str, roles: TableRoles, links: Links) -> bool:
     """Whether rows of a private table are the unit's own, or nobody's."""
     return roles.unit_table is None or name == roles.unit_table or roles.unit_table in links.reached(name) or (
         name not in roles.people

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from dpsql.curate.draft.look import ColumnFacts, Reader, TableFacts
+from dpsql.curate.draft.look import ColumnFacts, SelectReader, TableFacts
 from dpsql.curate.draft.words import NAMES, is_name, words
 from dpsql.star.sql import identifier
 
@@ -69,7 +69,7 @@ class _Named(NamedTuple):
     sure: int
 
 
-def find_links(reader: Reader, tables: Sequence[TableFacts]) -> Links:
+def find_links(reader: SelectReader, tables: Sequence[TableFacts]) -> Links:
     """Keys and foreign keys of all tables.
 
     Args:
@@ -219,7 +219,9 @@ def _beyond(foreign: dict[str, dict[str, str]], start: str) -> frozenset[str]:
     return frozenset(seen)
 
 
-def _unlisted(reader: Reader, table: TableFacts, link: _Named, target: TableFacts, key: str) -> float | None:
+def _unlisted(
+    reader: SelectReader, table: TableFacts, link: _Named, target: TableFacts, key: str
+) -> float | None:
     """The part of the rows whose value is not in the key; None where too many are for a foreign key.
 
     Where names are only alike, all values must be there, and name every row.

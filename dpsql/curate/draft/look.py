@@ -109,7 +109,7 @@ class TableFacts:
         return next(column for column in self.columns if column.name == name)
 
 
-class Reader(Protocol):
+class SelectReader(Protocol):
     """An open source that takes SELECTs in the SQL that DuckDB and PostgreSQL share."""
 
     @property
@@ -142,7 +142,7 @@ class Reader(Protocol):
 
 
 @dataclass
-class Files:
+class SourceFiles:
     """Parquet, CSV or DuckDB, opened as publishing opens them; CSV columns get the types that all their values have."""
 
     kind: SourceKind
@@ -159,11 +159,11 @@ class Files:
             self._typed[table] = self._types_of(table)
 
     def columns(self, table: str) -> Mapping[str, str]:
-        """See `Reader`."""
+        """See `SelectReader`."""
         return self._typed.get(table) or self._raw.columns[table]
 
     def relation(self, table: str) -> str:
-        """See `Reader`."""
+        """See `SelectReader`."""
         place, typed = f"raw.{identifier(table)}", self._typed.get(table)
         if typed is None:
             return place
@@ -171,11 +171,11 @@ class Files:
         return f"(SELECT {', '.join(casts)} FROM {place}) AS typed"
 
     def fetch(self, sql: str) -> list[tuple[Any, ...]]:
-        """See `Reader`."""
+        """See `SelectReader`."""
         return self._raw.connection.execute(sql).fetchall()
 
     def close(self) -> None:
-        """See `Reader`."""
+        """See `SelectReader`."""
         self._raw.close()
 
     def _types_of(self, table: str) -> dict[str, str]:
@@ -233,24 +233,24 @@ class Postgres:
         }
 
     def columns(self, table: str) -> Mapping[str, str]:
-        """See `Reader`."""
+        """See `SelectReader`."""
         return {name: column.kind for name, column in self._columns[table].items()}
 
     def relation(self, table: str) -> str:
-        """See `Reader`."""
+        """See `SelectReader`."""
         selected = (f"{column.sql} AS {identifier(name)}" for name, column in self._columns[table].items())
         return f"(SELECT {', '.join(selected)} FROM {self._tables[table].place}) AS typed"
 
     def fetch(self, sql: str) -> list[tuple[Any, ...]]:
-        """See `Reader`."""
+        """See `SelectReader`."""
         return self._session.rows(sql, "reading the tables")
 
     def close(self) -> None:
-        """See `Reader`."""
+        """See `SelectReader`."""
         self._session.close()
 
 
-def open_reader(source: str | Path) -> Reader:
+def open_reader(source: str | Path) -> SelectReader:
     """Open what a curator points at.
 
     Args:
@@ -265,7 +265,7 @@ def open_reader(source: str | Path) -> Reader:
     if path.suffix.lower() in ENDINGS and path.is_file():
         return _files(path.parent, [path])
     if path.is_file():
-        return Files(DUCKDB, str(path), _tables_of(path))
+        return SourceFiles(DUCKDB, str(path), _tables_of(path))
     for ending in ENDINGS:
         if files := sorted(path.glob(f"*{ending}")):
             return _files(path, files)
@@ -285,10 +285,10 @@ def called(source: str | Path) -> str:
 ENDINGS = {".parquet": PARQUET, ".csv": CSV, ".tsv": CSV}
 
 
-def _files(root: Path, files: Sequence[Path]) -> Files:
+def _files(root: Path, files: Sequence[Path]) -> SourceFiles:
     kind = ENDINGS[files[0].suffix.lower()]
     dialect = Csv(delimiter=_delimiter(files)) if kind is CSV else None
-    return Files(kind, str(root), {plain(file.stem): file.name for file in files}, dialect)
+    return SourceFiles(kind, str(root), {plain(file.stem): file.name for file in files}, dialect)
 
 
 def _tables_of(database: Path) -> dict[str, str]:
@@ -321,7 +321,7 @@ def plain(text: str) -> str:
     return word if word and not word[0].isdigit() else f"t_{word}"
 
 
-def look(reader: Reader) -> tuple[TableFacts, ...]:
+def look(reader: SelectReader) -> tuple[TableFacts, ...]:
     """What stands in every table.
 
     Args:
@@ -333,7 +333,7 @@ def look(reader: Reader) -> tuple[TableFacts, ...]:
     return tuple(_table(reader, table, place) for table, place in reader.places.items())
 
 
-def _table(reader: Reader, table: str, place: str) -> TableFacts:
+def _table(reader: SelectReader, table: str, place: str) -> TableFacts:
     kinds, relation = reader.columns(table), reader.relation(table)
     names = list(kinds)
     figures = [
@@ -387,7 +387,7 @@ def _nature(kind: str, scale: int) -> Nature | None:
     return {"integer": WHOLE, "text": TEXT, "BOOLEAN": TRUTH, "boolean": TRUTH}.get(family(kind))
 
 
-def _with_bounds(facts: ColumnFacts, reader: Reader, relation: str) -> ColumnFacts:
+def _with_bounds(facts: ColumnFacts, reader: SelectReader, relation: str) -> ColumnFacts:
     """Bounds of numbers and times: the ends of what most rows hold, and whether others lie beyond."""
     if facts.nature is None or not (facts.nature.counts or facts.nature.timed):
         return facts
@@ -414,7 +414,7 @@ def _number(text: str, nature: Nature) -> float:
     return float(date.fromisoformat(text[:10]).toordinal()) if nature.timed else float(text)
 
 
-def _with_values(facts: ColumnFacts, reader: Reader, relation: str) -> ColumnFacts:
+def _with_values(facts: ColumnFacts, reader: SelectReader, relation: str) -> ColumnFacts:
     if not 0 < facts.distinct <= FEW or facts.nature is None:
         return facts
     name = identifier(facts.name)
@@ -424,7 +424,7 @@ def _with_values(facts: ColumnFacts, reader: Reader, relation: str) -> ColumnFac
     return replace(facts, values=tuple(str(row[0]) for row in listed))
 
 
-def _repeated(table: TableFacts, reader: Reader, relation: str) -> str | None:
+def _repeated(table: TableFacts, reader: SelectReader, relation: str) -> str | None:
     """The first column that is a key once repeated rows are put together, in a table without a key."""
     if any(column.unique for column in table.columns) or not table.rows:
         return None

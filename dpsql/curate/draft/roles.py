@@ -38,7 +38,7 @@ class Whose(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Roles:
+class TableRoles:
     """What the tables are for.
 
     Args:
@@ -66,7 +66,7 @@ class Roles:
 
 def roles_of(
     tables: Sequence[TableFacts], links: Links, unit: str | None, public: frozenset[str] | None
-) -> Roles:
+) -> TableRoles:
     """What each table is for.
 
     Args:
@@ -87,7 +87,7 @@ def roles_of(
     )  # fmt: skip
     seen = proposed if public is None else public - facts - {holder}
     events = {t.name for t in tables if holder in links.reached(t.name)} - facts - people - seen
-    return Roles(facts, facts | events, bridges, people, seen, whose)
+    return TableRoles(facts, facts | events, bridges, people, seen, whose)
 
 
 def _rank(table: TableFacts) -> int:

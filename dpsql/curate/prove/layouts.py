@@ -30,7 +30,7 @@ FILES = 3
 """Parquet files of a table in several files; row r lies in the file of number r modulo this."""
 
 
-class Rows(NamedTuple):
+class RawRows(NamedTuple):
     """The rows of one raw table.
 
     Args:
@@ -41,15 +41,15 @@ class Rows(NamedTuple):
     columns: str
     rows: Sequence[tuple[object, ...]]
 
-    def plus(self, *rows: tuple[object, ...]) -> Rows:
+    def plus(self, *rows: tuple[object, ...]) -> RawRows:
         """The same table with more rows."""
-        return Rows(self.columns, (*self.rows, *rows))
+        return RawRows(self.columns, (*self.rows, *rows))
 
 
-Tables = Mapping[str, Rows]
+Tables = Mapping[str, RawRows]
 
 
-class Layout(Protocol):
+class SourceLayout(Protocol):
     """A kind of source that needs no server."""
 
     @property
@@ -109,11 +109,11 @@ class OneFile:
     name: ClassVar[str] = "one file"
 
     def fits(self, catalog: Catalog) -> bool:
-        """See `Layout`."""
+        """See `SourceLayout`."""
         return True
 
     def write(self, place: Path, tables: Tables, catalog: Catalog) -> dict[str, Any]:
-        """See `Layout`."""
+        """See `SourceLayout`."""
         write_tables(place, tables)
         return {"root": str(place), "tables": {name: f"{name}.parquet" for name in tables}}
 
@@ -139,11 +139,11 @@ class SeveralFiles:
     name: ClassVar[str] = "several files"
 
     def fits(self, catalog: Catalog) -> bool:
-        """See `Layout`."""
+        """See `SourceLayout`."""
         return True
 
     def write(self, place: Path, tables: Tables, catalog: Catalog) -> dict[str, Any]:
-        """See `Layout`."""
+        """See `SourceLayout`."""
         public = catalog.public_tables
         write_tables(place, {name: table for name, table in tables.items() if name in public})
         private = {name: table for name, table in tables.items() if name not in public}
@@ -186,7 +186,7 @@ class DatabaseFile:
         return not reported_columns(catalog)
 
     def write(self, place: Path, tables: Tables, catalog: Catalog) -> dict[str, Any]:
-        """See `Layout`."""
+        """See `SourceLayout`."""
         place.mkdir(parents=True, exist_ok=True)
         file = place / "tables.duckdb"
         with duckdb.connect(str(file)) as database, duckdb.connect() as raw:
@@ -235,7 +235,7 @@ class CsvFiles:
         return catalog.raw_source().kind.name == "csv"
 
     def write(self, place: Path, tables: Tables, catalog: Catalog) -> dict[str, Any]:
-        """See `Layout`."""
+        """See `SourceLayout`."""
         place.mkdir(parents=True, exist_ok=True)
         with duckdb.connect() as raw:
             load_tables(raw, tables)
@@ -256,7 +256,7 @@ class Folders:
         return any(folder_column(catalog, name) for name in catalog.tables)
 
     def write(self, place: Path, tables: Tables, catalog: Catalog) -> dict[str, Any]:
-        """See `Layout`: NULL lies in the file beside the folders."""
+        """See `SourceLayout`: NULL lies in the file beside the folders."""
         named = {name: folder_column(catalog, name) for name in tables}
         write_tables(place, {name: table for name, table in tables.items() if not named[name]})
         partitioned = {name: column for name, column in named.items() if column}
@@ -300,10 +300,10 @@ def folder_column(catalog: Catalog, name: str) -> str:
 
 
 FOLDER_TYPES = ("string", "int", "date")
-LAYOUTS: tuple[Layout, ...] = (OneFile(), SeveralFiles(), DatabaseFile(), CsvFiles(), Folders())
+LAYOUTS: tuple[SourceLayout, ...] = (OneFile(), SeveralFiles(), DatabaseFile(), CsvFiles(), Folders())
 """In the order in which a proof takes them."""
 
 
-def layouts_for(catalog: Catalog) -> list[Layout]:
+def layouts_for(catalog: Catalog) -> list[SourceLayout]:
     """Those in which a catalog's columns mean the same."""
     return [layout for layout in LAYOUTS if layout.fits(catalog)]

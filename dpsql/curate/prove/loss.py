@@ -160,7 +160,7 @@ class Witness:
 
 
 @dataclass
-class Replay:
+class NoiseReplay:
     """The right side's noise: the noisy numbers of the left side, whatever the exact ones are."""
 
     meetings: Sequence[Meeting]
@@ -232,7 +232,7 @@ def record_pair(left: Publish, right: Publish, seed: int = 0) -> RecordedPair:
     """
     witness = Witness(ExactNoise(insecure_test_entropy(seed)))
     first = left(witness)
-    replay = Replay(witness.meetings)
+    replay = NoiseReplay(witness.meetings)
     second = right(replay)
     losses = replay.losses()
     if first != second:

@@ -22,9 +22,9 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-from dpsql.collecting.reported import Answered, write_items
-from dpsql.curate.prove.layouts import Layout, Rows
-from dpsql.curate.prove.sides import LATER, Side
+from dpsql.collecting.reported import ReportProvenance, write_items
+from dpsql.curate.prove.layouts import RawRows, SourceLayout
+from dpsql.curate.prove.sides import LATER, NeighbourSide
 from dpsql.mechanisms.local.channel import channel_of
 from dpsql.publishing.axes import open_public
 from dpsql.star import Catalog
@@ -91,7 +91,7 @@ CHEAP = Manner("cheap", lambda at, beyond, rng: at(0.0), stands=0.7)
 MANNERS = (DEAR, MANY, SPREAD, ODD)
 
 
-class Place(NamedTuple):
+class MadeUpColumn(NamedTuple):
     """One column of a made-up table.
 
     Args:
@@ -110,7 +110,7 @@ class Place(NamedTuple):
     summed: bool = False
 
 
-class PublicTable(NamedTuple):
+class MadeUpPublicTable(NamedTuple):
     """A public table: its columns with their types, and its rows."""
 
     kinds: Mapping[str, str]
@@ -127,7 +127,7 @@ class PublicTable(NamedTuple):
 
 
 @dataclass(frozen=True)
-class MadeUp:
+class MadeUpStar:
     """A catalog with made-up rows.
 
     Args:
@@ -137,7 +137,7 @@ class MadeUp:
     """
 
     catalog: Catalog
-    public: Mapping[str, PublicTable]
+    public: Mapping[str, MadeUpPublicTable]
     seed: int = 0
 
     @cached_property
@@ -166,23 +166,23 @@ class MadeUp:
         return self.catalog.tables[table].foreign_keys[self.towards[table]].references
 
     @cached_property
-    def places(self) -> dict[str, tuple[Place, ...]]:
+    def places(self) -> dict[str, tuple[MadeUpColumn, ...]]:
         """The columns of every private table."""
         private = [name for name in self.catalog.tables if name not in self.catalog.public_tables]
         return {name: tuple(self._places(name)) for name in private}
 
-    def _places(self, name: str) -> Iterator[Place]:
+    def _places(self, name: str) -> Iterator[MadeUpColumn]:
         table = self.catalog.tables[name]
         left_out = {each.column.lower() for each in reported_columns(self.catalog) if each.table == name}
         left_out |= {computed.lower() for computed in (*table.derive, *table.measures)}
         if table.key is not None:
-            yield Place(table.key, self._key_kind(name), lambda place: None, None)
+            yield MadeUpColumn(table.key, self._key_kind(name), lambda place: None, None)
             left_out.add(table.key.lower())
         for key, named in table.foreign_keys.items():
             if key.lower() not in left_out:
                 parent = named.references if self.towards.get(name) == key else ""
                 kind, keys = self._key_kind(named.references), self._keys(named.references)
-                yield Place(key, kind, keys, str(10**9), parent)
+                yield MadeUpColumn(key, kind, keys, str(10**9), parent)
                 left_out.add(key.lower())
         used = {
             name.lower() for each in table.measures.values() for name in row_expression(each.expr).columns
@@ -191,7 +191,7 @@ class MadeUp:
             if column.lower() not in left_out:
                 summed = spec.measure or not spec.has_domain or column.lower() in used
                 at = self._domain(column, spec)
-                yield Place(column, _kind(spec), at, BEYOND[spec.type], summed=summed)
+                yield MadeUpColumn(column, _kind(spec), at, BEYOND[spec.type], summed=summed)
 
     def _key_kind(self, table: str) -> str:
         key = str(self.catalog.tables[table].key)
@@ -295,7 +295,9 @@ class MadeUp:
             return range(0)
         return range(min(self.catalog.stream.horizon, MOST_BATCHES))
 
-    def side(self, place: Path, layout: Layout, *others: dict[str, list[tuple[object, ...]]]) -> Side:
+    def side(
+        self, place: Path, layout: SourceLayout, *others: dict[str, list[tuple[object, ...]]]
+    ) -> NeighbourSide:
         """Write the crowd and some more rows, and the catalog that reads them.
 
         Args:
@@ -308,19 +310,19 @@ class MadeUp:
             for name, new_rows in rows.items():
                 table_rows[name] += new_rows
         tables = {
-            name: Rows(
+            name: RawRows(
                 ", ".join(f"{identifier(column.name)} {column.kind}" for column in self.places[name]), rows
             )
             for name, rows in table_rows.items()
         }
         for name, table in self.public.items():
             kinds = ", ".join(f"{identifier(column)} {kind}" for column, kind in table.kinds.items())
-            tables[name] = Rows(kinds, table.rows)
+            tables[name] = RawRows(kinds, table.rows)
         stored = layout.write(place, tables, self.catalog)
         source = Source.model_validate(stored | {"reports": self._reports(place, tables)})
         changes = {"source": source, "ledger": str(place / "ledger.duckdb")}
         arrivals = tuple(Arrival(self._begins(batch), None, LATER) for batch in self.batches)
-        return Side(self.catalog.model_copy(update=changes), place / "release.dpsql", arrivals)
+        return NeighbourSide(self.catalog.model_copy(update=changes), place / "release.dpsql", arrivals)
 
     @cached_property
     def _crowd(self) -> list[dict[str, list[tuple[object, ...]]]]:
@@ -338,7 +340,7 @@ class MadeUp:
         ]
         return [shared, *units]
 
-    def _reports(self, place: Path, tables: Mapping[str, Rows]) -> dict[str, str]:
+    def _reports(self, place: Path, tables: Mapping[str, RawRows]) -> dict[str, str]:
         """Files of what devices reported, one item of everybody."""
         files = {}
         for reported in reported_columns(self.catalog):
@@ -348,13 +350,13 @@ class MadeUp:
             )
             units = sorted({str(row[key]) for row in tables[reported.table].rows})
             files[reported.table] = f"{reported.table}.reports.parquet"
-            answered = Answered(str(reported), "made up", channel.fingerprint)
+            answered = ReportProvenance(str(reported), "made up", channel.fingerprint)
             items = [(unit, 0, Random(unit).randrange(channel.items)) for unit in units]
             write_items(place / files[reported.table], answered, items)
         return files
 
 
-def made_up(catalog: Catalog, seed: int = 0) -> MadeUp:
+def made_up(catalog: Catalog, seed: int = 0) -> MadeUpStar:
     """Read the public tables of a catalog, and nothing else.
 
     Args:
@@ -367,13 +369,13 @@ def made_up(catalog: Catalog, seed: int = 0) -> MadeUp:
     engine = open_public(catalog)
     try:
         tables = {
-            name: PublicTable(dict(engine.columns[name]), engine.public_rows(name))
+            name: MadeUpPublicTable(dict(engine.columns[name]), engine.public_rows(name))
             for name in catalog.tables
             if name in catalog.public_tables
         }
     finally:
         engine.close()
-    return MadeUp(catalog, tables, seed)
+    return MadeUpStar(catalog, tables, seed)
 
 
 def _kind(spec: Column) -> str:

@@ -24,9 +24,9 @@ from typing import Any, NamedTuple, TextIO
 from dpsql.budget import NEIGHBOURS
 from dpsql.curate.audit.report import Check
 from dpsql.curate.audit.run import as_bought
-from dpsql.curate.prove.layouts import Layout, layouts_for
+from dpsql.curate.prove.layouts import SourceLayout, layouts_for
 from dpsql.curate.prove.loss import Distinguished
-from dpsql.curate.prove.madeup import CHEAP, MANNERS, RIVAL, VICTIM, MadeUp, Manner, made_up
+from dpsql.curate.prove.madeup import CHEAP, MANNERS, RIVAL, VICTIM, MadeUpStar, Manner, made_up
 from dpsql.curate.prove.sides import measure_pair
 from dpsql.curate.prove.witness import write_distinguished, write_header, write_pair
 from dpsql.errors import CatalogError, InterfaceError, MachineFault
@@ -189,7 +189,7 @@ def _opened(witness: Path | None) -> Iterator[TextIO | None]:
 
 
 def _measured(
-    synthetic: MadeUp, manner: Manner, layout: Layout, folder: Path, witness: TextIO | None
+    synthetic: MadeUpStar, manner: Manner, layout: SourceLayout, folder: Path, witness: TextIO | None
 ) -> PairLoss:
     """One unit more; or in the place of another one, which is unlike it."""
     stream, replaced = synthetic.catalog.stream, NEIGHBOURS[synthetic.catalog.privacy.neighbours].moves > 1

@@ -26,7 +26,7 @@ STREAM_SECRET = 7
 LATER = datetime(2100, 1, 1)
 
 
-class Side(NamedTuple):
+class NeighbourSide(NamedTuple):
     """One of two neighbours.
 
     Args:
@@ -64,12 +64,12 @@ class MeasuredPair(NamedTuple):
     drawn: DrawnRelease | None
 
 
-def measure_sides(left: Side, right: Side, seed: int) -> Loss:
+def measure_sides(left: NeighbourSide, right: NeighbourSide, seed: int) -> Loss:
     """The loss of `measure_pair`, whose arguments it takes."""
     return measure_pair(left, right, seed).loss
 
 
-def measure_pair(left: Side, right: Side, seed: int) -> MeasuredPair:
+def measure_pair(left: NeighbourSide, right: NeighbourSide, seed: int) -> MeasuredPair:
     """Publish two neighbours end to end and measure what tells them apart.
 
     Args:

@@ -22,7 +22,7 @@ import numpy as np
 
 from dpsql.budget import NEIGHBOURS, SLACK
 from dpsql.curate.prove.loss import CHOICE, IntArray, Meeting
-from dpsql.curate.prove.sides import MeasuredPair, Side
+from dpsql.curate.prove.sides import MeasuredPair, NeighbourSide
 from dpsql.mechanisms.axis.strategy import AxisStrategy
 from dpsql.mechanisms.axis.zero_sum import ZeroSumStrategy
 from dpsql.mechanisms.family.measurement import Measurement
@@ -71,7 +71,7 @@ def write_distinguished(file: TextIO, name: str, reason: str) -> None:
     _write(file, {"pair": name, "apart": reason})
 
 
-def write_pair(file: TextIO, name: str, left: Side, pair: MeasuredPair) -> None:
+def write_pair(file: TextIO, name: str, left: NeighbourSide, pair: MeasuredPair) -> None:
     """A pair with all its draws; of a central release also its strategies, its statistics and their estimates.
 
     Args:

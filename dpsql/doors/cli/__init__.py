@@ -26,7 +26,7 @@ from dpsql.progress import Progress, Stage
 FILE = click.Path(path_type=Path)
 
 
-class Group(click.Group):
+class CommandGroup(click.Group):
     """A click group that turns dpsql's errors into one line and an exit code."""
 
     def invoke(self, ctx: click.Context) -> object:
@@ -96,7 +96,7 @@ def _faults() -> tuple[type[BaseException], ...]:
     return FAULTS
 
 
-class Told(NamedTuple):
+class CommandOutput(NamedTuple):
     """What a command says when it is done.
 
     Args:
@@ -112,7 +112,7 @@ class Told(NamedTuple):
     code: int = 0
 
 
-def tells(command: Callable[..., Told]) -> Callable[..., None]:
+def tells(command: Callable[..., CommandOutput]) -> Callable[..., None]:
     """Give a command the option --json, and say what it returns."""
 
     @click.option("--json", "as_json", is_flag=True, help="report as JSON on standard output")
@@ -197,7 +197,7 @@ def steps(title: str) -> Iterator[Progress | None]:
         yield show
 
 
-@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="dpsql", prog_name="dpsql")
 def cli() -> None:
     """Private analytics over star schemas: publish once, ask unlimited SQL, get error bars."""

@@ -13,7 +13,7 @@ import click
 
 from dpsql import api
 from dpsql.answer.output import FORMATS, STYLES, notes_beside, render
-from dpsql.doors.cli import FILE, Told, cli, say, steps, tells, write_text
+from dpsql.doors.cli import FILE, CommandOutput, cli, say, steps, tells, write_text
 from dpsql.progress import silent
 from dpsql.release.request import Request, heeding_keys
 from dpsql.release.signature import REQUIRED
@@ -129,10 +129,10 @@ def shell(
     """
     from dpsql.answer.session import open_session
     from dpsql.doors.shell import interact, run_text
-    from dpsql.doors.shell.commands import State, read_file
+    from dpsql.doors.shell.commands import ShellState, read_file
 
     opened = open_session(releases, as_of=as_of)
-    state = State(opened, terminal=sys.stdout.isatty(), **shown)
+    state = ShellState(opened, terminal=sys.stdout.isatty(), **shown)
     try:
         texts = [*commands, *([] if script is None else [read_file(str(script))])]
         if not texts and sys.stdin.isatty():
@@ -151,7 +151,7 @@ def shell(
 @click.option("-o", "--output", required=True, type=FILE, help="HTML file to write")
 @signed
 @tells
-def report(releases: tuple[Path, ...], output: Path) -> Told:
+def report(releases: tuple[Path, ...], output: Path) -> CommandOutput:
     """Write one self-contained page about a release: totals, what to ask and how well, promise, spends, histograms.
 
     Of several RELEASES it is about the first, and says what all of them promise and whom each stands for.
@@ -166,7 +166,7 @@ def report(releases: tuple[Path, ...], output: Path) -> Told:
     finally:
         opened.close()
     write_text(output, page)
-    return Told({"page": str(output), "bytes": len(page.encode())}, f"wrote {output}")
+    return CommandOutput({"page": str(output), "bytes": len(page.encode())}, f"wrote {output}")
 
 
 @cli.command()
@@ -181,7 +181,7 @@ def report(releases: tuple[Path, ...], output: Path) -> Told:
 def export(
     releases: tuple[Path, ...], output: Path, views: tuple[str, ...], level: float, as_of: str | None,
     nonnegative: bool | None,
-) -> Told:  # fmt: skip
+) -> CommandOutput:  # fmt: skip
     """Write the noisy tables of a release as Parquet files with their errors, for tools that speak no SQL.
 
     One file a view, one row a combination of leaves; schema.json says what the columns mean. Errors of sums of rows do
@@ -198,7 +198,7 @@ def export(
         opened.close()
     files = [f"{view['file']}: {view['rows']} rows" for view in schema["views"]]
     lines = [f"wrote {output}", *files, *(f"left out: {why}" for why in schema["left_out"])]
-    return Told({"folder": str(output), **schema}, "\n".join(lines))
+    return CommandOutput({"folder": str(output), **schema}, "\n".join(lines))
 
 
 @cli.command()
@@ -276,7 +276,7 @@ def serve(
         )
         click.echo(line, err=not as_json)
 
-    limits = wire.Limits(*(where.pop(name) for name in ("connections", "login", "idle")))
+    limits = wire.ConnectionLimits(*(where.pop(name) for name in ("connections", "login", "idle")))
     options = wire.Options(**where, limits=limits)
     wire.check(options)
     with wire.open_roles(
@@ -305,10 +305,10 @@ def _options_of_each_process(context: click.Context) -> list[str]:
 @click.argument("release", type=FILE)
 @signed
 @tells
-def verify(release: Path) -> Told:
+def verify(release: Path) -> CommandOutput:
     """Read the whole file RELEASE (of a stream, its newest state): signature, structure, trees, models, all numbers.
 
     Says who signed it. Whether what it holds follows from its noisy integers, and what it cost, is for `dpsql audit`.
     """
     report = api.verify(release)
-    return Told(report.to_json(), report.summary(), result=True)
+    return CommandOutput(report.to_json(), report.summary(), result=True)

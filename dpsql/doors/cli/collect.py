@@ -8,10 +8,10 @@ from typing import Any, TextIO
 import click
 
 from dpsql import api
-from dpsql.collecting.forecast import Forecast
+from dpsql.collecting.forecast import CollectionForecast
 from dpsql.collecting.smooth import SLOW
 from dpsql.collecting.tau import asks_rows_alone
-from dpsql.doors.cli import FILE, Told, cli, steps, tells
+from dpsql.doors.cli import FILE, CommandOutput, cli, steps, tells
 from dpsql.errors import InterfaceError
 from dpsql.star.source import POSTGRESQL, SPARK
 
@@ -25,7 +25,7 @@ ROOT = click.option(
 )
 
 
-class Share(click.ParamType):  # type: ignore[type-arg]  # generic in newer versions alone
+class ShareParam(click.ParamType):  # type: ignore[type-arg]  # generic in newer versions alone
     """A share such as 5% or 0.05."""
 
     name = "share"
@@ -52,13 +52,15 @@ class Share(click.ParamType):  # type: ignore[type-arg]  # generic in newer vers
 )
 @click.option(
     "--target",
-    type=Share(),
+    type=ShareParam(),
     help="say how many people must answer for no error above this share of them (5% or 0.05), and plan for them",
 )
 @click.option("--label", default="", help="tells repeated collections apart; a device answers each once")
 @click.option("--for", "column", help="of a column with `reported:`: table.column")
 @tells
-def collection_plan(catalog: Path, output: Path, people: int, column: str | None, **asked: Any) -> Told:
+def collection_plan(
+    catalog: Path, output: Path, people: int, column: str | None, **asked: Any
+) -> CommandOutput:
     """Write the public plan that people's devices answer, and say how noisy the answers will be.
 
     With --for it is the plan of a column that only devices know, whose reports the curator joins to her rows.
@@ -70,7 +72,7 @@ def collection_plan(catalog: Path, output: Path, people: int, column: str | None
         from dpsql.collecting.reported import write_reported_plan
 
         write_reported_plan(catalog, column, output)
-        return Told(
+        return CommandOutput(
             {"plan": str(output), "column": column}, f"wrote {output}: one report a person about {column}"
         )
     forecast = api.collection_plan(catalog, output, people=people, **asked)
@@ -103,10 +105,10 @@ def collection_plan(catalog: Path, output: Path, people: int, column: str | None
             f"`dpsql collect` will write a release, and then fit axes together for about {forecast.seconds:,.0f} s "
             "of one core"
         )
-    return Told(_told(forecast), "\n".join(lines), result=True)
+    return CommandOutput(_told(forecast), "\n".join(lines), result=True)
 
 
-def _cost_lines(forecast: Forecast) -> list[str]:
+def _cost_lines(forecast: CollectionForecast) -> list[str]:
     """What each view costs, and the way out of the noise."""
     lines = []
     if forecast.plan is not None and forecast.costs:
@@ -125,7 +127,7 @@ def _cost_lines(forecast: Forecast) -> list[str]:
     return lines
 
 
-def _told(forecast: Forecast) -> list[dict[str, Any]]:
+def _told(forecast: CollectionForecast) -> list[dict[str, Any]]:
     """The forecast as JSON: a row a question."""
     return [
         {"question": row.question, "error": row.error, "people": forecast.people}
@@ -147,7 +149,9 @@ def _told(forecast: Forecast) -> list[dict[str, Any]]:
     "--for", "column", help="store reports about a column with `reported:`, table.column, for publish"
 )
 @tells
-def collect(plan: Path, reports: tuple[str, ...], output: Path, column: str | None, **asked: Any) -> Told:
+def collect(
+    plan: Path, reports: tuple[str, ...], output: Path, column: str | None, **asked: Any
+) -> CommandOutput:
     """Count REPORTS (Parquet, CSV, JSON lines, or folders of these) of PLAN and write a release.
 
     With --engine they are tables of a server, and only counts leave it.
@@ -164,7 +168,7 @@ def collect(plan: Path, reports: tuple[str, ...], output: Path, column: str | No
         stored = store_reports(plan, column, [Path(spool) for spool in reports], output)
         lines = [f"wrote {stored.path}: reports of {stored.people} people about {column}"]
         lines += [f"  left out {count}: {reason}" for reason, count in stored.left_out.items()]
-        return Told(
+        return CommandOutput(
             {"reports": str(stored.path), **stored._asdict(), "path": str(stored.path)}, "\n".join(lines)
         )
     with steps("collect") as progress:
@@ -172,7 +176,7 @@ def collect(plan: Path, reports: tuple[str, ...], output: Path, column: str | No
     manifest = done.manifest
     lines = [f"wrote {done.path}: {manifest.accepted} of {manifest.reports} reports accepted"]
     lines += [f"  rejected {count}: {reason}" for reason, count in manifest.rejected.items()]
-    return Told({"release": str(done.path), **manifest._asdict()}, "\n".join(lines))
+    return CommandOutput({"release": str(done.path), **manifest._asdict()}, "\n".join(lines))
 
 
 @cli.command()
@@ -182,12 +186,12 @@ def collect(plan: Path, reports: tuple[str, ...], output: Path, column: str | No
 @click.option("--seed", type=int, help="for repeatable draws")
 @click.option("--label", default="", help="tells repeated collections apart")
 @tells
-def simulate(catalog: Path, output: Path, plan: Path | None, seed: int | None, label: str) -> Told:
+def simulate(catalog: Path, output: Path, plan: Path | None, seed: int | None, label: str) -> CommandOutput:
     """Let everybody of CATALOG's raw star report; protects nobody, and what is made of it says so."""
     plan_file = plan or output.with_suffix(".plan.json")
     with steps("simulate") as progress:
         people = api.simulate(catalog, output, plan_file, seed=seed, label=label, progress=progress)
-    return Told(
+    return CommandOutput(
         {"reports": str(output), "plan": str(plan_file), "people": people},
         f"wrote {output} and {plan_file}: {people} simulated reports; they protect nobody",
     )
@@ -203,7 +207,7 @@ def simulate(catalog: Path, output: Path, plan: Path | None, seed: int | None, l
 )
 @click.option("--catalog", type=FILE, help="of a stream: its catalog")
 @tells
-def forget(held: Path, people: TextIO, catalog: Path | None) -> Told:
+def forget(held: Path, people: TextIO, catalog: Path | None) -> CommandOutput:
     """Erase some people from HELD: a collection's state, stored reports, or a stream.
 
     People are read from a file, since a command's words are seen by others. Releases and ledgers keep nothing of one
@@ -214,4 +218,4 @@ def forget(held: Path, people: TextIO, catalog: Path | None) -> Told:
     except UnicodeDecodeError as error:
         raise InterfaceError("--people is no UTF-8 text", hint="write one token or key a line") from error
     done = api.forget(held, keys, catalog=catalog)
-    return Told(done._asdict(), done.said, result=True)
+    return CommandOutput(done._asdict(), done.said, result=True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dpsql import api
-from dpsql.doors.cli import FILE, Told, cli, steps, tells, write_text
+from dpsql.doors.cli import FILE, CommandOutput, cli, steps, tells, write_text
 from dpsql.doors.cli.plan import plan_text
 from dpsql.errors import InterfaceError
 
@@ -36,7 +36,9 @@ NEW_LEDGER = click.option(
 @LEDGER
 @NEW_LEDGER
 @tells
-def publish(catalog: Path, output: Path, label: str | None, ledger: Path | None, new_ledger: bool) -> Told:
+def publish(
+    catalog: Path, output: Path, label: str | None, ledger: Path | None, new_ledger: bool
+) -> CommandOutput:
     """Spend the budget once and write a release of CATALOG.
 
     The same specification and label return the release as it is: data are not compared, since the answer would tell
@@ -47,7 +49,7 @@ def publish(catalog: Path, output: Path, label: str | None, ledger: Path | None,
         report = api.publish(
             catalog, output, label=label, ledger=ledger, new_ledger=new_ledger, progress=progress
         )
-    return Told(report.to_json(), report.summary())
+    return CommandOutput(report.to_json(), report.summary())
 
 
 @cli.command()
@@ -71,7 +73,7 @@ def buy(
     only_plan: bool,
     ledger: Path | None,
     new_ledger: bool,
-) -> Told:
+) -> CommandOutput:
     """Publish just what a few SQL STATEMENTS need of CATALOG, with the least error for exactly these.
 
     The release is charged to the catalog's lineage. Opened beside its other releases it answers these statements and
@@ -79,7 +81,7 @@ def buy(
     """
     if only_plan:
         quoted = api.quote(catalog, statements, epsilon=epsilon)
-        return Told(asdict(quoted), plan_text(quoted), result=True)
+        return CommandOutput(asdict(quoted), plan_text(quoted), result=True)
     if output is None:
         raise InterfaceError("no release is named", hint="write -o more.dpsql, or --plan to spend nothing")
     with steps("buy") as progress:
@@ -87,7 +89,7 @@ def buy(
             catalog, statements, output, epsilon=epsilon, label=label, ledger=ledger, new_ledger=new_ledger,
             progress=progress,
         )  # fmt: skip
-    return Told(report.to_json(), report.summary())
+    return CommandOutput(report.to_json(), report.summary())
 
 
 @cli.command()
@@ -109,7 +111,7 @@ def append(
     check: bool,
     ledger: Path | None,
     new_ledger: bool,
-) -> Told:
+) -> CommandOutput:
     """Append one batch to the stream directory RELEASE; the first append makes it and spends its budget.
 
     Without --source the batch is the rows of the catalog's source whose time lies in it. A batch that is public stays
@@ -130,19 +132,19 @@ def append(
                 new_ledger=new_ledger,
                 progress=progress,
             )
-    return Told(report.to_json(), report.summary())
+    return CommandOutput(report.to_json(), report.summary())
 
 
 @cli.command()
 @click.argument("catalog", type=FILE)
 @tells
-def budget(catalog: Path) -> Told:
+def budget(catalog: Path) -> CommandOutput:
     """Show what the ledger of CATALOG holds: each lineage's cap, what it has spent on which releases, what is left.
 
     What people spend on their own devices, one report each, is charged to no lineage.
     """
     report = api.budget(catalog)
-    return Told(budget_json(report), budget_text(report), result=True)
+    return CommandOutput(budget_json(report), budget_text(report), result=True)
 
 
 def budget_json(report: BudgetReport) -> dict[str, Any]:
@@ -235,7 +237,9 @@ def amount(value: Fraction) -> str:
     "--witness", type=FILE, help="JSON lines from which another program checks the proof; needs --prove"
 )
 @tells
-def audit(release: Path, catalog: Path | None, samples: int, prove: bool, witness: Path | None) -> Told:
+def audit(
+    release: Path, catalog: Path | None, samples: int, prove: bool, witness: Path | None
+) -> CommandOutput:
     """Check offline that RELEASE holds what its catalog says and nothing else; exit code 3 if not.
 
     Everything in the file but the noisy integers is recomputed from its catalog and from those integers. With --prove
@@ -246,7 +250,7 @@ def audit(release: Path, catalog: Path | None, samples: int, prove: bool, witnes
         report = api.audit(
             release, catalog=catalog, samples=samples, prove=prove, witness=witness, progress=progress
         )
-    return Told(report.to_json(), report.text(), result=True, code=0 if report.held else 3)
+    return CommandOutput(report.to_json(), report.text(), result=True, code=0 if report.held else 3)
 
 
 @cli.command()
@@ -255,7 +259,7 @@ def audit(release: Path, catalog: Path | None, samples: int, prove: bool, witnes
 @click.option("--catalog", type=FILE, help="the curator's, for the ledger's line")
 @click.option("--prove", is_flag=True, help="measure the exact loss of made-up neighbours; needs --catalog")
 @tells
-def certificate(release: Path, output: Path, catalog: Path | None, prove: bool) -> Told:
+def certificate(release: Path, output: Path, catalog: Path | None, prove: bool) -> CommandOutput:
     """Write what a data-protection officer files about RELEASE, a page and JSON; exit code 3 if a check fails.
 
     Who is protected and how, mechanisms, the ledger's line, what was checked and measured by which version and when,
@@ -271,4 +275,4 @@ def certificate(release: Path, output: Path, catalog: Path | None, prove: bool) 
         (json_file, json.dumps(written.to_json(), indent=2) + "\n"),
     ):
         write_text(file, text)
-    return Told(written.to_json(), f"wrote {output} and {json_file}", code=0 if written.held else 3)
+    return CommandOutput(written.to_json(), f"wrote {output} and {json_file}", code=0 if written.held else 3)

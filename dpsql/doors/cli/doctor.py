@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 import duckdb
 
-from dpsql.doors.cli import FILE, Told, cli, tells
+from dpsql.doors.cli import FILE, CommandOutput, cli, tells
 from dpsql.errors import Error
 from dpsql.extras import EXTRAS
 
@@ -30,7 +30,7 @@ NEEDED = (
 
 
 @dataclass(frozen=True)
-class Finding:
+class SystemCheck:
     """One thing that was looked at: fine or not, and what to do if not."""
 
     what: str
@@ -41,14 +41,14 @@ class Finding:
 @cli.command()
 @click.argument("releases", type=FILE, nargs=-1)
 @tells
-def doctor(releases: tuple[Path, ...]) -> Told:
+def doctor(releases: tuple[Path, ...]) -> CommandOutput:
     """Check this installation, and RELEASES if any are named; exit code 2 if something is wrong."""
     findings = [*_packages(), _engine(), _entropy(), *map(_release, releases)]
     extras = {extra: _version(requirement.package) for extra, requirement in EXTRAS.items()}
     lines = [f"{'ok  ' if finding.fine else 'BAD '} {finding.what}: {finding.detail}" for finding in findings]
     lines += [f"     extra {name}: {version or _lacks(name)}" for name, version in extras.items()]
     report = {"findings": [asdict(finding) for finding in findings], "extras": extras}
-    return Told(
+    return CommandOutput(
         report, "\n".join(lines), result=True, code=0 if all(finding.fine for finding in findings) else 2
     )
 
@@ -62,10 +62,13 @@ def _lacks(name: str) -> str:
     return f'not installed: for {EXTRAS[name].serves}, pip install "dpsql[{name}]"'
 
 
-def _packages() -> list[Finding]:
-    python = Finding("python", sys.version_info >= (3, 11), platform.python_version())
+def _packages() -> list[SystemCheck]:
+    python = SystemCheck("python", sys.version_info >= (3, 11), platform.python_version())
     versions = [(name, _version(name)) for name in NEEDED]
-    return [python, *(Finding(name, bool(v), v or f"missing; pip install {name}") for name, v in versions)]
+    return [
+        python,
+        *(SystemCheck(name, bool(v), v or f"missing; pip install {name}") for name, v in versions),
+    ]
 
 
 def _version(package: str) -> str | None:
@@ -75,7 +78,7 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _engine() -> Finding:
+def _engine() -> SystemCheck:
     """DuckDB answers and stays locked down."""
     from dpsql.release.read import LOCKDOWN
 
@@ -83,28 +86,28 @@ def _engine() -> Finding:
         with duckdb.connect(":memory:", config=dict(LOCKDOWN)) as connection:
             row = connection.execute("SELECT current_setting('enable_external_access')").fetchone()
     except duckdb.Error as error:
-        return Finding("lockdown", False, f"{type(error).__name__}; install duckdb >= 2.0")
-    return Finding(
+        return SystemCheck("lockdown", False, f"{type(error).__name__}; install duckdb >= 2.0")
+    return SystemCheck(
         "lockdown", row == (False,), "no files, no extensions" if row == (False,) else "not in force"
     )
 
 
-def _entropy() -> Finding:
-    return Finding("entropy", len(os.urandom(32)) == 32, "the operating system's source answers")
+def _entropy() -> SystemCheck:
+    return SystemCheck("entropy", len(os.urandom(32)) == 32, "the operating system's source answers")
 
 
-def _release(path: Path) -> Finding:
+def _release(path: Path) -> SystemCheck:
     from dpsql.release import open_release
 
     try:
         release = open_release(path)
     except Error as error:
-        return Finding(str(path), False, str(error))
+        return SystemCheck(str(path), False, str(error))
     views = len({statistic.view for statistic in release.statistics})
     release.close()
     writable = path.stat().st_mode & 0o222
     note = ", but the file can be written; chmod 444" if writable else ""
-    return Finding(str(path), not writable, f"release {release.name}, {views} views{note}")
+    return SystemCheck(str(path), not writable, f"release {release.name}, {views} views{note}")
 
 
 @cli.command()

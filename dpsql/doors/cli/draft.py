@@ -12,13 +12,13 @@ import click
 
 from dpsql import api
 from dpsql.curate.design.text import view_lines
-from dpsql.doors.cli import FILE, Told, cli, say, tells
+from dpsql.doors.cli import FILE, CommandOutput, cli, say, tells
 from dpsql.doors.cli.plan import statements
 from dpsql.errors import InterfaceError
 
 if TYPE_CHECKING:
-    from dpsql.curate.design.designing import Design
-    from dpsql.curate.draft.drafting import Choices, Draft, Sketch
+    from dpsql.curate.design.designing import CatalogDesign
+    from dpsql.curate.draft.drafting import CatalogDraft, CuratorChoices, Sketch
     from dpsql.publishing.userlevel.guess import Guess
 
 
@@ -50,27 +50,27 @@ def init(
     workload: Path | None,
     interactive: bool,
     **said: Any,
-) -> Told:
+) -> CommandOutput:
     """Draft a catalog from SOURCE: a folder of Parquet or CSV files, one such file, a DuckDB file, or postgresql://..
 
     Keys and foreign keys, facts and dimensions, whose rows they are, bounds, cuts and categories in their order are
     proposed. What was read from private rows is marked `confirm: true`, because it is not private; publish refuses
     until you have replaced or confirmed each of them. What you say here is not marked.
     """
-    from dpsql.curate.init import Workload
+    from dpsql.curate.init import DraftWorkload
 
     guess = _guess(said.pop("units"), said.pop("rows"))
     choices = _choices(**said)
     if interactive and workload is None:
         workload = _questions()
-    questions = None if workload is None else Workload(statements(workload), guess)
+    questions = None if workload is None else DraftWorkload(statements(workload), guess)
     ask = _asking(choices) if interactive else lambda _: choices
     drafted = api.init(source, output, name=name, ask=ask, workload=questions)
     value = {
         "catalog": str(output), "to_confirm": drafted.open, "question": drafted.question or None,
         "foreign_keys": drafted.foreign_keys, "public": list(drafted.public),
     }  # fmt: skip
-    return Told(value, _draft_text(output, drafted))
+    return CommandOutput(value, _draft_text(output, drafted))
 
 
 def _questions() -> Path | None:
@@ -86,11 +86,13 @@ def _questions() -> Path | None:
     return Path(answer).expanduser() if answer else None
 
 
-def _choices(unit: str | None, public: tuple[str, ...], cap: str | None, epsilon: str | None) -> Choices:
+def _choices(
+    unit: str | None, public: tuple[str, ...], cap: str | None, epsilon: str | None
+) -> CuratorChoices:
     """What the options settle."""
-    from dpsql.curate.draft.drafting import Choices
+    from dpsql.curate.draft.drafting import CuratorChoices
 
-    return Choices(unit, frozenset(public) - {"none"} if public else None, epsilon, cap)
+    return CuratorChoices(unit, frozenset(public) - {"none"} if public else None, epsilon, cap)
 
 
 def _guess(units: int | None, rows: int | None) -> Guess | None:
@@ -106,7 +108,7 @@ def _guess(units: int | None, rows: int | None) -> Guess | None:
     return None if units is None or rows is None else Guess(units, rows)
 
 
-def _draft_text(output: Path, drafted: Draft) -> str:
+def _draft_text(output: Path, drafted: CatalogDraft) -> str:
     lines = [f"wrote {output}: {drafted.open} places to confirm, {drafted.foreign_keys} foreign keys found"]
     lines += [f"proposed as public: {', '.join(drafted.public)}"] if drafted.public else []
     lines += [f"asked: {drafted.question}; say it by --unit"] if drafted.question else []
@@ -120,7 +122,9 @@ def _draft_text(output: Path, drafted: Draft) -> str:
 @click.option("--units", type=click.IntRange(1), help="public guess: how many units own rows")
 @click.option("--rows", type=click.IntRange(1), help="public guess: how many rows there are")
 @tells
-def design(catalog: Path, workload: Path, output: Path | None, units: int | None, rows: int | None) -> Told:
+def design(
+    catalog: Path, workload: Path, output: Path | None, units: int | None, rows: int | None
+) -> CommandOutput:
     """Propose the views of CATALOG that answer the questions of a workload with the least predicted error.
 
     Says what each answer will err, and which questions cannot be served and why; spends nothing, opens no private
@@ -137,10 +141,10 @@ def design(catalog: Path, workload: Path, output: Path | None, units: int | None
         "questions": [asdict(question) for question in designed.questions], "notes": list(designed.notes),
     }  # fmt: skip
     shown = [] if output is not None else ["views:", *view_lines(designed.views)]
-    return Told(value, "\n".join([*shown, *_design_lines(designed)]), result=True)
+    return CommandOutput(value, "\n".join([*shown, *_design_lines(designed)]), result=True)
 
 
-def _design_lines(designed: Design) -> list[str]:
+def _design_lines(designed: CatalogDesign) -> list[str]:
     """What each question will err, or why it is not served."""
     new = [
         f"{table}.{name} = {m.expr}"
@@ -167,11 +171,11 @@ def _design_lines(designed: Design) -> list[str]:
     return lines
 
 
-def _asking(options: Choices) -> Callable[[Sketch], Choices]:
+def _asking(options: CuratorChoices) -> Callable[[Sketch], CuratorChoices]:
     """Ask in the terminal for what the options leave open."""
 
-    def ask(sketch: Sketch) -> Choices:
-        from dpsql.curate.draft.drafting import Choices
+    def ask(sketch: Sketch) -> CuratorChoices:
+        from dpsql.curate.draft.drafting import CuratorChoices
 
         for table in sketch.tables:
             named = ", ".join(f"{c} -> {t}" for c, t in sketch.links.foreign[table.name].items())
@@ -182,7 +186,7 @@ def _asking(options: Choices) -> Callable[[Sketch], Choices]:
             "Most that these people may ever lose, in epsilon (for instance 4)", None
         )
         spends = options.epsilon or _amount("What the first release spends of it (for instance 1)", cap)
-        return Choices(unit, public, cap=cap, epsilon=spends)
+        return CuratorChoices(unit, public, cap=cap, epsilon=spends)
 
     return ask
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dpsql.doors.cli import FILE, Told, cli, tells
+from dpsql.doors.cli import FILE, CommandOutput, cli, tells
 
 if TYPE_CHECKING:
     from dpsql.ledger.copies import Copied
@@ -23,7 +23,7 @@ def ledger() -> None:
 @click.option("-o", "--output", required=True, type=FILE, help="the copy; its head is written beside it")
 @click.option("--with-key", is_flag=True, help="copy the signing key too: whoever reads it signs as you")
 @tells
-def backup(ledger: Path, output: Path, with_key: bool) -> Told:
+def backup(ledger: Path, output: Path, with_key: bool) -> CommandOutput:
     """Copy LEDGER while nobody spends from it, checked and whole, for its owner's eyes alone.
 
     A restored copy is refused once a release is out that it does not know. Stream states are no part of it: never
@@ -38,7 +38,7 @@ def backup(ledger: Path, output: Path, with_key: bool) -> Told:
 @click.argument("old", type=FILE)
 @click.argument("new", type=FILE)
 @tells
-def move(old: Path, new: Path) -> Told:
+def move(old: Path, new: Path) -> CommandOutput:
     """Move the ledger OLD to NEW with its key and the private states of its streams.
 
     A note stays at OLD, so nothing is spent there again. Then name NEW under `ledger` in the catalogs.
@@ -48,9 +48,9 @@ def move(old: Path, new: Path) -> Told:
     return _told("moved", move_ledger(old, new))
 
 
-def _told(how: str, copied: Copied) -> Told:
+def _told(how: str, copied: Copied) -> CommandOutput:
     names = ", ".join(file.name for file in copied.files)
-    return Told(
+    return CommandOutput(
         {
             "ledger": str(copied.path),
             "entries": copied.entries,

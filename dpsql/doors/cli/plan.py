@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dpsql import api
-from dpsql.doors.cli import FILE, Told, cli, tells
+from dpsql.doors.cli import FILE, CommandOutput, cli, tells
 from dpsql.errors import InterfaceError
 
 if TYPE_CHECKING:
     from dpsql.answer.predict import PredictedColumn
     from dpsql.curate.classes import Hopeless
     from dpsql.curate.forecast import Beaten, NotTaken, PlanReport, QueryForecast, StatisticForecast
-    from dpsql.curate.foresight import Blind, Weight
+    from dpsql.curate.foresight import Blind, GuessSensitivity
     from dpsql.curate.refreshes import Refreshes
     from dpsql.publishing.userlevel.guess import Guess
 
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     help="public guess: what a measure averages",
 )
 @tells
-def plan(catalog: Path, workload: Path | None, compare: bool, **known: Any) -> Told:
+def plan(catalog: Path, workload: Path | None, compare: bool, **known: Any) -> CommandOutput:
     """Say what publishing CATALOG will cost and how far each answer will be off; spends nothing.
 
     Errors are one standard error; no private table is opened. With --units and --rows, tables with
@@ -60,7 +60,7 @@ def plan(catalog: Path, workload: Path | None, compare: bool, **known: Any) -> T
     """
     guess = _guess(**known)
     report = api.plan(catalog, statements(workload) if workload else (), compare=compare, guess=guess)
-    return Told(asdict(report), plan_text(report), result=True)
+    return CommandOutput(asdict(report), plan_text(report), result=True)
 
 
 def _guess(
@@ -318,7 +318,7 @@ GUESSES = {
 """Guesses in words."""
 
 
-def _weight_line(weight: Weight) -> str:
+def _weight_line(weight: GuessSensitivity) -> str:
     """How much a guess matters."""
     ends = ("at 0", "at 1") if weight.guess == "alike" else ("half of it", "twice of it")
     changes = ", ".join(

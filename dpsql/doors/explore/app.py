@@ -80,7 +80,7 @@ QUESTIONS: Mapping[str, Callable[[Explorer, Json], Json]] = {
 }
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """A request that is not served, with its status."""
 
     def __init__(self, status: HTTPStatus) -> None:
@@ -114,17 +114,17 @@ class Gate:
         hosts = {f"{HOST}:{self.port}", f"localhost:{self.port}"}
         host = headers.get(b"host", "")
         if host not in hosts:
-            raise Refused(HTTPStatus.MISDIRECTED_REQUEST)
+            raise RequestRefused(HTTPStatus.MISDIRECTED_REQUEST)
         if headers.get(b"origin", f"http://{host}") != f"http://{host}":
-            raise Refused(HTTPStatus.FORBIDDEN)
+            raise RequestRefused(HTTPStatus.FORBIDDEN)
         if headers.get(b"sec-fetch-site", "none") not in ("none", "same-origin"):
-            raise Refused(HTTPStatus.FORBIDDEN)
+            raise RequestRefused(HTTPStatus.FORBIDDEN)
         _, token, *segments = f"{scope['path']}/".split("/")
         if not hmac.compare_digest(token.encode(), self.token.encode()) or len(segments) != 2:
-            raise Refused(HTTPStatus.NOT_FOUND)
+            raise RequestRefused(HTTPStatus.NOT_FOUND)
         verb, content = scope["method"], headers.get(b"content-type", "")
         if verb == "POST" and content != "application/json":
-            raise Refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE)
+            raise RequestRefused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE)
         return str(segments[0])
 
 
@@ -156,8 +156,8 @@ class App:
                 )
             else:
                 exists = name in FILES or name in FACTS or name in QUESTIONS
-                raise Refused(HTTPStatus.METHOD_NOT_ALLOWED if exists else HTTPStatus.NOT_FOUND)
-        except Refused as refused:
+                raise RequestRefused(HTTPStatus.METHOD_NOT_ALLOWED if exists else HTTPStatus.NOT_FOUND)
+        except RequestRefused as refused:
             await _reply(send, refused.status, f"{refused.status.phrase}\n", "text/plain")
         except Gone:
             pass
@@ -210,27 +210,27 @@ async def _body(receive: Receive) -> Json:
         body += message.get("body", b"")
         more_body = message.get("more_body", False)
         if len(body) > MOST_BODY:
-            raise Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+            raise RequestRefused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
     try:
         question = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise Refused(HTTPStatus.BAD_REQUEST) from error
+        raise RequestRefused(HTTPStatus.BAD_REQUEST) from error
     if not isinstance(question, dict):
-        raise Refused(HTTPStatus.BAD_REQUEST)
+        raise RequestRefused(HTTPStatus.BAD_REQUEST)
     return question
 
 
 def _text(question: Json, name: str) -> str:
     text = question.get(name)
     if not isinstance(text, str):
-        raise Refused(HTTPStatus.BAD_REQUEST)
+        raise RequestRefused(HTTPStatus.BAD_REQUEST)
     return text
 
 
 def _level(question: Json) -> float:
     level = question.get("level")
     if not isinstance(level, float) or not 0.5 <= level <= 0.9999:
-        raise Refused(HTTPStatus.BAD_REQUEST)
+        raise RequestRefused(HTTPStatus.BAD_REQUEST)
     return level
 
 

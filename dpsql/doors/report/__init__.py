@@ -19,7 +19,7 @@ from dpsql.answer.notes import PARTICIPATIONS
 from dpsql.answer.output import shown
 from dpsql.answer.session import OpenReleases
 from dpsql.doors.page import SHARED, asset
-from dpsql.doors.questions import Rated, totals, well_answered
+from dpsql.doors.questions import RatedQuestion, totals, well_answered
 from dpsql.doors.report.model import page_model
 from dpsql.release import Release
 from dpsql.release.format import (
@@ -29,7 +29,7 @@ from dpsql.release.format import (
     RowsBeyondBound,
     ScaleMeta,
     SlotsLeftOut,
-    Spend,
+    SpentAmount,
     to_json,
 )
 from dpsql.release.promises import FREE, promise_words, short
@@ -88,7 +88,7 @@ def report_page(release: Release, beside: OpenReleases | None = None) -> str:
     return _document(model["name"], "\n".join(sections), model)
 
 
-def _headlines(rated: Sequence[Rated]) -> list[str]:
+def _headlines(rated: Sequence[RatedQuestion]) -> list[str]:
     """Totals and averages in large letters, each with its margin, and what must be known to read them."""
     if not rated:
         return []
@@ -107,7 +107,7 @@ def _headlines(rated: Sequence[Rated]) -> list[str]:
     ]
 
 
-def _questions(rated: Sequence[Rated]) -> list[str]:
+def _questions(rated: Sequence[RatedQuestion]) -> list[str]:
     """What the release answers well."""
     rows = [
         (rating.question.words, " ".join(rating.question.sql.split()), f"± {rating.error:.1%}")
@@ -119,7 +119,7 @@ def _questions(rated: Sequence[Rated]) -> list[str]:
     return ["<h2>What you can ask</h2>", f'<div class="wide" tabindex="0">{table(head, rows)}</div>']
 
 
-def _spent(spends: Sequence[Spend]) -> list[tuple[str, ...]]:
+def _spent(spends: Sequence[SpentAmount]) -> list[tuple[str, ...]]:
     total = sum(Fraction(spend.amount) for spend in spends)
     return [
         (

@@ -21,8 +21,8 @@ import numpy.typing as npt
 
 from dpsql.answer.answered import answer_terms
 from dpsql.answer.errorfunctions import DEFAULT_LEVEL, interval
-from dpsql.answer.leafsets import AxisCells, AxisQuestion
-from dpsql.answer.plan import Plan, views_of
+from dpsql.answer.leafsets import AxisCells, AxisQuery
+from dpsql.answer.plan import ViewPlan, views_of
 from dpsql.answer.run import run
 from dpsql.answer.terms import TRUE, Term
 from dpsql.answer.uncertainty.composite import Composite
@@ -256,8 +256,8 @@ def _ends(
         cells.append(AxisCells(leaves, keys, types, leaf_groups, zeros, np.arange(leaves), ones, ((),)))
         index.append(np.arange(groups) if shown else np.zeros(groups, np.int64))
     view = next(v for v in views_of(release) if v.name == statistic.view and v.axes == statistic.axes)
-    plan = Plan(
-        view, tuple(AxisQuestion(axis, ()) for axis in view.axes), tuple(cells), TRUE, ((),) * len(cells)
+    plan = ViewPlan(
+        view, tuple(AxisQuery(axis, ()) for axis in view.axes), tuple(cells), TRUE, ((),) * len(cells)
     )
     term = Term(statistic.measure)
     ends = interval(

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from dpsql.answer.output import notes_beside, render
 from dpsql.doors.complete import words_of
-from dpsql.doors.scan import Piece, is_command, split, unfinished
-from dpsql.doors.shell.commands import NAMES, SYNONYMS, TABLE, State, read_file
+from dpsql.doors.scan import InputPiece, is_command, split, unfinished
+from dpsql.doors.shell.commands import NAMES, SYNONYMS, TABLE, ShellState, read_file
 from dpsql.errors import INTERRUPTED, Error, InterfaceError, visible, visible_lines
 from dpsql.release.request import heeding_keys
 
@@ -27,7 +27,7 @@ class Stop(Exception):
     """Raised by `\\q`."""
 
 
-def evaluate(piece: Piece, state: State) -> None:
+def evaluate(piece: InputPiece, state: ShellState) -> None:
     """Run one piece and write its result to the state's output.
 
     Args:
@@ -46,7 +46,7 @@ def evaluate(piece: Piece, state: State) -> None:
         state.write(f"time: {(time.perf_counter() - started) * 1000:.1f} ms")
 
 
-def run_pieces(text: str, state: State) -> None:
+def run_pieces(text: str, state: ShellState) -> None:
     """Run a whole script; an unfinished last statement counts as finished.
 
     Raises:
@@ -54,12 +54,12 @@ def run_pieces(text: str, state: State) -> None:
     """
     pieces, tail = split(text)
     if last := unfinished(tail):
-        pieces.append(Piece(last, False))
+        pieces.append(InputPiece(last, False))
     for piece in pieces:
         evaluate(piece, state)
 
 
-def show(text: str, state: State) -> None:
+def show(text: str, state: ShellState) -> None:
     """Write text; a person gets a pager when it is longer than the screen."""
     import shutil
 
@@ -74,7 +74,7 @@ def show(text: str, state: State) -> None:
     state.write(text)
 
 
-def _statement(text: str, state: State) -> str:
+def _statement(text: str, state: ShellState) -> str:
     if notice := state.settings.take(text):
         print(f"dpsql: {notice}", file=sys.stderr, flush=True)
         return ""
@@ -92,7 +92,7 @@ def _statement(text: str, state: State) -> str:
     return shown
 
 
-def _command(line: str, state: State) -> str:
+def _command(line: str, state: ShellState) -> str:
     word, _, argument = line.lstrip("\\.").partition(" ")
     name = SYNONYMS.get(word.lower(), word.lower())
     if name == "q":
@@ -110,7 +110,7 @@ def _command(line: str, state: State) -> str:
     return TABLE[name].run(state, argument)
 
 
-def _run_file(path: str, state: State) -> str:
+def _run_file(path: str, state: ShellState) -> str:
     """Run a script that may run others, so many deep and no deeper."""
     if not path:
         raise InterfaceError("\\i needs a file")
@@ -126,7 +126,7 @@ def _run_file(path: str, state: State) -> str:
     return ""
 
 
-def run_text(text: str, state: State) -> int:
+def run_text(text: str, state: ShellState) -> int:
     """Run a script and stop at its first error.
 
     Args:
@@ -156,7 +156,7 @@ def report(error: Error) -> None:
         print(visible_lines(error.caret), file=sys.stderr, flush=True)
 
 
-def interact(state: State) -> int:
+def interact(state: ShellState) -> int:
     """Read, evaluate, print until Ctrl-D or `\\q`.
 
     Args:
@@ -203,7 +203,7 @@ def complete_input(text: str) -> bool:
     return bool(pieces) and not unfinished(tail)
 
 
-def _session(state: State):  # type: ignore[no-untyped-def]  # prompt_toolkit is loaded on a terminal only
+def _session(state: ShellState):  # type: ignore[no-untyped-def]  # prompt_toolkit is loaded on a terminal only
     from prompt_toolkit import PromptSession
     from prompt_toolkit.filters import Condition
     from prompt_toolkit.history import FileHistory, InMemoryHistory

@@ -21,7 +21,7 @@ from dpsql.release.request import heeding_keys
 
 
 @dataclass
-class State:
+class ShellState:
     """The shell's settings; commands change them.
 
     Args:
@@ -67,7 +67,7 @@ class State:
         self.output = open(path, "w", encoding="utf-8") if path else sys.stdout  # noqa: SIM115, PTH123 - kept open
 
 
-Command = Callable[[State, str], str]
+Command = Callable[[ShellState, str], str]
 
 
 def columns_text(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -85,7 +85,7 @@ def columns_text(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     )
 
 
-def list_or_describe(state: State, rest: str) -> str:
+def list_or_describe(state: ShellState, rest: str) -> str:
     """All tables, or the columns of one."""
     wanted = rest.strip().strip(";").replace('"', "").lower()
     tables = state.tables()
@@ -104,7 +104,7 @@ def list_or_describe(state: State, rest: str) -> str:
     )
 
 
-def _views(state: State, table: TableInfo) -> list[str]:
+def _views(state: ShellState, table: TableInfo) -> list[str]:
     """The views that count a table, and how far off an answer is: `SHOW VIEWS` in words."""
     lines = []
     for release in state.releases.releases:
@@ -127,7 +127,7 @@ def format_error(error: float) -> str:
     return f"{round(error, 1 - math.floor(math.log10(error))):,.{digits}f}"
 
 
-def releases(state: State, rest: str) -> str:
+def releases(state: ShellState, rest: str) -> str:
     """The open releases and what each promises."""
     rows = []
     for release in state.releases.releases:
@@ -144,7 +144,7 @@ def releases(state: State, rest: str) -> str:
     return columns_text(["release", "id", "promise", "views", "file"], rows)
 
 
-def budget(state: State, rest: str) -> str:
+def budget(state: ShellState, rest: str) -> str:
     """What each open release spent, on what; questions cost nothing."""
     rows = [
         [release.name, str(purpose), str(amount)]
@@ -154,7 +154,7 @@ def budget(state: State, rest: str) -> str:
     return columns_text(["release", "spent on", "amount"], rows) + "\nquestions cost nothing"
 
 
-def explain(state: State, rest: str) -> str:
+def explain(state: ShellState, rest: str) -> str:
     """How a statement would be answered."""
     if not rest.strip():
         raise InterfaceError(
@@ -163,7 +163,7 @@ def explain(state: State, rest: str) -> str:
     return heeding_keys(lambda: state.asked.explain(rest.strip().rstrip(";")))
 
 
-def set_style(state: State, rest: str) -> str:
+def set_style(state: ShellState, rest: str) -> str:
     """Choose how results are written."""
     word = rest.strip().lower()
     if word not in STYLES:
@@ -175,7 +175,7 @@ def set_style(state: State, rest: str) -> str:
 def switch(name: str, attribute: str) -> Command:
     """A command that turns a setting on or off; without a word it turns it round."""
 
-    def run(state: State, rest: str) -> str:
+    def run(state: ShellState, rest: str) -> str:
         word = rest.strip().lower()
         if word not in ("", "on", "off"):
             raise InterfaceError(f"{name} takes on or off, not {word!r}")
@@ -186,7 +186,7 @@ def switch(name: str, attribute: str) -> Command:
     return run
 
 
-def redirect(state: State, rest: str) -> str:
+def redirect(state: ShellState, rest: str) -> str:
     """Send results to a file; without a file back to the screen."""
     path = rest.strip()
     try:
@@ -208,7 +208,7 @@ def read_file(path: str) -> str:
         raise OperationalError(f"cannot read {path}", hint="check the path; it must be UTF-8 text") from error
 
 
-def help_text(state: State, rest: str) -> str:
+def help_text(state: ShellState, rest: str) -> str:
     """The commands."""
     rows = [
         [f"\\{name}", command.takes, (command.run.__doc__ or command.says).split(".")[0]]
@@ -219,7 +219,7 @@ def help_text(state: State, rest: str) -> str:
     )
 
 
-class Entry(NamedTuple):
+class ShellCommand(NamedTuple):
     """A command in the table: what it does, what it takes, and a line of help where the function has none."""
 
     run: Command
@@ -228,16 +228,16 @@ class Entry(NamedTuple):
 
 
 TABLE = {
-    "d": Entry(list_or_describe, "[table]"),
-    "releases": Entry(releases),
-    "budget": Entry(budget),
-    "explain": Entry(explain, "statement"),
-    "error": Entry(switch("error", "errors"), "[on|off]", "Show margins and marks"),
-    "timing": Entry(switch("timing", "timing"), "[on|off]", "Show elapsed time"),
-    "x": Entry(switch("expanded", "expanded"), "[on|off]", "Show each row vertically"),
-    "format": Entry(set_style, "|".join(STYLES)),
-    "o": Entry(redirect, "[file]"),
-    "?": Entry(help_text),
+    "d": ShellCommand(list_or_describe, "[table]"),
+    "releases": ShellCommand(releases),
+    "budget": ShellCommand(budget),
+    "explain": ShellCommand(explain, "statement"),
+    "error": ShellCommand(switch("error", "errors"), "[on|off]", "Show margins and marks"),
+    "timing": ShellCommand(switch("timing", "timing"), "[on|off]", "Show elapsed time"),
+    "x": ShellCommand(switch("expanded", "expanded"), "[on|off]", "Show each row vertically"),
+    "format": ShellCommand(set_style, "|".join(STYLES)),
+    "o": ShellCommand(redirect, "[file]"),
+    "?": ShellCommand(help_text),
 }
 
 SYNONYMS = {

@@ -8,7 +8,7 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
 from dpsql.answer.output import STYLES
-from dpsql.doors.complete import Offer, Words, complete, offered
+from dpsql.doors.complete import Suggestion, Words, complete, offered
 from dpsql.doors.shell.commands import NAMES
 
 
@@ -25,7 +25,7 @@ class ShellCompleter(Completer):
         for offer in self._commands(text.lstrip()) if command else complete(self.words, text):
             yield Completion(offer.text, start_position=-offer.typed, display_meta=offer.comment)
 
-    def _commands(self, line: str) -> Iterator[Offer]:
+    def _commands(self, line: str) -> Iterator[Suggestion]:
         word, space, argument = line[1:].partition(" ")
         if not space:
             yield from offered(word, dict.fromkeys(NAMES, ""))

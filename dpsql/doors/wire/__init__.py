@@ -14,8 +14,8 @@ client      one connection: simple and extended protocol
 server      listening: loopback, or TLS and a password; several processes on one port
 """
 
-from dpsql.doors.wire.gate import Limits
+from dpsql.doors.wire.gate import ConnectionLimits
 from dpsql.doors.wire.roles import open_roles
 from dpsql.doors.wire.server import Options, check, read_guests, serve, serve_together
 
-__all__ = ["Limits", "Options", "check", "open_roles", "read_guests", "serve", "serve_together"]
+__all__ = ["ConnectionLimits", "Options", "check", "open_roles", "read_guests", "serve", "serve_together"]

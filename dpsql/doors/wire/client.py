@@ -18,10 +18,10 @@ from dpsql import errors
 from dpsql.answer.session import Settings
 from dpsql.doors.scan import bind_numbered, placeholders, split, unfinished
 from dpsql.doors.wire import protocol
-from dpsql.doors.wire.login import Guest, Login, Service
-from dpsql.doors.wire.password import Refused
-from dpsql.doors.wire.protocol import FrameError, Reader, as_binary, as_text, parameter_value
-from dpsql.doors.wire.statements import Answer, sets, started_with
+from dpsql.doors.wire.login import Guest, Login, WireService
+from dpsql.doors.wire.password import LoginRefused
+from dpsql.doors.wire.protocol import FrameError, FrameReader, as_binary, as_text, parameter_value
+from dpsql.doors.wire.statements import WireAnswer, sets, started_with
 from dpsql.release.request import LIMIT, MOST_BYTES, Request, size_of
 
 STATES = (
@@ -40,7 +40,7 @@ SECONDS_TO_CLOSE = 1.0
 class Portal:
     """A bound statement, the request that its rows are for, and how many of them were sent."""
 
-    answer: Answer
+    answer: WireAnswer
     formats: list[int]
     request: Request
     sent: int = 0
@@ -70,7 +70,7 @@ class ClientReader(asyncio.StreamReader):
 class Client:
     """The server's side of one connection."""
 
-    def __init__(self, reader: ClientReader, writer: asyncio.StreamWriter, service: Service) -> None:
+    def __init__(self, reader: ClientReader, writer: asyncio.StreamWriter, service: WireService) -> None:
         self.reader, self.writer, self.service = reader, writer, service
         address, port = (writer.get_extra_info("peername") or ("", 0))[:2]
         self.address, self.place = str(address), f"{address}:{port}"
@@ -85,7 +85,7 @@ class Client:
             "P": self._parse, "B": self._bind, "D": self._describe, "E": self._execute, "C": self._close,
             "H": self._flush,
         }  # fmt: skip
-        self.steps: dict[str, Callable[[Reader], Awaitable[None]]] = {
+        self.steps: dict[str, Callable[[FrameReader], Awaitable[None]]] = {
             "Q": self._simple,
             "S": self._sync,
             "X": self._leave,
@@ -100,11 +100,11 @@ class Client:
             if guest is not None:
                 with self.service.places.client() as free:
                     if not free:
-                        raise Refused("too many clients; try again later", "53300")
+                        raise LoginRefused("too many clients; try again later", "53300")
                     self.guest = guest
                     await self._welcome(guest)
                     await self._talk()
-        except (FrameError, Refused) as error:
+        except (FrameError, LoginRefused) as error:
             if self.guest is None:
                 self.service.log.refused(login.role, self.place, str(error))
             self._send(protocol.error(error.state, str(error), severity="FATAL"))
@@ -132,8 +132,8 @@ class Client:
                     pushed_out = places.pushed_out(time_left)
         except TimeoutError as error:
             if pushed_out:
-                raise Refused("too many connections that have not logged in", "53300") from error
-            raise Refused(f"the login took more than {limits.login:g} s", "57014") from error
+                raise LoginRefused("too many connections that have not logged in", "53300") from error
+            raise LoginRefused(f"the login took more than {limits.login:g} s", "57014") from error
 
     async def _welcome(self, guest: Guest) -> None:
         """Say that she has come in."""
@@ -156,7 +156,7 @@ class Client:
                 frame = await protocol.read_frame(self.reader)
             if frame.kind not in self.steps:
                 raise FrameError(f"a message of type {frame.kind} is not known")
-            await self.steps[frame.kind](Reader(frame.body))
+            await self.steps[frame.kind](FrameReader(frame.body))
             await self._taken()
 
     async def _end(self) -> None:
@@ -193,16 +193,16 @@ class Client:
             await self._taken()
             await asyncio.sleep(0)
 
-    async def _leave(self, body: Reader) -> None:
+    async def _leave(self, body: FrameReader) -> None:
         raise ConnectionAbortedError("the client says goodbye")
 
-    async def _sync(self, body: Reader) -> None:
+    async def _sync(self, body: FrameReader) -> None:
         self.skipping = False
         if not self.in_transaction:
             self.portals.clear()  # as in Postgres: they end with their transaction
         self._send(protocol.ready(self.in_transaction))
 
-    async def _extended(self, step: Callable[[Reader], Awaitable[None]], body: Reader) -> None:
+    async def _extended(self, step: Callable[[FrameReader], Awaitable[None]], body: FrameReader) -> None:
         """A step of the extended protocol; after an error the others are skipped until Sync."""
         if self.skipping:
             return
@@ -229,7 +229,7 @@ class Client:
         finally:
             self.session.request = None
 
-    async def _run(self, request: Request, sql: str) -> Answer:
+    async def _run(self, request: Request, sql: str) -> WireAnswer:
         """Answer a statement; it is stopped if its client leaves."""
         assert self.guest is not None
         run = partial(request.run, partial(self.guest.admission.backend.run, sql, self.settings))
@@ -248,7 +248,7 @@ class Client:
             self.in_transaction = answer.tag == "BEGIN"
         return answer
 
-    async def _simple(self, body: Reader) -> None:
+    async def _simple(self, body: FrameReader) -> None:
         if self.skipping:
             return
         pieces, tail = split(body.text())
@@ -272,7 +272,7 @@ class Client:
                 await self._send_rows(request, rows)
             self._send(protocol.complete(tag_of(answer)))
 
-    async def _parse(self, body: Reader) -> None:
+    async def _parse(self, body: FrameReader) -> None:
         name, sql = body.text(), body.text()
         oids = [body.int32() for _ in range(body.int16())]
         if len(self.prepared) >= MOST_PREPARED and name not in self.prepared:
@@ -283,7 +283,7 @@ class Client:
         self.prepared[name] = Prepared(sql, oids)
         self._send(protocol.message("1"))
 
-    async def _bind(self, body: Reader) -> None:
+    async def _bind(self, body: FrameReader) -> None:
         portal, name = body.text(), body.text()
         prepared = self._prepared(name)
         if len(self.portals) >= MOST_PORTALS and portal not in self.portals:
@@ -306,7 +306,7 @@ class Client:
         self.portals[portal] = Portal(answer, wanted, request)
         self._send(protocol.message("2"))
 
-    async def _describe(self, body: Reader) -> None:
+    async def _describe(self, body: FrameReader) -> None:
         kind, name = body.take(1), body.text()
         if kind == b"P":
             self._send_columns(self._portal(name).answer, self._portal(name).formats)
@@ -322,13 +322,13 @@ class Client:
             answer = await self._run(request, bind_numbered(prepared.sql, [None] * len(prepared.oids)))
         self._send_columns(answer, [0] * len(answer.columns or ()))
 
-    def _send_columns(self, answer: Answer, formats: list[int]) -> None:
+    def _send_columns(self, answer: WireAnswer, formats: list[int]) -> None:
         if answer.columns is None:
             self._send(protocol.message("n"))
         else:
             self._send(protocol.row_description(answer.columns, formats))
 
-    async def _execute(self, body: Reader) -> None:
+    async def _execute(self, body: FrameReader) -> None:
         portal, limit = self._portal(body.text()), body.int32()
         answer = portal.answer
         self._send(*map(protocol.notice, () if portal.sent else answer.flags))
@@ -353,12 +353,12 @@ class Client:
         else:
             self._send(protocol.complete(tag_of(answer)))
 
-    async def _close(self, body: Reader) -> None:
+    async def _close(self, body: FrameReader) -> None:
         kind, name = body.take(1), body.text()
         (self.portals if kind == b"P" else self.prepared).pop(name, None)
         self._send(protocol.message("3"))
 
-    async def _flush(self, body: Reader) -> None:
+    async def _flush(self, body: FrameReader) -> None:
         await self._taken()
 
     def _prepared(self, name: str) -> Prepared:
@@ -372,7 +372,7 @@ class Client:
         return self.portals[name]
 
 
-def tag_of(answer: Answer) -> str:
+def tag_of(answer: WireAnswer) -> str:
     """CommandComplete's words."""
     return f"SELECT {len(answer.rows)}" if answer.columns is not None else answer.tag
 

@@ -2,10 +2,10 @@
 
 | | bounded by |
 |---|---|
-| clients that have logged in | `Limits.connections`; one more is told `53300 too_many_connections` |
-| connections that have not | an eighth of that beside them; for one more another leaves (`Places.arrive`) |
-| seconds until a connection has logged in | `Limits.login` |
-| seconds that a client says nothing, or does not take what it asked for | `Limits.idle` |
+| clients that have logged in | `ConnectionLimits.connections`; one more is told `53300 too_many_connections` |
+| connections that have not | an eighth of that beside them; for one more another leaves (`ConnectionSlots.arrive`) |
+| seconds until a connection has logged in | `ConnectionLimits.login` |
+| seconds that a client says nothing, or does not take what it asked for | `ConnectionLimits.idle` |
 | wrong passwords | `Waits` |
 
 So connections that never log in take no place from clients, and one address takes few from other addresses.
@@ -32,7 +32,7 @@ MOST_REMEMBERED = 4096
 
 
 @dataclass(frozen=True)
-class Limits:
+class ConnectionLimits:
     """What connections may take.
 
     Args:
@@ -56,14 +56,14 @@ class Limits:
         return self.idle or None
 
 
-class Places:
+class ConnectionSlots:
     """The connections of a server.
 
     Args:
         limits: how many there may be.
     """
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: ConnectionLimits) -> None:
         self.limits, self.inside = limits, 0
         self._strangers: dict[asyncio.Timeout, str] = {}
 

@@ -13,17 +13,17 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from dpsql.doors.wire import protocol
-from dpsql.doors.wire.gate import Limits, Places, Waits
+from dpsql.doors.wire.gate import ConnectionLimits, ConnectionSlots, Waits
 from dpsql.doors.wire.logins import Log
-from dpsql.doors.wire.password import MECHANISM, Exchange, Refused
-from dpsql.doors.wire.protocol import FrameError, Reader
-from dpsql.doors.wire.roles import Admission, Roles
+from dpsql.doors.wire.password import MECHANISM, Exchange, LoginRefused
+from dpsql.doors.wire.protocol import FrameError, FrameReader
+from dpsql.doors.wire.roles import Admission, ServerRoles
 from dpsql.doors.wire.sessions import Sessions
 from dpsql.doors.wire.turns import Turns
 
 
 @dataclass(frozen=True)
-class Service:
+class WireService:
     """What every client of a server meets.
 
     Args:
@@ -38,11 +38,11 @@ class Service:
         tls_only: whether a client must encrypt.
     """
 
-    roles: Roles
+    roles: ServerRoles
     sessions: Sessions
     turns: Turns
-    limits: Limits
-    places: Places
+    limits: ConnectionLimits
+    places: ConnectionSlots
     waits: Waits
     log: Log
     tls: ssl.SSLContext | None
@@ -73,7 +73,7 @@ class Login:
     """
 
     def __init__(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, service: Service, address: str
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, service: WireService, address: str
     ) -> None:
         self.reader, self.writer, self.service, self.address = reader, writer, service, address
         self.role = ""
@@ -128,25 +128,25 @@ class Login:
         exchange = Exchange(self.service.roles.verifier(self.role))
         first = await self._expect("p")
         if first.text() != MECHANISM:
-            raise Refused(f"only {MECHANISM} is spoken here")
+            raise LoginRefused(f"only {MECHANISM} is spoken here")
         self.writer.write(protocol.authentication(11, exchange.first(first.value() or b"")))
         last = await self._expect("p")
         # from here on nothing else runs until the password was looked at: many guesses at once are counted one by one
         if (seconds := self.service.waits.seconds(self.address, self.role)) > 0:
-            raise Refused(f"too many wrong passwords; wait {math.ceil(seconds)} s")
+            raise LoginRefused(f"too many wrong passwords; wait {math.ceil(seconds)} s")
         try:
             signature = exchange.final(last.body)
-        except Refused:
+        except LoginRefused:
             self.service.waits.wrong(self.address, self.role)
             raise
         self.service.waits.right(self.address, self.role)
         self.writer.write(protocol.authentication(12, signature))
         return self.service.roles.named[self.role][1]
 
-    async def _expect(self, kind: str) -> Reader:
+    async def _expect(self, kind: str) -> FrameReader:
         """The next message of a login."""
         await self.writer.drain()
         frame = await protocol.read_frame(self.reader, protocol.MOST_STARTUP_BYTES)
         if frame.kind != kind:
             raise FrameError("a password message was expected")
-        return Reader(frame.body)
+        return FrameReader(frame.body)

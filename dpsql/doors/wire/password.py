@@ -23,7 +23,7 @@ _SECRET = secrets.token_bytes(32)
 FIRST = re.compile(r"([ny]),,(n=[^,]*,(.*))", re.DOTALL)
 
 
-class Refused(Exception):
+class LoginRefused(Exception):
     """A client may not come in: wrong password, a broken message, no place.
 
     Args:
@@ -120,13 +120,13 @@ class Exchange:
         """
         match = FIRST.fullmatch(message.decode("utf-8", "replace"))
         if match is None:
-            raise Refused("not a SCRAM message, or one with channel binding")
+            raise LoginRefused("not a SCRAM message, or one with channel binding")
         try:
             self.server.set_client_first(f"{match[1]},,n=*,{match[3]}")
             self.server.client_first_bare = match[2]
             return str(self.server.get_server_first()).encode()
         except self.scramp.ScramException as error:
-            raise Refused("not a SCRAM message") from error
+            raise LoginRefused("not a SCRAM message") from error
 
     def final(self, message: bytes) -> bytes:
         """The client's proof -> the server's signature.
@@ -138,4 +138,4 @@ class Exchange:
             self.server.set_client_final(message.decode("utf-8", "replace"))
             return str(self.server.get_server_final()).encode()
         except self.scramp.ScramException as error:
-            raise Refused("wrong user or password") from error
+            raise LoginRefused("wrong user or password") from error

@@ -41,7 +41,7 @@ class Frame(NamedTuple):
     body: bytes
 
 
-class Reader:
+class FrameReader:
     """Reads the fields of a frame; every read past its end is a FrameError."""
 
     def __init__(self, body: bytes) -> None:
@@ -141,7 +141,7 @@ def complete(tag: str) -> bytes:
     return message("C", text(tag))
 
 
-class Column(NamedTuple):
+class WireColumn(NamedTuple):
     """A column of an answer: its name, its type's OID, and the bytes of a value (-1 where they differ)."""
 
     name: str
@@ -149,7 +149,7 @@ class Column(NamedTuple):
     width: int
 
 
-def row_description(columns: Sequence[Column], formats: Sequence[int]) -> bytes:
+def row_description(columns: Sequence[WireColumn], formats: Sequence[int]) -> bytes:
     """T: the columns of an answer, each in text (0) or binary form (1)."""
     fields = [struct.pack("!h", len(columns))]
     for (name, oid, width), form in zip(columns, formats, strict=True):

@@ -30,7 +30,7 @@ from dpsql.star.load import read_model
 BEGIN = "write `ana: {password_file: ana.pw, releases: [retail.dpsql]}`"
 
 
-class Role(NamedTuple):
+class ServerRole(NamedTuple):
     """Somebody who may come in.
 
     Args:
@@ -42,18 +42,18 @@ class Role(NamedTuple):
     releases: tuple[Path, ...]
 
 
-class Entry(Model):
+class RoleEntry(Model):
     """A role as the file says it."""
 
     password_file: Text
     releases: Annotated[list[Text], Field(min_length=1)]
 
 
-class RolesFile(RootModel[dict[str, Entry]]):
+class RolesFile(RootModel[dict[str, RoleEntry]]):
     """The file."""
 
 
-def read_roles(file: Path) -> tuple[Role, ...]:
+def read_roles(file: Path) -> tuple[ServerRole, ...]:
     """The roles of a file.
 
     Raises:
@@ -74,14 +74,14 @@ def _no_empty_name(read: RolesFile) -> None:
         raise Problem((), f"names no role; {BEGIN}")
 
 
-def _role(name: str, role: Entry, folder: Path) -> Role:
+def _role(name: str, role: RoleEntry, folder: Path) -> ServerRole:
     password = folder / role.password_file
     verifier = read_password_file(password)
     if verifier.user != name:
         raise InterfaceError(
             f"{password} does not hold the password of role {name}", hint=f"write one line {name}:PASSWORD"
         )
-    return Role(verifier, tuple(folder / release for release in role.releases))
+    return ServerRole(verifier, tuple(folder / release for release in role.releases))
 
 
 class Admission(NamedTuple):
@@ -97,7 +97,7 @@ class Admission(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Roles:
+class ServerRoles:
     """The roles of a server that is open.
 
     Args:
@@ -115,8 +115,8 @@ class Roles:
 
 @contextmanager
 def open_roles(
-    roles: Sequence[Role], open_session: Callable[[Sequence[Path]], OpenReleases]
-) -> Iterator[Roles]:
+    roles: Sequence[ServerRole], open_session: Callable[[Sequence[Path]], OpenReleases]
+) -> Iterator[ServerRoles]:
     """Open what roles may ask, each set of releases once.
 
     Args:
@@ -135,7 +135,7 @@ def open_roles(
         named = {
             role.verifier.user: (role.verifier, opened[role.releases]) for role in roles if role.verifier
         }
-        yield Roles(everybody, named)
+        yield ServerRoles(everybody, named)
     finally:
         for admission in opened.values():
             admission.backend.releases.close()

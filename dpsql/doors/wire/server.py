@@ -22,11 +22,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dpsql.doors.wire.client import Client, ClientReader
-from dpsql.doors.wire.gate import Limits, Places, Waits
-from dpsql.doors.wire.login import Service
+from dpsql.doors.wire.gate import ConnectionLimits, ConnectionSlots, Waits
+from dpsql.doors.wire.login import WireService
 from dpsql.doors.wire.logins import login_log
 from dpsql.doors.wire.password import read_password_file
-from dpsql.doors.wire.roles import Role, Roles, read_roles
+from dpsql.doors.wire.roles import ServerRole, ServerRoles, read_roles
 from dpsql.doors.wire.sessions import Sessions
 from dpsql.doors.wire.turns import Turns
 from dpsql.errors import InterfaceError, OperationalError
@@ -57,12 +57,12 @@ class Options:
     password_file: Path | None = None
     certificate: Path | None = None
     key: Path | None = None
-    limits: Limits = field(default_factory=Limits)
+    limits: ConnectionLimits = field(default_factory=ConnectionLimits)
     login_log: Path | None = None
     together: Path | None = None
 
 
-def serve(roles: Roles, options: Options, told: Callable[[str, int], None]) -> None:
+def serve(roles: ServerRoles, options: Options, told: Callable[[str, int], None]) -> None:
     """Serve until interrupted.
 
     Args:
@@ -77,14 +77,14 @@ def serve(roles: Roles, options: Options, told: Callable[[str, int], None]) -> N
     tls = check(options)
     _allow_files(options.limits.connections + options.limits.strangers + OTHER_FILES)
     with login_log(options.login_log) as log, contextlib.suppress(KeyboardInterrupt):
-        service = Service(
-            roles, Sessions(options.together), Turns(), options.limits, Places(options.limits), Waits(), log, tls,
-            not is_loopback(options.host),
+        service = WireService(
+            roles, Sessions(options.together), Turns(), options.limits, ConnectionSlots(options.limits), Waits(), log,
+            tls, not is_loopback(options.host),
         )  # fmt: skip
         asyncio.run(_listen(service, options, told))
 
 
-def read_guests(options: Options, releases: Sequence[Path]) -> tuple[Role, ...]:
+def read_guests(options: Options, releases: Sequence[Path]) -> tuple[ServerRole, ...]:
     """Who may come in, and what they may ask.
 
     Args:
@@ -106,7 +106,7 @@ def read_guests(options: Options, releases: Sequence[Path]) -> tuple[Role, ...]:
     if not releases:
         raise InterfaceError("no release is named", hint="name releases, or give --roles")
     verifier = read_password_file(options.password_file) if options.password_file else None
-    return (Role(verifier, tuple(releases)),)
+    return (ServerRole(verifier, tuple(releases)),)
 
 
 def check(options: Options) -> ssl.SSLContext | None:
@@ -171,7 +171,7 @@ def _tls(options: Options) -> ssl.SSLContext | None:
     return context
 
 
-async def _listen(service: Service, options: Options, announce: Callable[[str, int], None]) -> None:
+async def _listen(service: WireService, options: Options, announce: Callable[[str, int], None]) -> None:
     clients: set[asyncio.Task[None]] = set()
     await service.sessions.hear()
 

@@ -41,7 +41,7 @@ class Key(NamedTuple):
 
 
 @dataclass(eq=False)
-class Session:
+class WireSession:
     """A session, and the request that it waits for."""
 
     key: Key
@@ -62,14 +62,14 @@ class Sessions:
 
     def __init__(self, folder: Path | None = None) -> None:
         self.folder = folder
-        self._open: dict[int, Session] = {}
+        self._open: dict[int, WireSession] = {}
 
-    def open(self) -> Session:
+    def open(self) -> WireSession:
         """A new session."""
         number = secrets.randbits(31)
         while number in self._open:
             number = secrets.randbits(31)
-        session = Session(Key(number, secrets.randbits(32) - 2**31))
+        session = WireSession(Key(number, secrets.randbits(32) - 2**31))
         self._open[number] = session
         return session
 
@@ -107,13 +107,13 @@ class Sessions:
             return
         place, sessions = self.folder / str(os.getpid()), self
 
-        class Heard(asyncio.DatagramProtocol):
+        class CancelListener(asyncio.DatagramProtocol):
             def datagram_received(self, data: bytes, addr: object) -> None:
                 sessions.stop(data)
 
         loop = asyncio.get_running_loop()
         try:
-            await loop.create_datagram_endpoint(Heard, local_addr=str(place), family=socket.AF_UNIX)
+            await loop.create_datagram_endpoint(CancelListener, local_addr=str(place), family=socket.AF_UNIX)
         except OSError as error:
             raise errors.OperationalError(
                 f"cannot listen on {place}", hint="set TMPDIR to a shorter path"

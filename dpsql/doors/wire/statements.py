@@ -12,7 +12,7 @@ from dpsql.answer.session import OpenReleases, Settings
 from dpsql.answer.views import shown
 from dpsql.doors.scan import LEADING, TOKEN
 from dpsql.doors.wire.catalogue import Catalogue
-from dpsql.doors.wire.protocol import TYPES, Column, oid_of
+from dpsql.doors.wire.protocol import TYPES, WireColumn, oid_of
 from dpsql.errors import ProgrammingError
 
 NODS = {
@@ -38,7 +38,7 @@ GIVEN = re.compile(r"(?:^|\s)(?:-c\s*|--)(\w+=[^\s;]+)")
 
 
 @dataclass(frozen=True)
-class Answer:
+class WireAnswer:
     """Rows with their columns, or a bare tag.
 
     Args:
@@ -49,7 +49,7 @@ class Answer:
     """
 
     tag: str
-    columns: tuple[Column, ...] | None = None
+    columns: tuple[WireColumn, ...] | None = None
     rows: Sequence[tuple[Any, ...]] = ()
     flags: tuple[str, ...] = ()
 
@@ -61,7 +61,7 @@ class Backend:
     releases: OpenReleases
     catalogue: Catalogue
 
-    def run(self, sql: str, settings: Settings) -> Answer:
+    def run(self, sql: str, settings: Settings) -> WireAnswer:
         """Answer one statement.
 
         Args:
@@ -73,12 +73,12 @@ class Backend:
         """
         bare = _bare(sql)
         if not bare:
-            return Answer("")
+            return WireAnswer("")
         word = _first_word(bare)
         if notice := settings.take(bare):
-            return Answer(NODS.get(word, "SET"), flags=(notice,) if settings.telling else ())
+            return WireAnswer(NODS.get(word, "SET"), flags=(notice,) if settings.telling else ())
         if word in NODS:
-            return Answer(NODS[word])
+            return WireAnswer(NODS[word])
         if word == "SHOW" and shown(bare) == bare:
             ours = settings.shown(bare, self.releases)
             return _shown(*ours) if ours else _setting(bare[4:].strip().strip('"').lower())
@@ -100,11 +100,11 @@ def _first_word(bare: str) -> str:
     return re.split(r"\W", bare, maxsplit=1)[0].upper()
 
 
-def _shown(name: str, state: str) -> Answer:
+def _shown(name: str, state: str) -> WireAnswer:
     return _answer((name,), ("VARCHAR",), [(state,)])
 
 
-def _setting(name: str) -> Answer:
+def _setting(name: str) -> WireAnswer:
     if name not in SETTINGS:
         raise ProgrammingError(
             f"there is no setting {name}", hint=f"for instance SHOW {next(iter(SETTINGS))}"
@@ -112,10 +112,10 @@ def _setting(name: str) -> Answer:
     return _answer((name,), ("VARCHAR",), [(SETTINGS[name],)])
 
 
-def _answer(names: Sequence[str], types: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> Answer:
+def _answer(names: Sequence[str], types: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> WireAnswer:
     oids = [oid_of(kind) for kind in types]
-    columns = tuple(Column(name, oid, TYPES[oid].width) for name, oid in zip(names, oids, strict=True))
-    return Answer("SELECT", columns, rows)
+    columns = tuple(WireColumn(name, oid, TYPES[oid].width) for name, oid in zip(names, oids, strict=True))
+    return WireAnswer("SELECT", columns, rows)
 
 
 def _outside_of_strings(sql: str) -> str:

@@ -17,7 +17,14 @@ import numpy as np
 
 from dpsql.errors import InterfaceError
 from dpsql.mechanisms.axis.fixed_point import Mixing
-from dpsql.mechanisms.axis.question import FEWEST_LEAVES, Answer, AxisQuestion, Candidate, Named, candidate
+from dpsql.mechanisms.axis.question import (
+    FEWEST_LEAVES,
+    Answer,
+    AxisQuestion,
+    Candidate,
+    NamedAxisMechanism,
+    candidate,
+)
 from dpsql.mechanisms.axis.rows import SparseRows, square_rows
 from dpsql.mechanisms.axis.strategy import AxisStrategy, Frozen, check_sensitivity
 from dpsql.mechanisms.law import GAUSSIAN, NoiseLaw
@@ -154,7 +161,7 @@ DENSE_LEAVES = 1024  # a dense eigendecomposition of this size takes under a sec
 DENSE_SCALE = 1 << 14  # rounding rows to 1/16,384 costs about 1e-4 of the variance
 
 
-NAMED: Mapping[str, Named] = {}
+NAMED: Mapping[str, NamedAxisMechanism] = {}
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,13 +6,20 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from dpsql.mechanisms.axis.question import Answer, AxisQuestion, Candidate, Named, best, candidate
+from dpsql.mechanisms.axis.question import (
+    Answer,
+    AxisQuestion,
+    Candidate,
+    NamedAxisMechanism,
+    best,
+    candidate,
+)
 from dpsql.mechanisms.axis.tree import TreeStrategy, arities, refuses_trees, tree_strategy
 from dpsql.mechanisms.law import NoiseLaw
 from dpsql.mechanisms.offers import Offer, Refusal
 from dpsql.tree import Tree, kary_tree
 
-NAMED: Mapping[str, Named] = {}
+NAMED: Mapping[str, NamedAxisMechanism] = {}
 
 
 def equal_levels(tree: Tree, law: NoiseLaw) -> TreeStrategy:

@@ -13,7 +13,7 @@ from dpsql.mechanisms.axis.question import (
     AxisChoice,
     AxisQuestion,
     Candidate,
-    Named,
+    NamedAxisMechanism,
     Word,
     alone,
     candidate,
@@ -90,7 +90,7 @@ def named(question: AxisQuestion, word: Word) -> AxisChoice:
     return alone(LeafStrategy(question.leaves, question.law), "identity", question)
 
 
-NAMED: Mapping[str, Named] = {"identity": Named(named)}
+NAMED: Mapping[str, NamedAxisMechanism] = {"identity": NamedAxisMechanism(named)}
 
 
 def offers(question: AxisQuestion) -> Iterator[Answer]:

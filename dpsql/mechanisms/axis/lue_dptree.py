@@ -26,7 +26,7 @@ from dpsql.mechanisms.axis.question import (
     AxisChoice,
     AxisQuestion,
     Candidate,
-    Named,
+    NamedAxisMechanism,
     Word,
     best,
     candidate,
@@ -106,7 +106,7 @@ def lue_dptree(
     return tree_strategy(tree, split(tree, coverage(tree, workload, whole), law), total, law)
 
 
-class Shape(NamedTuple):
+class TreeShape(NamedTuple):
     """A shape of trees that a catalog may name.
 
     Args:
@@ -123,9 +123,9 @@ class Shape(NamedTuple):
 
 
 SHAPES = (
-    Shape("kary", "LUE-DPTree", kary_tree, range(2, 1025)),
-    Shape("binary", "binary LUE-DPTree", kary_tree, range(2, 3)),
-    Shape("levels", "LUE-DPTree of even levels", levels_tree, range(2, 1025)),
+    TreeShape("kary", "LUE-DPTree", kary_tree, range(2, 1025)),
+    TreeShape("binary", "binary LUE-DPTree", kary_tree, range(2, 3)),
+    TreeShape("levels", "LUE-DPTree of even levels", levels_tree, range(2, 1025)),
 )
 
 LARGEST = 32
@@ -147,7 +147,7 @@ def named(question: AxisQuestion, word: Word) -> AxisChoice:
     return AxisChoice(winner.strategy, winner.name, winner.error)
 
 
-NAMED: Mapping[str, Named] = {word: Named(named) for word in ("lue_dptree", "tree")}
+NAMED: Mapping[str, NamedAxisMechanism] = {word: NamedAxisMechanism(named) for word in ("lue_dptree", "tree")}
 
 
 def on_trees(question: AxisQuestion, trees: Mapping[int, Tree], words: str) -> dict[int, Candidate]:

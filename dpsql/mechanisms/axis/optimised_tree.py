@@ -16,7 +16,7 @@ import numpy as np
 
 from dpsql.mechanisms.axis import dense
 from dpsql.mechanisms.axis.lue_dptree import LOG_ARITIES, cut_trees, even_trees, split
-from dpsql.mechanisms.axis.question import Answer, AxisQuestion, Candidate, Named, candidate
+from dpsql.mechanisms.axis.question import Answer, AxisQuestion, Candidate, NamedAxisMechanism, candidate
 from dpsql.mechanisms.axis.tree import LEAF_SHARE, arities, refuses_trees, tree_strategy
 from dpsql.mechanisms.axis.tree_loss import Objective, range_loss
 from dpsql.mechanisms.law import LAPLACE, NoiseLaw
@@ -136,7 +136,7 @@ def _logits(tree: Tree, budget: FloatArray, law: NoiseLaw) -> FloatArray:
     return np.where(tree.is_leaf, 0.0, logit)
 
 
-NAMED: Mapping[str, Named] = {}
+NAMED: Mapping[str, NamedAxisMechanism] = {}
 
 _ARITIES = (4, 8, 16)  # the best arity is near one of them
 _LEAVES = 1024  # budgets per node take 0.2 s a tree here

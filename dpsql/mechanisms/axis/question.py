@@ -93,7 +93,7 @@ class Word(NamedTuple):
     arity: int = 0
 
 
-class Named(NamedTuple):
+class NamedAxisMechanism(NamedTuple):
     """What a word of the catalog stands for.
 
     Args:
@@ -108,7 +108,7 @@ class Named(NamedTuple):
 class Mechanism(Protocol):
     """A module that has strategies of one axis."""
 
-    NAMED: Mapping[str, Named]
+    NAMED: Mapping[str, NamedAxisMechanism]
     """The catalog's words for it."""
 
     def offers(self, question: AxisQuestion) -> Iterator[Answer]:

@@ -19,7 +19,15 @@ from dpsql.errors import CatalogError, InternalError
 from dpsql.mechanisms.axis import dense, hb, leaves, lue_dptree, optimised_tree, sine, struct_construct, tents
 from dpsql.mechanisms.axis.dense import DENSE_SCALE, DenseStrategy
 from dpsql.mechanisms.axis.leaves import LeafStrategy
-from dpsql.mechanisms.axis.question import Answer, AxisChoice, AxisQuestion, Mechanism, Named, Word, alone
+from dpsql.mechanisms.axis.question import (
+    Answer,
+    AxisChoice,
+    AxisQuestion,
+    Mechanism,
+    NamedAxisMechanism,
+    Word,
+    alone,
+)
 from dpsql.mechanisms.axis.sine import SINE_SCALE, SineStrategy
 from dpsql.mechanisms.axis.strategy import AxisStrategy, Frozen
 from dpsql.mechanisms.axis.tents import IntervalStrategy
@@ -106,9 +114,9 @@ def auto_strategy(
     return least(all_offers(AxisQuestion(n, law, workload, whole, scale)))
 
 
-def words() -> Mapping[str, Named]:
+def words() -> Mapping[str, NamedAxisMechanism]:
     """What the catalog may write for the axes of a view."""
-    automatic = {"auto": Named(_best), "gaussian": Named(_best, (GAUSSIAN,))}
+    automatic = {"auto": NamedAxisMechanism(_best), "gaussian": NamedAxisMechanism(_best, (GAUSSIAN,))}
     return automatic | {word: named for mechanism in MECHANISMS for word, named in mechanism.NAMED.items()}
 
 

@@ -33,7 +33,7 @@ import numpy as np
 
 from dpsql.errors import InternalError
 from dpsql.mechanisms.axis.dense import DENSE_LEAVES
-from dpsql.mechanisms.axis.question import Answer, AxisQuestion, Named, candidate
+from dpsql.mechanisms.axis.question import Answer, AxisQuestion, NamedAxisMechanism, candidate
 from dpsql.mechanisms.axis.rows import LIMIT, SparseRows
 from dpsql.mechanisms.axis.strategy import AxisStrategy, Frozen, check_sensitivity
 from dpsql.mechanisms.law import GAUSSIAN, NoiseLaw
@@ -93,7 +93,7 @@ def _entries(text: str, count: int, limbs: int) -> IntArray:
     return entries[::-1].copy()
 
 
-NAMED: Mapping[str, Named] = {}
+NAMED: Mapping[str, NamedAxisMechanism] = {}
 
 _LIMB = 16  # bits of a part of numbers that are too large to be multiplied at once
 

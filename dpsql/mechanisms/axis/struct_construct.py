@@ -16,7 +16,7 @@ from dpsql.mechanisms.axis.question import (
     Answer,
     AxisChoice,
     AxisQuestion,
-    Named,
+    NamedAxisMechanism,
     Word,
     alone,
 )
@@ -159,7 +159,7 @@ def named(question: AxisQuestion, word: Word) -> AxisChoice:
     return alone(equal_strategy(tree), "Struct-Construct", question)
 
 
-NAMED: Mapping[str, Named] = {"struct_construct": Named(named, (LAPLACE,))}
+NAMED: Mapping[str, NamedAxisMechanism] = {"struct_construct": NamedAxisMechanism(named, (LAPLACE,))}
 
 
 def offers(question: AxisQuestion) -> Iterator[Answer]:

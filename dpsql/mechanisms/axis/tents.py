@@ -29,7 +29,7 @@ from dpsql.mechanisms.axis.question import (
     AxisChoice,
     AxisQuestion,
     Candidate,
-    Named,
+    NamedAxisMechanism,
     Word,
     alone,
     best,
@@ -305,7 +305,7 @@ def named(question: AxisQuestion, word: Word) -> AxisChoice:
     return alone(tents(question.leaves, widths, graded=True), words, question)
 
 
-NAMED: Mapping[str, Named] = {"tents": Named(named, (LAPLACE,))}
+NAMED: Mapping[str, NamedAxisMechanism] = {"tents": NamedAxisMechanism(named, (LAPLACE,))}
 
 
 def offers(question: AxisQuestion) -> Iterator[Answer]:

@@ -164,7 +164,7 @@ class _Step(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
+class TreeWorkload:
     """Ranges laid out on a tree. Make one with `asked_ranges`.
 
     A prefix has a place in a table of shape (depth, borders), by the level of the node that it is taken in.
@@ -222,7 +222,7 @@ class _Tables(NamedTuple):
     r: FloatArray
 
 
-def asked_ranges(tree: Tree, workload: Workload, whole: float = 0.0) -> Asked:
+def asked_ranges(tree: Tree, workload: Workload, whole: float = 0.0) -> TreeWorkload:
     """Find where the two ends of each range part, and which prefixes that takes.
 
     Args:
@@ -243,7 +243,7 @@ def asked_ranges(tree: Tree, workload: Workload, whole: float = 0.0) -> Asked:
         node, child = path[level - 1], path[level]
         grows = (node != child) & (top < level) & (border > np.append(tree.lo, tree.n)[node])  # else empty
         steps.append(_Step(np.flatnonzero(grows), node[grows], child[grows]))
-    return Asked(
+    return TreeWorkload(
         tree, np.append((1 - whole) * share, whole), path[meet, left], path[meet, right],
         meet * len(border) + left, meet * len(border) + right, tuple(steps), len(border),
     )  # fmt: skip
@@ -260,7 +260,7 @@ def _paths(tree: Tree, border: IntArray) -> IntArray:
     return path
 
 
-def asked_loss(asked: Asked, weight: FloatArray) -> tuple[float, FloatArray]:
+def asked_loss(asked: TreeWorkload, weight: FloatArray) -> tuple[float, FloatArray]:
     """Mean variance over the ranges after least squares, and its gradient.
 
     Args:
@@ -295,7 +295,7 @@ def _sum(where: IntArray, value: FloatArray, size: int) -> FloatArray:
     return np.bincount(where, value, size).astype(np.float64, copy=False)
 
 
-def _asked_upwards(ranges: Asked, weight: FloatArray) -> _Tables:
+def _asked_upwards(ranges: TreeWorkload, weight: FloatArray) -> _Tables:
     """s, g, Left and K of all nodes; (a, r) of the prefixes, from the leaves up."""
     tree = ranges.tree
     s, g = node_spread(tree, weight)
@@ -313,7 +313,7 @@ def _asked_upwards(ranges: Asked, weight: FloatArray) -> _Tables:
     return _Tables(s, g, earlier_sum, reduction, a, r)
 
 
-def _asked_downwards(ranges: Asked, weight: FloatArray, up: _Tables, down: _Tables) -> FloatArray:
+def _asked_downwards(ranges: TreeWorkload, weight: FloatArray, up: _Tables, down: _Tables) -> FloatArray:
     """The gradient, from the adjoints of what the ranges read."""
     size = ranges.tree.size
     gains, gradients, befores = ([np.zeros(0)] for _ in range(3))
@@ -335,7 +335,7 @@ def _asked_downwards(ranges: Asked, weight: FloatArray, up: _Tables, down: _Tabl
 
 
 def _through_nodes(
-    ranges: Asked, weight: FloatArray, up: _Tables, down: _Tables, gradient: FloatArray
+    ranges: TreeWorkload, weight: FloatArray, up: _Tables, down: _Tables, gradient: FloatArray
 ) -> FloatArray:
     """The rest of the gradient: K reads the nodes above; Left, g and s read those below."""
     tree, count = ranges.tree, ranges.tree.child_count

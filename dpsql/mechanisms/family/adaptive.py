@@ -51,7 +51,7 @@ from dpsql.mechanisms.family.data_dependent import (
     looking_offers,
     strategy_of,
 )
-from dpsql.mechanisms.family.measurement import Part
+from dpsql.mechanisms.family.measurement import ChargeLine
 from dpsql.mechanisms.family.question import Answer, FamilyQuestion, NamedFamily
 from dpsql.mechanisms.law import LAPLACE, NoisyView, joined
 from dpsql.noise import Noise
@@ -249,7 +249,7 @@ def _adaptive(counts: Exact, epsilon: Fraction, sensitivity: int, noise: Noise) 
 
 ADAPTIVE = DataDependent(
     "allow", "by noisy signal", "is for `data_dependent: allow`",
-    (Part("signal for choosing", SIGNAL_SHARE), Part("rows", 1 - SIGNAL_SHARE)), False,
+    (ChargeLine("signal for choosing", SIGNAL_SHARE), ChargeLine("rows", 1 - SIGNAL_SHARE)), False,
     _by_signal, _adaptive,
 )  # fmt: skip
 

@@ -31,11 +31,11 @@ from dpsql.mechanisms.axis.strategy import AxisStrategy
 from dpsql.mechanisms.family.asked_rows import MOST_CLASSES, best_rows, classes_of
 from dpsql.mechanisms.family.measurement import (
     Alone,
-    AskedAxis,
+    AxisWorkload,
+    ChargeLine,
     DrawnMember,
+    DrawReplay,
     LinearRows,
-    Part,
-    Replay,
     Terms,
 )
 from dpsql.mechanisms.family.question import (
@@ -75,9 +75,9 @@ class AskedRows(Alone):
     matrix: IntArray
     total: int
     law: NoiseLaw
-    parts: ClassVar[tuple[Part, ...]] = (Part("", Fraction(1)),)
+    parts: ClassVar[tuple[ChargeLine, ...]] = (ChargeLine("", Fraction(1)),)
     biased: ClassVar[bool] = False
-    replay: ClassVar[Replay | None] = None
+    replay: ClassVar[DrawReplay | None] = None
     reading: ClassVar[str] = AskedReading.name
     listed: ClassVar[Mapping[int, int]] = {}
 
@@ -128,7 +128,7 @@ class AskedRows(Alone):
         axes: Subset,
         unit: float,
         family: Sequence[tuple[Subset, float]],
-        asked: Mapping[int, AskedAxis],
+        asked: Mapping[int, AxisWorkload],
     ) -> float:
         """Of a class that is known by itself; ranges on every axis were not asked, and most are not known."""
         return float(unit * np.diag(self._model.covariance_of_classes).mean())

@@ -38,7 +38,7 @@ _EVEN = 1e-4  # of the questions' weight, spread over single classes
 _SMALLEST = 1e-3  # of the whole budget; a row with less tells next to nothing
 
 
-class Asked(NamedTuple):
+class ClassWorkload(NamedTuple):
     """Questions over classes.
 
     Args:
@@ -50,7 +50,7 @@ class Asked(NamedTuple):
     questions: IntArray
 
 
-class Rows(NamedTuple):
+class WorkloadRows(NamedTuple):
     """Rows with their weights, and the sum of the questions' variances at unit noise.
 
     Args:
@@ -62,7 +62,7 @@ class Rows(NamedTuple):
     error: float
 
 
-def classes_of(held: IntArray) -> Asked:
+def classes_of(held: IntArray) -> ClassWorkload:
     """Cells that the same questions hold, put together.
 
     Args:
@@ -77,10 +77,10 @@ def classes_of(held: IntArray) -> Asked:
     number = np.cumsum(~empty) - 1
     number[empty] = -1
     del kinds
-    return Asked(number[of.ravel()].astype(np.int64), held[:, first[~empty]].astype(np.int64))
+    return ClassWorkload(number[of.ravel()].astype(np.int64), held[:, first[~empty]].astype(np.int64))
 
 
-def best_rows(questions: IntArray, norm: int) -> Rows:
+def best_rows(questions: IntArray, norm: int) -> WorkloadRows:
     """The rows of least error that are found.
 
     Args:
@@ -94,7 +94,7 @@ def best_rows(questions: IntArray, norm: int) -> Rows:
     return min([*candidates, _full(weighted_questions, norm)], key=lambda rows: rows.error)
 
 
-def _full(questions: FloatArray, norm: int) -> Rows:
+def _full(questions: FloatArray, norm: int) -> WorkloadRows:
     """A full matrix: the least error of all where squares add up."""
     gram = questions.T @ questions
     even = (
@@ -102,7 +102,7 @@ def _full(questions: FloatArray, norm: int) -> Rows:
     )  # fewer questions than classes are no full rank
     matrix = matrix_root(optimal_gram(gram + even, steps=100))
     matrix = matrix / float((np.abs(matrix) ** norm).sum(axis=0).max() ** (1 / norm))
-    return Rows(matrix, _error(matrix, questions).error)
+    return WorkloadRows(matrix, _error(matrix, questions).error)
 
 
 def _pools(different: IntArray) -> Iterator[tuple[IntArray, FloatArray]]:
@@ -119,7 +119,7 @@ def _pools(different: IntArray) -> Iterator[tuple[IntArray, FloatArray]]:
     yield rows, np.where(single, 1.0, 0.3)
 
 
-def _searched(rows: IntArray, start: FloatArray, questions: FloatArray, norm: int) -> Rows:
+def _searched(rows: IntArray, start: FloatArray, questions: FloatArray, norm: int) -> WorkloadRows:
     """The best of the weights that the prices lead to.
 
     With s = u^p, f is close to sum c / s^(2/p); the gain of a row, -df/ds, is worth the prices of its classes.
@@ -142,7 +142,7 @@ def _searched(rows: IntArray, start: FloatArray, questions: FloatArray, norm: in
     matrix = rows[large] * (best_share[large] / (rows[large].T @ best_share[large]).max())[:, None] ** (
         1 / norm
     )
-    return Rows(matrix, _error(matrix, questions).error)
+    return WorkloadRows(matrix, _error(matrix, questions).error)
 
 
 class _Error(NamedTuple):

@@ -5,7 +5,7 @@
 | `look` | y, noise of variance v1 = `before` | drawn integers |
 | `rows` | z, noise of variance v2 = `after` | drawn integers |
 | `selection_bias` | c(y): E[noise of the look; loud], estimated without bias from the look alone | drawn integers |
-| `Groups.of` | the group that each leaf's mean square M is measured in | - |
+| `LeafGroups.of` | the group that each leaf's mean square M is measured in | - |
 
 **Source**: docs/method/blocks.md, "Estimates" and "Inside a leaf".
 """
@@ -39,7 +39,7 @@ class Variances(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class BlockRows:
     """The noisy integers of one statistic.
 
     Args:
@@ -86,7 +86,7 @@ def selection_bias(look: FloatArray, selection: Selection) -> FloatArray:
     return np.asarray(np.exp(-selection.rate * above) / -np.expm1(-selection.rate))
 
 
-def cell_estimates(of: Rows, selection: Selection | None) -> FloatArray:
+def cell_estimates(of: BlockRows, selection: Selection | None) -> FloatArray:
     """Best estimates of all cells; a leaf's number is spread evenly.
 
     Args:
@@ -120,7 +120,7 @@ def cell_estimates(of: Rows, selection: Selection | None) -> FloatArray:
 
 
 @dataclass(frozen=True, eq=False)
-class Groups:
+class LeafGroups:
     """Leaves that are alike by their looks.
 
     Args:
@@ -136,7 +136,7 @@ class Groups:
         return np.bincount(self.of, weights=values, minlength=len(self.size)) / self.size
 
 
-def leaf_groups(of: Rows) -> Groups:
+def leaf_groups(of: BlockRows) -> LeafGroups:
     """Leaves by how often they were merged and by bands of their looks, joined from the top until there are enough.
 
     Args:
@@ -159,10 +159,10 @@ def leaf_groups(of: Rows) -> Groups:
         if number == opened:
             number += 1  # fewer than enough in all
         group[remaining] = number - 1
-    return Groups(group, np.bincount(group, minlength=number))
+    return LeafGroups(group, np.bincount(group, minlength=number))
 
 
-def mean_squares(of: Rows, groups: Groups) -> FloatArray:
+def mean_squares(of: BlockRows, groups: LeafGroups) -> FloatArray:
     """M of each group: the mean square of its leaves' exact numbers, and one standard error of that mean.
 
     Rows are fresh noise, which neither the partition nor the groups have seen, so that squares less their noise are
@@ -175,7 +175,7 @@ def mean_squares(of: Rows, groups: Groups) -> FloatArray:
     )
 
 
-def block_variance(of: Rows, groups: Groups, count: Rows | None) -> BlockVariance:
+def block_variance(of: BlockRows, groups: LeafGroups, count: BlockRows | None) -> BlockVariance:
     """The errors of `cell_estimates`: noise given the partition, and where rows may lie inside of leaves.
 
     Args:

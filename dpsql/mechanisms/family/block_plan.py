@@ -7,7 +7,8 @@ The error of a grid of loud blocks over random boxes is a sum over blocks,
 and a quiet block adds next to nothing, so the sum over blocks of E_b min(x_b, c) / c foretells what a plane will err
 by. That number is linear in the cells up to a cut, so one row moves it by at most the largest E_b.
 
-**Privacy**: a function of numbers of leaves, declared questions, epsilon and M; `Forecast.number` alone sees cells.
+**Privacy**: a function of numbers of leaves, declared questions, epsilon and M; `SelectionStatistic.number` alone
+sees cells.
 **Source**: docs/method/blocks.md, "The choice".
 """
 
@@ -38,7 +39,7 @@ GRAIN = 64  # weights of the forecast are integers of 1/64
 SIDES = (4, 8, 16)
 
 
-class Stages(NamedTuple):
+class StageBudgets(NamedTuple):
     """Integer budgets of the looks and of the rows over one denominator, which holds M."""
 
     look: int
@@ -60,7 +61,7 @@ class Stages(NamedTuple):
         return Selection(bar, self.look / self.denominator)
 
 
-def stages(spend: Fraction, sensitivity: int) -> Stages:
+def stages(spend: Fraction, sensitivity: int) -> StageBudgets:
     """Budgets of both stages.
 
     Args:
@@ -72,7 +73,7 @@ def stages(spend: Fraction, sensitivity: int) -> Stages:
     """
     t = scaled_denominator(sensitivity)
     look = cap_units(spend * LOOK, t)
-    return Stages(look, cap_units(spend * (1 - LOOK), t), t * sensitivity)
+    return StageBudgets(look, cap_units(spend * (1 - LOOK), t), t * sensitivity)
 
 
 def bar_of(spend: Fraction, sensitivity: int) -> int:
@@ -144,7 +145,7 @@ def best_grid(axes: Sequence[FamilyAxis]) -> BlockGrid:
 
 
 @dataclass(frozen=True, eq=False)
-class Forecast:
+class SelectionStatistic:
     """The number that chooses.
 
     Args:
@@ -174,7 +175,9 @@ class Forecast:
         return number / (GRAIN * self.bar)
 
 
-def forecast(axes: Sequence[FamilyAxis], grid: BlockGrid, spend: Fraction, sensitivity: int) -> Forecast:
+def forecast(
+    axes: Sequence[FamilyAxis], grid: BlockGrid, spend: Fraction, sensitivity: int
+) -> SelectionStatistic:
     """The number that chooses, and its noise.
 
     Args:
@@ -198,4 +201,4 @@ def forecast(axes: Sequence[FamilyAxis], grid: BlockGrid, spend: Fraction, sensi
             hint="give the view a larger share, lower max_ids, or write `mechanism: auto`",
         )
     t = scaled_denominator(reach)
-    return Forecast(grid, weights, bar, cap_units(spend * CHOICE, t), t * reach)
+    return SelectionStatistic(grid, weights, bar, cap_units(spend * CHOICE, t), t * reach)

@@ -33,11 +33,11 @@ import numpy as np
 from dpsql.errors import InternalError
 from dpsql.mechanisms.axis.registry import AUTO
 from dpsql.mechanisms.axis.strategy import AxisStrategy
-from dpsql.mechanisms.family.block_estimates import Rows, block_variance, cell_estimates, leaf_groups
+from dpsql.mechanisms.family.block_estimates import BlockRows, block_variance, cell_estimates, leaf_groups
 from dpsql.mechanisms.family.block_plan import (
     CHOICE,
     LOOK,
-    Forecast,
+    SelectionStatistic,
     bar_of,
     best_grid,
     forecast,
@@ -45,11 +45,11 @@ from dpsql.mechanisms.family.block_plan import (
 )
 from dpsql.mechanisms.family.measurement import (
     Alone,
-    AskedAxis,
+    AxisWorkload,
+    ChargeLine,
     DrawnMember,
+    DrawReplay,
     LinearRows,
-    Part,
-    Replay,
     Terms,
 )
 from dpsql.mechanisms.family.partition import BlockGrid, Partition, partition
@@ -110,7 +110,7 @@ class DrawnBlocks:
     unit_variance: float
     leaves: FloatArray
     outcome: Outcome
-    rows: Rows | None
+    rows: BlockRows | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,7 +133,7 @@ class Blocks(Alone):
     listed: ClassVar[Mapping[int, int]] = {}
 
     @property
-    def replay(self) -> Replay:
+    def replay(self) -> DrawReplay:
         """Itself: all that it chose follows from stored integers."""
         return self
 
@@ -143,14 +143,14 @@ class Blocks(Alone):
         return CHOICE if self.first else Fraction(0)
 
     @property
-    def parts(self) -> tuple[Part, ...]:
+    def parts(self) -> tuple[ChargeLine, ...]:
         """The choice, the looks and the rows; a product spends the last two together."""
-        chosen = (Part("choice of blocks or product", CHOICE),) if self.first else ()
+        chosen = (ChargeLine("choice of blocks or product", CHOICE),) if self.first else ()
         remaining = 1 - self.choice
         return (
             *chosen,
-            Part("looks at blocks", remaining * LOOK),
-            Part("cells and leaves", remaining * (1 - LOOK)),
+            ChargeLine("looks at blocks", remaining * LOOK),
+            ChargeLine("cells and leaves", remaining * (1 - LOOK)),
         )
 
     @property
@@ -187,7 +187,7 @@ class Blocks(Alone):
         axes: Subset,
         unit: float,
         family: Sequence[tuple[Subset, float]],
-        asked: Mapping[int, AskedAxis],
+        asked: Mapping[int, AxisWorkload],
     ) -> float:
         """Of the product: the most that is expected."""
         return PRODUCT.mean_variance(axes, unit, family, asked)
@@ -241,7 +241,7 @@ class Blocks(Alone):
             np.full(len(look), stage_budgets.look, np.int64),
             np.full(len(rows), stage_budgets.rows, np.int64),
         ]
-        noisy_rows = Rows(chosen_rows, shaped(look, grid.shape), rows, stage_budgets.variances)
+        noisy_rows = BlockRows(chosen_rows, shaped(look, grid.shape), rows, stage_budgets.variances)
         count = self._count(terms)
         selection = stage_budgets.selection(bar_of(terms.spend, terms.sensitivity)) if self.first else None
         model = block_variance(noisy_rows, leaf_groups(count or noisy_rows), count)
@@ -265,7 +265,7 @@ class Blocks(Alone):
         """What is drawn with after the choice."""
         return terms._replace(spend=terms.spend * (1 - self.choice))
 
-    def _count(self, terms: Terms) -> Rows | None:
+    def _count(self, terms: Terms) -> BlockRows | None:
         """The looks and rows of the view's count, where this is another statistic."""
         return None if self.first or terms.beside is None else _drawn(terms.beside).rows
 
@@ -273,7 +273,7 @@ class Blocks(Alone):
         """The blocks: public."""
         return best_grid(self.axes)
 
-    def _forecast(self, terms: Terms) -> Forecast:
+    def _forecast(self, terms: Terms) -> SelectionStatistic:
         """The number that chooses, before it is known."""
         return forecast(self.axes, self._grid(terms), terms.spend, terms.sensitivity)
 

@@ -30,12 +30,12 @@ from dpsql.mechanisms.axis.registry import AUTO, auto_strategy
 from dpsql.mechanisms.axis.strategy import AxisStrategy
 from dpsql.mechanisms.family.measurement import (
     Alone,
-    AskedAxis,
+    AxisWorkload,
+    ChargeLine,
     DrawnAxis,
     DrawnMember,
+    DrawReplay,
     LinearRows,
-    Part,
-    Replay,
     Terms,
 )
 from dpsql.mechanisms.family.product import PRODUCT
@@ -47,7 +47,7 @@ from dpsql.tree import Exact, FloatArray, IntArray, Noisy
 from dpsql.variance import AxisVariance
 from dpsql.variance.kronecker import ProductReading
 from dpsql.variance.plane import PlaneVariance
-from dpsql.variance.reconcile import Measured, Subset
+from dpsql.variance.reconcile import Subset, ViewEstimate
 
 MOST_LEAVES = 1 << 14
 """Groups of scattered cells cost leaves^2 steps when a release is opened: 4 s here."""
@@ -93,12 +93,12 @@ class DataDependent(Alone):
     name: str
     title: str
     only: str
-    parts: tuple[Part, ...]
+    parts: tuple[ChargeLine, ...]
     biased: bool
     choice: Callable[[int], AxisChoice]
     sample: Callable[[Exact, Fraction, int, Noise], AdaptedView]
     linear: ClassVar[LinearRows | None] = None
-    replay: ClassVar[Replay | None] = None
+    replay: ClassVar[DrawReplay | None] = None
     reading: ClassVar[str] = ProductReading.name
     listed: ClassVar[Mapping[int, int]] = {}
 
@@ -123,7 +123,7 @@ class DataDependent(Alone):
         axes: Subset,
         unit: float,
         family: Sequence[tuple[Subset, float]],
-        asked: Mapping[int, AskedAxis],
+        asked: Mapping[int, AxisWorkload],
     ) -> float:
         """As of the plan's choice."""
         return PRODUCT.mean_variance(axes, unit, family, asked)
@@ -150,7 +150,7 @@ class DataDependent(Alone):
         return PRODUCT.components(family, totals)
 
     def agreed(
-        self, family: Sequence[Measured], totals: Mapping[int, float], spreads: Mapping[int, FloatArray]
+        self, family: Sequence[ViewEstimate], totals: Mapping[int, float], spreads: Mapping[int, FloatArray]
     ) -> list[FloatArray]:
         """There is no other view to agree with."""
         return PRODUCT.agreed(family, totals, spreads)

@@ -36,7 +36,7 @@ from dpsql.mechanisms.family.data_dependent import (
     looking_offers,
     strategy_of,
 )
-from dpsql.mechanisms.family.measurement import Part
+from dpsql.mechanisms.family.measurement import ChargeLine
 from dpsql.mechanisms.family.question import Answer, FamilyQuestion, NamedFamily
 from dpsql.mechanisms.law import LAPLACE, NoisyView
 from dpsql.noise import Noise
@@ -232,7 +232,7 @@ def _dawa(counts: Exact, epsilon: Fraction, sensitivity: int, noise: Noise) -> A
 
 DAWA = DataDependent(
     "dawa", "DAWA", "is had by name alone: it is biased, and its error is not known before it has looked",
-    (Part("choice of buckets", PARTITION_SHARE), Part("sums of buckets", 1 - PARTITION_SHARE)), True,
+    (ChargeLine("choice of buckets", PARTITION_SHARE), ChargeLine("sums of buckets", 1 - PARTITION_SHARE)), True,
     as_leaves("DAWA"), _dawa,
 )  # fmt: skip
 

@@ -30,7 +30,7 @@ TINY = 1e-12
 """Least variance of noise, over the largest one: without noise a deviation is what was drawn."""
 
 
-class Shrunk(NamedTuple):
+class ShrunkDeviations(NamedTuple):
     """What is behind noisy deviations.
 
     Args:
@@ -42,7 +42,7 @@ class Shrunk(NamedTuple):
     variance: FloatArray
 
 
-def shrink(seen: FloatArray, size: FloatArray, noise: FloatArray, largest: float) -> Shrunk:
+def shrink(seen: FloatArray, size: FloatArray, noise: FloatArray, largest: float) -> ShrunkDeviations:
     """The mean and variance of deviations under all variances that they may have.
 
     Args:
@@ -56,7 +56,7 @@ def shrink(seen: FloatArray, size: FloatArray, noise: FloatArray, largest: float
     """
     mean = float(size.mean()) if size.size else 0.0
     if mean <= 0 or largest <= 0:
-        return Shrunk(np.zeros_like(seen), np.zeros_like(seen))
+        return ShrunkDeviations(np.zeros_like(seen), np.zeros_like(seen))
     prior = largest * VARIANCES[:, None] * (size / mean)
     floor = np.maximum(noise, TINY * largest)
     total = prior + floor
@@ -66,4 +66,4 @@ def shrink(seen: FloatArray, size: FloatArray, noise: FloatArray, largest: float
     keep = prior / total
     part = weights @ keep
     variance = part * floor + weights @ (keep - part) ** 2 * seen**2
-    return Shrunk(part * seen, variance)
+    return ShrunkDeviations(part * seen, variance)

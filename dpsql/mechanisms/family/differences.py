@@ -12,7 +12,7 @@ halved, its halves again, and the halvings of each level are shrunk by what that
 |---|---|---|
 | `difference` | x_g: a group's difference less its part of the whole's, for all that was left out | measure unit |
 | `Line.take` | t_k: the left half's part of a node, less its share of the node's | measure unit |
-| `Noise.largest` | wide U: how far off all rows may be at most | measure unit |
+| `DifferenceNoise.largest` | wide U: how far off all rows may be at most | measure unit |
 | `Correction.value`, `variance`, `halved` | d_g (dy_g), v_g, v_k | (squared) measure unit |
 | `fitted` | leaf corrections with given margins, in proportion to the rows | measure unit |
 | `interaction` | i2: how far cells are off beyond their groups; counted, not corrected | squared measure unit |
@@ -65,7 +65,7 @@ class Correction:
 
 
 @dataclass(frozen=True, eq=False)
-class Groups:
+class DifferenceAxis:
     """One axis of the low views.
 
     Args:
@@ -133,7 +133,7 @@ def line_of(part: FloatArray) -> Line:
     return Line(part, nodes, share)
 
 
-def groups_of(rows: FloatArray, rows_sd: float, *, ordered: bool) -> Groups:
+def groups_of(rows: FloatArray, rows_sd: float, *, ordered: bool) -> DifferenceAxis:
     """Groups with their parts of all rows.
 
     Args:
@@ -142,7 +142,7 @@ def groups_of(rows: FloatArray, rows_sd: float, *, ordered: bool) -> Groups:
         ordered: whether neighbours are alike.
     """
     part = parts_of(rows)
-    return Groups(part, rows, rows_sd, line_of(part) if ordered else None)
+    return DifferenceAxis(part, rows, rows_sd, line_of(part) if ordered else None)
 
 
 def parts_of(rows: FloatArray) -> FloatArray:
@@ -152,7 +152,7 @@ def parts_of(rows: FloatArray) -> FloatArray:
     return positive / total if total > 0 else np.full(rows.shape, 1.0 / rows.size)
 
 
-class Noise(NamedTuple):
+class DifferenceNoise(NamedTuple):
     """What is known of a difference before it is read.
 
     Args:
@@ -165,7 +165,7 @@ class Noise(NamedTuple):
 
 
 def corrected(
-    groups: Groups, difference: FloatArray, noise: Noise, towards: FloatArray | None = None
+    groups: DifferenceAxis, difference: FloatArray, noise: DifferenceNoise, towards: FloatArray | None = None
 ) -> Correction:
     """How groups are moved.
 
@@ -187,14 +187,14 @@ def corrected(
     return Correction(moved - groups.part * moved.sum(), variance, halved)
 
 
-def _alone(part: FloatArray, deviation: FloatArray, noise: Noise) -> tuple[FloatArray, FloatArray]:
+def _alone(part: FloatArray, deviation: FloatArray, noise: DifferenceNoise) -> tuple[FloatArray, FloatArray]:
     """Groups without order: all of them vary alike."""
     place, size = np.arange(part.size), part * (1 - part)
     largest = noise.largest**2 * float((size**2).mean())
     return shrink(deviation, size, noise.variance(place, place + 1), largest)
 
 
-def _along(line: Line, deviation: FloatArray, noise: Noise) -> tuple[FloatArray, FloatArray]:
+def _along(line: Line, deviation: FloatArray, noise: DifferenceNoise) -> tuple[FloatArray, FloatArray]:
     """What neighbours are off by together, level by level, and how far they may still be."""
     halvings, size, own = line.take(deviation), line.size, line.noise(noise.variance)
     kept, variance = np.zeros_like(halvings), np.zeros_like(halvings)
@@ -214,7 +214,7 @@ class SumScale:
     mid: float
 
 
-def carried(groups: Groups, counts: Correction, centred: FloatArray, scale: SumScale) -> FloatArray:
+def carried(groups: DifferenceAxis, counts: Correction, centred: FloatArray, scale: SumScale) -> FloatArray:
     """z_g: what a group's sums differ by if its averages stay as they are.
 
     Args:

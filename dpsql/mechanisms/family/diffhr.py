@@ -31,7 +31,7 @@ from dpsql.mechanisms.family.data_dependent import (
     as_leaves,
     looking_offers,
 )
-from dpsql.mechanisms.family.measurement import Part
+from dpsql.mechanisms.family.measurement import ChargeLine
 from dpsql.mechanisms.family.question import Answer, FamilyQuestion, NamedFamily
 from dpsql.mechanisms.law import LAPLACE, joined
 from dpsql.noise import Noise, laplace_variance
@@ -178,7 +178,7 @@ def _diffhr(counts: Exact, epsilon: Fraction, sensitivity: int, noise: Noise) ->
 
 DIFFHR = DataDependent(
     "diffhr", "DiffHR", "is had by name alone: it is biased, and its error is not known before it has looked",
-    (Part("noisy view for grouping", VIEW_SHARE), Part("sums of groups", 1 - VIEW_SHARE)), True,
+    (ChargeLine("noisy view for grouping", VIEW_SHARE), ChargeLine("sums of groups", 1 - VIEW_SHARE)), True,
     as_leaves("DiffHR"), _diffhr,
 )  # fmt: skip
 

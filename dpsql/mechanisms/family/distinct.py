@@ -29,11 +29,11 @@ import numpy as np
 from dpsql.mechanisms.axis.strategy import AxisStrategy
 from dpsql.mechanisms.family.measurement import (
     Alone,
-    AskedAxis,
+    AxisWorkload,
+    ChargeLine,
     DrawnMember,
+    DrawReplay,
     LinearRows,
-    Part,
-    Replay,
     Terms,
 )
 from dpsql.mechanisms.law import NoiseLaw, NoisyRows, NoisyView, joined, picked
@@ -72,9 +72,9 @@ class Gaps(Alone):
     leaves: tuple[int, ...]
     place: int
     norm: int
-    parts: ClassVar[tuple[Part, ...]] = (Part("by gaps", Fraction(1)),)
+    parts: ClassVar[tuple[ChargeLine, ...]] = (ChargeLine("by gaps", Fraction(1)),)
     biased: ClassVar[bool] = False
-    replay: ClassVar[Replay | None] = None
+    replay: ClassVar[DrawReplay | None] = None
     linear: ClassVar[LinearRows | None] = None
     reading: ClassVar[str] = GapReading.name
 
@@ -116,7 +116,7 @@ class Gaps(Alone):
         axes: Subset,
         unit: float,
         family: Sequence[tuple[Subset, float]],
-        asked: Mapping[int, AskedAxis],
+        asked: Mapping[int, AxisWorkload],
     ) -> float:
         """Over all ranges; a random range of another axis takes about a third of its leaves."""
         return unit * self.model.mean_variance() * _third(self.leaves, [self.place])
@@ -168,9 +168,9 @@ class Touched(Alone):
 
     leaves: tuple[int, ...]
     own: tuple[bool, ...]
-    parts: ClassVar[tuple[Part, ...]] = (Part("by cells", Fraction(1)),)
+    parts: ClassVar[tuple[ChargeLine, ...]] = (ChargeLine("by cells", Fraction(1)),)
     biased: ClassVar[bool] = False
-    replay: ClassVar[Replay | None] = None
+    replay: ClassVar[DrawReplay | None] = None
     linear: ClassVar[LinearRows | None] = None
     reading: ClassVar[str] = TouchedReading.name
 
@@ -211,7 +211,7 @@ class Touched(Alone):
         axes: Subset,
         unit: float,
         family: Sequence[tuple[Subset, float]],
-        asked: Mapping[int, AskedAxis],
+        asked: Mapping[int, AxisWorkload],
     ) -> float:
         """Of one cell; a random range of a person's own axis takes about a third of its leaves."""
         return unit * _third(self.leaves, list(self.listed))

@@ -7,7 +7,7 @@ predicts or audits a statistic asks its measurement and never which one it is.
 |---|---|
 | `Terms` | what a draw is made with: strategies, law, spend, sensitivity |
 | `LinearRows` | rows fixed before the draw, so that an audit can compute them again |
-| `AskedAxis` | one axis as random ranges see it |
+| `AxisWorkload` | one axis as random ranges see it |
 | `Alone` | what a measurement answers that leaves nothing to its draw and agrees with nobody |
 
 **Privacy**: `Measurement.draw` is the one place where cells meet noise; all else is public or post-processing.
@@ -32,7 +32,7 @@ from dpsql.tree import Exact, FloatArray, IntArray, Noisy, Workload
 from dpsql.variance import AxisVariance, mean_variance
 from dpsql.variance.kronecker import AxisSplit
 from dpsql.variance.reading import Together
-from dpsql.variance.reconcile import Measured, Subset, subsets
+from dpsql.variance.reconcile import Subset, ViewEstimate, subsets
 
 
 class Terms(NamedTuple):
@@ -53,7 +53,7 @@ class Terms(NamedTuple):
     beside: NoisyRows | None = None
 
 
-class Part(NamedTuple):
+class ChargeLine(NamedTuple):
     """One line of the ledger.
 
     Args:
@@ -92,7 +92,7 @@ class RangeParts(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class AskedAxis:
+class AxisWorkload:
     """One axis as random ranges see it: its variance model and the ranges declared, None for all."""
 
     model: AxisVariance
@@ -117,7 +117,9 @@ class AskedAxis:
         return RangeParts(max(mean_variance(self.model, self.workload) - split.total * share, 0.0), share)
 
 
-def range_variance(components: Mapping[Subset, float], axes: Subset, asked: Mapping[int, AskedAxis]) -> float:
+def range_variance(
+    components: Mapping[Subset, float], axes: Subset, asked: Mapping[int, AxisWorkload]
+) -> float:
     """Mean variance of a random range on each of some axes.
 
     Args:
@@ -133,14 +135,14 @@ def range_variance(components: Mapping[Subset, float], axes: Subset, asked: Mapp
     )
 
 
-class Share(NamedTuple):
+class StatisticShare(NamedTuple):
     """The axes of one statistic of a family, and what it is given: its charge, or the variance of a row."""
 
     axes: Subset
     amount: float
 
 
-def asked_sets(charges: Sequence[Share]) -> dict[Subset, float]:
+def asked_sets(charges: Sequence[StatisticShare]) -> dict[Subset, float]:
     """How often each set of axes is asked for ranges: every axis of a view half the time, views by their charges."""
     frequencies: dict[Subset, float] = {}
     for axes, charge in charges:
@@ -184,7 +186,7 @@ class LinearRows(Protocol):
         """What these rows alone tell of the cells, shape (n_1, .., n_d)."""
 
 
-class Replay(Protocol):
+class DrawReplay(Protocol):
     """Makes a draw again whose rows its own noisy numbers chose."""
 
     def restored(self, value: Noisy, terms: Terms) -> NoisyRows:
@@ -199,7 +201,7 @@ class Measurement(Protocol):
     """A way to measure the statistics of a family."""
 
     @property
-    def parts(self) -> tuple[Part, ...]:
+    def parts(self) -> tuple[ChargeLine, ...]:
         """What a draw spends, fixed before it; shares add up to 1."""
 
     @property
@@ -211,7 +213,7 @@ class Measurement(Protocol):
         """Its rows over the statistic's cells; None where they depend on what is drawn, or are no rows over cells."""
 
     @property
-    def replay(self) -> Replay | None:
+    def replay(self) -> DrawReplay | None:
         """What makes its draws again where `linear` cannot; None where nothing does."""
 
     @property
@@ -246,7 +248,7 @@ class Measurement(Protocol):
         axes: Subset,
         unit: float,
         family: Sequence[tuple[Subset, float]],
-        asked: Mapping[int, AskedAxis],
+        asked: Mapping[int, AxisWorkload],
     ) -> float:
         """Predicted mean variance of a random range on every axis of one statistic.
 
@@ -301,7 +303,7 @@ class Measurement(Protocol):
         """
 
     def agreed(
-        self, family: Sequence[Measured], totals: Mapping[int, float], spreads: Mapping[int, FloatArray]
+        self, family: Sequence[ViewEstimate], totals: Mapping[int, float], spreads: Mapping[int, FloatArray]
     ) -> list[FloatArray]:
         """Leaf estimates of every statistic that tell the same totals.
 
@@ -338,7 +340,7 @@ class Alone:
         return dict(family)
 
     def agreed(
-        self, family: Sequence[Measured], totals: Mapping[int, float], spreads: Mapping[int, FloatArray]
+        self, family: Sequence[ViewEstimate], totals: Mapping[int, float], spreads: Mapping[int, FloatArray]
     ) -> list[FloatArray]:
         """There is no other view to agree with."""
         return [member.estimate for member in family]
@@ -351,9 +353,9 @@ def shaped(values: FloatArray, place: int, axes: int) -> FloatArray:
 
 def mean_error(
     measurement: Measurement,
-    drawn: Sequence[Share],
+    drawn: Sequence[StatisticShare],
     sets: Mapping[Subset, float],
-    asked: Mapping[int, AskedAxis],
+    asked: Mapping[int, AxisWorkload],
 ) -> float:
     """Mean predicted variance of a family's answers.
 

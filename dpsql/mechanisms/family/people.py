@@ -169,7 +169,7 @@ class NoisyTotal:
     bound: int
 
 
-class Estimate(NamedTuple):
+class PeopleEstimate(NamedTuple):
     """A number with its standard error."""
 
     value: float
@@ -221,12 +221,12 @@ def spread(mid: int, lower: int, upper: int) -> int:
     return max(isqrt(81 * (mid - lower) * (upper - mid) // 400), 1)
 
 
-def pooled(estimates: Sequence[Estimate]) -> Estimate:
+def pooled(estimates: Sequence[PeopleEstimate]) -> PeopleEstimate:
     """The inverse-variance mean of independent estimates.
 
-    >>> pooled([Estimate(1.0, 1.0), Estimate(3.0, 1.0)]).value
+    >>> pooled([PeopleEstimate(1.0, 1.0), PeopleEstimate(3.0, 1.0)]).value
     2.0
     """
     precision = [1.0 / max(e.sd**2, 1e-12) for e in estimates]
     value = sum(p * e.value for p, e in zip(precision, estimates, strict=True)) / sum(precision)
-    return Estimate(value, sqrt(1.0 / sum(precision)))
+    return PeopleEstimate(value, sqrt(1.0 / sum(precision)))

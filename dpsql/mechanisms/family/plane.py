@@ -40,11 +40,11 @@ from dpsql.mechanisms.axis.strategy import AxisStrategy, axis_budgets
 from dpsql.mechanisms.axis.tents import hat
 from dpsql.mechanisms.family.measurement import (
     Alone,
-    AskedAxis,
+    AxisWorkload,
+    ChargeLine,
     DrawnMember,
+    DrawReplay,
     LinearRows,
-    Part,
-    Replay,
     Terms,
 )
 from dpsql.mechanisms.family.question import (
@@ -88,9 +88,9 @@ class ProductHats(Alone):
     leaf: IntArray
     kernel: IntArray
     total: int
-    parts: ClassVar[tuple[Part, ...]] = (Part("", Fraction(1)),)
+    parts: ClassVar[tuple[ChargeLine, ...]] = (ChargeLine("", Fraction(1)),)
     biased: ClassVar[bool] = False
-    replay: ClassVar[Replay | None] = None
+    replay: ClassVar[DrawReplay | None] = None
     reading: ClassVar[str] = PlaneReading.name
     listed: ClassVar[Mapping[int, int]] = {}
 
@@ -134,7 +134,7 @@ class ProductHats(Alone):
         axes: Subset,
         unit: float,
         family: Sequence[tuple[Subset, float]],
-        asked: Mapping[int, AskedAxis],
+        asked: Mapping[int, AxisWorkload],
     ) -> float:
         """Over random rectangles."""
         first, second = (workload_gram(n) for n in self.leaf.shape)

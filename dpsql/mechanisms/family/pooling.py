@@ -11,7 +11,7 @@ people, so their errors go together.
 | `Pooled.variance`, `together` | g^2 of the gap, c | 1 |
 | `Pooled.prior` | p^2: how far factors may differ, squared | 1 |
 | `unevenness` | uneven: whether heavy owners own other things | 1 |
-| `Factor` | R, and relative errors of its answers: rel_N, rel_S, rel_A | 1 |
+| `TotalsFactor` | R, and relative errors of its answers: rel_N, rel_S, rel_A | 1 |
 
 **Privacy**: functions of released values alone.
 **Source**: docs/method/user_level.md, "A factor for each measure".
@@ -25,7 +25,7 @@ from math import exp, hypot, inf, log, sqrt
 
 import numpy as np
 
-from dpsql.mechanisms.family.people import Estimate, NoisyHistogram, cleaned, middles, quantile_of
+from dpsql.mechanisms.family.people import NoisyHistogram, PeopleEstimate, cleaned, middles, quantile_of
 from dpsql.mechanisms.family.tails import HighTotal, TailError, last_clear
 
 SEEN = 3.0
@@ -62,7 +62,7 @@ class Relative:
 
 
 @dataclass(frozen=True)
-class Factor:
+class TotalsFactor:
     """What the views' totals of a measure are multiplied by.
 
     Args:
@@ -94,7 +94,7 @@ class Scaled:
     """
 
     high: HighTotal
-    low: Estimate
+    low: PeopleEstimate
     rows: float = 0.0
     uneven: float = 0.0
 
@@ -206,7 +206,7 @@ def _mean_over_median(histogram: NoisyHistogram, *, sums: bool = False) -> float
     return mean / quantile_of(np.rint(people), histogram.edges, 0.5)
 
 
-def factors(rows: Scaled, measures: Mapping[str, Scaled], *, told: bool = False) -> dict[str, Factor]:
+def factors(rows: Scaled, measures: Mapping[str, Scaled], *, told: bool = False) -> dict[str, TotalsFactor]:
     """The factor of rows, under the empty name, and of each measure.
 
     Args:
@@ -239,30 +239,30 @@ def factors(rows: Scaled, measures: Mapping[str, Scaled], *, told: bool = False)
     return result
 
 
-def _lost(measure: Scaled) -> Factor:
+def _lost(measure: Scaled) -> TotalsFactor:
     """Where noise hides the total of rows: views as they are, without an upper end."""
     noise = measure.low_noise
     mean = Relative(measure.rows, hypot(MEAN_LEAST, measure.rows), inf)
-    return Factor(1.0, None, measure.low.value, Relative(noise, noise, inf), mean, 0.0)
+    return TotalsFactor(1.0, None, measure.low.value, Relative(noise, noise, inf), mean, 0.0)
 
 
-def _follower(rows: Factor, measure: Scaled) -> Factor:
+def _follower(rows: TotalsFactor, measure: Scaled) -> TotalsFactor:
     """The factor of rows for a measure whose own total noise hides: averages are as views have them, without an end."""
     mean = hypot(MEAN_LEAST, MEAN_SLOPE * log(rows.value))
     error = Relative(rows.error.noise, hypot(rows.error.down, mean), inf)
     mean_error = Relative(min(measure.rows, mean), mean, inf)
     whole = rows.value * measure.low.value
-    return Factor(rows.value, rows.measured, whole, error, mean_error, 0.0)
+    return TotalsFactor(rows.value, rows.measured, whole, error, mean_error, 0.0)
 
 
-def _factor(measure: Scaled, step: float, rest: float, mean_error: Relative) -> Factor:
+def _factor(measure: Scaled, step: float, rest: float, mean_error: Relative) -> TotalsFactor:
     """A factor that has moved by `step` in logarithms, and keeps the part `rest` of its variance."""
     measured = exp(measure.logarithm + step)
     value = max(1.0, measured)
     noise, tail = measure.noise, measure.tail
     error = Relative(*(sqrt(rest) * hypot(noise, side) for side in (0.0, tail.down, tail.up)))
     back = measure.high.put_back / measure.high.value
-    return Factor(value, measured, value * measure.low.value, error, mean_error, back)
+    return TotalsFactor(value, measured, value * measure.low.value, error, mean_error, back)
 
 
 def _mean_error(rows: Scaled, measure: Scaled, pooled: Pooled) -> Relative:

@@ -24,12 +24,12 @@ from dpsql.mechanisms.axis.registry import WHOLE, axis_strategy, laws_of
 from dpsql.mechanisms.axis.strategy import AxisStrategy, axis_budgets, leaf_estimates, measure_view, row_count
 from dpsql.mechanisms.family.measurement import (
     Alone,
-    AskedAxis,
+    AxisWorkload,
+    ChargeLine,
     DrawnMember,
+    DrawReplay,
     LinearRows,
-    Part,
-    Replay,
-    Share,
+    StatisticShare,
     Terms,
     asked_sets,
     mean_error,
@@ -51,16 +51,16 @@ from dpsql.noise import Noise
 from dpsql.tree import Exact, FloatArray, IntArray
 from dpsql.variance.kronecker import ProductReading
 from dpsql.variance.plane import PlaneVariance
-from dpsql.variance.reconcile import Measured, Subset, component_variances, reconcile
+from dpsql.variance.reconcile import Subset, ViewEstimate, component_variances, reconcile
 
 
 @dataclass(frozen=True)
 class Product(Alone):
     """Axes one by one. See `Measurement` and `LinearRows` for what its methods answer."""
 
-    parts: ClassVar[tuple[Part, ...]] = (Part("", Fraction(1)),)
+    parts: ClassVar[tuple[ChargeLine, ...]] = (ChargeLine("", Fraction(1)),)
     biased: ClassVar[bool] = False
-    replay: ClassVar[Replay | None] = None
+    replay: ClassVar[DrawReplay | None] = None
     reading: ClassVar[str] = ProductReading.name
     listed: ClassVar[Mapping[int, int]] = {}
 
@@ -94,7 +94,7 @@ class Product(Alone):
         axes: Subset,
         unit: float,
         family: Sequence[tuple[Subset, float]],
-        asked: Mapping[int, AskedAxis],
+        asked: Mapping[int, AxisWorkload],
     ) -> float:
         """Of the view by itself, before it is reconciled."""
         return unit * prod(asked[axis].mean for axis in axes)
@@ -117,7 +117,7 @@ class Product(Alone):
         return component_variances(family, totals)
 
     def agreed(
-        self, family: Sequence[Measured], totals: Mapping[int, float], spreads: Mapping[int, FloatArray]
+        self, family: Sequence[ViewEstimate], totals: Mapping[int, float], spreads: Mapping[int, FloatArray]
     ) -> list[FloatArray]:
         """Reconciled part by part."""
         return reconcile(family, totals, spreads)
@@ -224,18 +224,18 @@ def _error(question: FamilyQuestion, views: Sequence[ViewChoice]) -> float:
         own = [(axis, axis_choice.strategy) for axis, axis_choice in zip(view.axes, choice.axes, strict=True)]
         members.append(tuple(sorted(ids.setdefault(pair, len(ids)) for pair in own)))
     asked_axes = {
-        i: AskedAxis(own.variance(), question.axes[axis].workload) for (axis, own), i in ids.items()
+        i: AxisWorkload(own.variance(), question.axes[axis].workload) for (axis, own), i in ids.items()
     }
     errors = []
     for measure in question.measures:
         charges = [float(view.charges.get(measure, 0)) for view in question.views]
         drawn = [
-            Share(axes, question.unit(choice.law, charge / sum(charges)))
+            StatisticShare(axes, question.unit(choice.law, charge / sum(charges)))
             for axes, choice, charge in zip(members, views, charges, strict=True)
             if charge
         ]
         sets = asked_sets(
-            [Share(axes, charge) for axes, charge in zip(members, charges, strict=True) if charge]
+            [StatisticShare(axes, charge) for axes, charge in zip(members, charges, strict=True) if charge]
         )
         errors.append(mean_error(PRODUCT, drawn, sets, asked_axes))
     return sum(errors) / len(errors)

@@ -44,12 +44,12 @@ from dpsql.mechanisms.axis.strategy import AxisStrategy, estimate, measure
 from dpsql.mechanisms.axis.zero_sum import zero_sum_choice
 from dpsql.mechanisms.family.measurement import (
     Alone,
-    AskedAxis,
+    AxisWorkload,
+    ChargeLine,
     DrawnMember,
+    DrawReplay,
     LinearRows,
-    Part,
-    Replay,
-    Share,
+    StatisticShare,
     Terms,
     asked_sets,
     mean_error,
@@ -82,9 +82,9 @@ class Residual(Alone):
     A set by itself is a product of zero-sum rows; only all sets of a family together have leaf estimates.
     """
 
-    parts: ClassVar[tuple[Part, ...]] = (Part("residual", Fraction(1)),)
+    parts: ClassVar[tuple[ChargeLine, ...]] = (ChargeLine("residual", Fraction(1)),)
     biased: ClassVar[bool] = False
-    replay: ClassVar[Replay | None] = None
+    replay: ClassVar[DrawReplay | None] = None
     reading: ClassVar[str] = ProductReading.name
     listed: ClassVar[Mapping[int, int]] = {}
 
@@ -118,7 +118,7 @@ class Residual(Alone):
         axes: Subset,
         unit: float,
         family: Sequence[tuple[Subset, float]],
-        asked: Mapping[int, AskedAxis],
+        asked: Mapping[int, AxisWorkload],
     ) -> float:
         """Added up over the sets below."""
         return range_variance(dict(family), axes, asked)
@@ -225,7 +225,7 @@ def _design(question: FamilyQuestion) -> FamilyCandidate:
     choices = {i: axis_choice for view, view_choice in zip(question.views, views, strict=True)
                for i, axis_choice in zip(view.axes, view_choice.axes, strict=True)}  # fmt: skip
     asked_axes = {
-        i: AskedAxis(axis_choice.strategy.variance(), question.axes[i].workload)
+        i: AxisWorkload(axis_choice.strategy.variance(), question.axes[i].workload)
         for i, axis_choice in choices.items()
     }
     sets = tuple(
@@ -239,7 +239,7 @@ def _design(question: FamilyQuestion) -> FamilyCandidate:
             total_charge = sum(charge for _, charge in charges)
             measure_sets = [set_part for set_part in sets if set_part.measure == counted]
             drawn = [
-                Share(set_part.axes, question.unit(GAUSSIAN, float(set_part.charge) / total_charge))
+                StatisticShare(set_part.axes, question.unit(GAUSSIAN, float(set_part.charge) / total_charge))
                 for set_part in measure_sets
             ]
             errors.append(mean_error(RESIDUAL, drawn, asked_sets(charges), asked_axes))
@@ -253,17 +253,17 @@ def _rows(axis: FamilyAxis) -> AxisChoice:
     return zero_sum_choice(axis.leaves, axis.workload, max(axis.grains.shared, COARSEST))
 
 
-def _charges(question: FamilyQuestion, counted: str) -> list[Share]:
+def _charges(question: FamilyQuestion, counted: str) -> list[StatisticShare]:
     """What each view spends on a measure."""
     return [
-        Share(subset, float(view.charges[counted]) / len(view.sets))
+        StatisticShare(subset, float(view.charges[counted]) / len(view.sets))
         for view in question.views
         if counted in view.charges
         for subset in view.sets
     ]
 
 
-def _sets(question: FamilyQuestion, counted: str, asked_axes: Mapping[int, AskedAxis]) -> list[SetPart]:
+def _sets(question: FamilyQuestion, counted: str, asked_axes: Mapping[int, AxisWorkload]) -> list[SetPart]:
     """The sets of one measure, each with its part of what the views spend on it."""
     shares = best_shares(asked_sets(_charges(question, counted)), asked_axes)
     remaining = SHARES - len(shares)
@@ -279,7 +279,7 @@ def _sets(question: FamilyQuestion, counted: str, asked_axes: Mapping[int, Asked
     ]
 
 
-def best_shares(sets: Mapping[Subset, float], asked: Mapping[int, AskedAxis]) -> dict[Subset, float]:
+def best_shares(sets: Mapping[Subset, float], asked: Mapping[int, AxisWorkload]) -> dict[Subset, float]:
     """The parts of mu^2 with the least mean error over conjunctions of ranges.
 
     Args:

@@ -84,7 +84,7 @@ class TailError(NamedTuple):
     up: float
 
 
-class Beyond(NamedTuple):
+class TailEstimate(NamedTuple):
     """What a bound leaves out, by estimate, with its errors."""
 
     value: float
@@ -132,7 +132,7 @@ class Tail:
         inside = slice(0, self.last + 1)
         return float(MIDDLE * (self.ends[inside] * self.counts[inside]).sum())
 
-    def beyond(self, bound: float) -> Beyond:
+    def beyond(self, bound: float) -> TailEstimate:
         """What people own above a bound.
 
         Args:
@@ -151,7 +151,7 @@ class Tail:
         scatter = float(weights @ (amounts - mean) ** 2)
         down, up = (sqrt(variance + (side / SIDE) ** 2) for side in (middle - low, high - middle))
         sd = min(sqrt(variance + scatter), (down + up) / 2)
-        return Beyond(float(people @ below) + middle, TailError(sd, down, up))
+        return TailEstimate(float(people @ below) + middle, TailError(sd, down, up))
 
     @cached_property
     def _posterior(self) -> tuple[FloatArray, FloatArray]:

@@ -6,8 +6,8 @@ norm is clipped: w = min(1, K / nu). Everything is an exact integer: w counts 2^
 
 | here | there | unit |
 |---|---|---|
-| `Part.share` | b_v cf, b_v (1 - cf): adds up to at most 1 | part of mu^2_shape |
-| `Part.typical` | t_v^2, (t_v mid)^2: what a typical person adds, squared | stored units squared |
+| `WhitenedStatistic.share` | b_v cf, b_v (1 - cf): adds up to at most 1 | part of mu^2_shape |
+| `WhitenedStatistic.typical` | t_v^2, (t_v mid)^2: what a typical person adds, squared | stored units squared |
 | `coefficient` | ceil(2^p b / t^2) | per squared row |
 | `norm` | 2^p nu_u^2 | - |
 | `clip` | 2^p K^2 | - |
@@ -76,7 +76,7 @@ _ROW_BITS = 16  # bits kept of a squared row of a strategy with large entries
 
 
 @dataclass(frozen=True)
-class Part:
+class WhitenedStatistic:
     """One statistic as the norm sees it.
 
     Args:
@@ -105,7 +105,7 @@ class Whitening:
         point: p; a typical person's norm is about 2^p.
     """
 
-    parts: tuple[Part, ...]
+    parts: tuple[WhitenedStatistic, ...]
     coefficient: tuple[int, ...]
     point: int
 
@@ -139,7 +139,7 @@ class Whitening:
         return max(1, int(min(room)))
 
 
-def whiten(parts: Sequence[Part]) -> Whitening:
+def whiten(parts: Sequence[WhitenedStatistic]) -> Whitening:
     """Integer coefficients, rounded up, at one common binary point.
 
     Args:

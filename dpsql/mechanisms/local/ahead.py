@@ -20,14 +20,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.mechanisms.local.blue import Estimate, Group, blue, constrained_inverse, normsub
+from dpsql.mechanisms.local.blue import ShareEstimate, ViewReports, blue, constrained_inverse, normsub
 from dpsql.mechanisms.oracles.oracle import FloatArray, spread
-from dpsql.mechanisms.oracles.unary_encoding import UnaryEncoding
+from dpsql.mechanisms.oracles.unary_encoding import UnaryEncodingAggregator
 
 IntArray = NDArray[np.int64]
 
 
-class Round(NamedTuple):
+class AheadRound(NamedTuple):
     """One round: boxes (cells, axes, 2) of half-open bounds, non-negative shares, reports, unbiased shares."""
 
     boxes: IntArray
@@ -77,22 +77,22 @@ def split(boxes: IntArray, chosen: NDArray[np.bool_]) -> IntArray:
     return np.concatenate(pieces)
 
 
-def next_boxes(done: Round, theta: float) -> IntArray:
+def next_boxes(done: AheadRound, theta: float) -> IntArray:
     """The next round's boxes."""
     return split(done.boxes, done.shares > theta)
 
 
-def close_round(boxes: IntArray, shares: FloatArray, reports: float) -> Round:
+def close_round(boxes: IntArray, shares: FloatArray, reports: float) -> AheadRound:
     """Make a round's unbiased shares a proper histogram."""
-    return Round(boxes, normsub(shares), reports, shares)
+    return AheadRound(boxes, normsub(shares), reports, shares)
 
 
-def box_oracle(boxes: IntArray, own: int) -> UnaryEncoding:
+def box_oracle(boxes: IntArray, own: int) -> UnaryEncodingAggregator:
     """AHEAD's oracle is OUE at every size, so that every round has the same variance."""
-    return UnaryEncoding(len(boxes), own)
+    return UnaryEncodingAggregator(len(boxes), own)
 
 
-def finest_shares(rounds: Sequence[Round]) -> FloatArray:
+def finest_shares(rounds: Sequence[AheadRound]) -> FloatArray:
     """Shares of the last round's boxes from all rounds, by inverse variance under "shares sum to 1"."""
     last = rounds[-1].boxes
     size = len(last)
@@ -112,7 +112,7 @@ REDRAWS = 16
 """Redrawn rounds behind the errors of non-negative shares."""
 
 
-def box_groups(rounds: Sequence[Round], own: int) -> list[Group]:
+def box_groups(rounds: Sequence[AheadRound], own: int) -> list[ViewReports]:
     """Every round as a group of reports about the last round's boxes."""
     last = rounds[-1].boxes
     groups = []
@@ -121,11 +121,11 @@ def box_groups(rounds: Sequence[Round], own: int) -> list[Group]:
             _inside(last, done.boxes)[None, :] == np.arange(len(done.boxes))[:, None], np.float64
         )
         shares = done.shares if done.unbiased is None else done.unbiased
-        groups.append(Group(design, shares, done.reports, box_oracle(done.boxes, own)))
+        groups.append(ViewReports(design, shares, done.reports, box_oracle(done.boxes, own)))
     return groups
 
 
-def unbiased_boxes(rounds: Sequence[Round], own: int) -> Estimate:
+def unbiased_boxes(rounds: Sequence[AheadRound], own: int) -> ShareEstimate:
     """Unbiased shares of the last round's boxes and their exact covariance.
 
     Which boxes are asked follows from reports of other people, so given the boxes every round is unbiased.
@@ -133,12 +133,12 @@ def unbiased_boxes(rounds: Sequence[Round], own: int) -> Estimate:
     return blue(box_groups(rounds, own))
 
 
-def positive_boxes(rounds: Sequence[Round]) -> FloatArray:
+def positive_boxes(rounds: Sequence[AheadRound]) -> FloatArray:
     """AHEAD's own estimate: proper histograms round by round, together by inverse variance, cut at zero."""
     return normsub(finest_shares(rounds))
 
 
-def redrawn_errors(rounds: Sequence[Round], own: int, rng: np.random.Generator) -> FloatArray:
+def redrawn_errors(rounds: Sequence[AheadRound], own: int, rng: np.random.Generator) -> FloatArray:
     """Products of errors of `positive_boxes` when every round is redrawn around it, (boxes, boxes).
 
     Args:

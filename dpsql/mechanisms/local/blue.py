@@ -29,7 +29,7 @@ SMALLEST = 1e-12
 
 
 @dataclass(frozen=True)
-class Group:
+class ViewReports:
     """What one view's reports say.
 
     Args:
@@ -56,20 +56,20 @@ class System(NamedTuple):
     pull: FloatArray
 
 
-class Estimate(NamedTuple):
+class ShareEstimate(NamedTuple):
     """Leaf shares and their covariance."""
 
     shares: FloatArray
     covariance: FloatArray
 
 
-def group_structure(group: Group, cells: FloatArray) -> Structure:
+def group_structure(group: ViewReports, cells: FloatArray) -> Structure:
     """Covariance structure of one group's shares (times reports) at plugged-in cell shares."""
     structure = group.oracle.structure(group.oracle.plugged(cells / group.stretch), group.fan)
     return Structure(structure.diagonal * group.stretch**2, structure.tilt * group.stretch)
 
 
-def system(groups: Sequence[Group], leaves: FloatArray, tilted: bool = True) -> System:
+def system(groups: Sequence[ViewReports], leaves: FloatArray, tilted: bool = True) -> System:
     """Form the normal equations with weights at plugged-in leaf shares.
 
     Args:
@@ -107,16 +107,16 @@ def constrained_inverse(precision: FloatArray) -> FloatArray:
     return np.asarray(inverse - np.outer(total, total) / total.sum())
 
 
-def solve(equations: System) -> Estimate:
+def solve(equations: System) -> ShareEstimate:
     """Solve the normal equations under "shares sum to 1"."""
     size = equations.pull.size
     inverse = constrained_inverse(equations.precision)
     start = np.full(size, 1 / size)
     shares = start + inverse @ (equations.pull - equations.precision @ start)
-    return Estimate(shares, inverse)
+    return ShareEstimate(shares, inverse)
 
 
-def blue(groups: Sequence[Group]) -> Estimate:
+def blue(groups: Sequence[ViewReports]) -> ShareEstimate:
     """Best linear unbiased estimate of leaf shares.
 
     Args:
@@ -132,12 +132,12 @@ def blue(groups: Sequence[Group]) -> Estimate:
     public = np.full(leaves, 1 / leaves)
     first = solve(system(groups, public))
     clipped = np.clip(first.shares, 0, None)
-    return Estimate(
+    return ShareEstimate(
         first.shares, estimator_covariance(groups, public, first.covariance, clipped / clipped.sum())
     )
 
 
-def gains(groups: Sequence[Group]) -> list[FloatArray]:
+def gains(groups: Sequence[ViewReports]) -> list[FloatArray]:
     """Per group the matrix (leaves, cells) that `blue` multiplies its shares by, up to a constant: it is linear."""
     size = groups[0].design.shape[1]
     public = np.full(size, 1 / size)
@@ -145,13 +145,13 @@ def gains(groups: Sequence[Group]) -> list[FloatArray]:
     return [np.asarray(inverse @ _weights(group, group.design @ public)) for group in groups]
 
 
-def drift(groups: Sequence[Group]) -> FloatArray:
+def drift(groups: Sequence[ViewReports]) -> FloatArray:
     """By how much `blue`'s leaves move if all shares grow together, per relative growth, shape (leaves,)."""
     return np.asarray(sum(gain @ g.shares for gain, g in zip(gains(groups), groups, strict=True)))
 
 
 def estimator_covariance(
-    groups: Sequence[Group], public: FloatArray, inverse: FloatArray, leaves: FloatArray
+    groups: Sequence[ViewReports], public: FloatArray, inverse: FloatArray, leaves: FloatArray
 ) -> FloatArray:
     """Exact covariance of a linear estimator with weights at `public`, for data with shares `leaves`."""
     covariance = np.zeros_like(inverse)
@@ -163,7 +163,7 @@ def estimator_covariance(
     return covariance
 
 
-def signed_blue(groups: Sequence[Group], counts: FloatArray) -> Estimate:
+def signed_blue(groups: Sequence[ViewReports], counts: FloatArray) -> ShareEstimate:
     """Unbiased leaf values of a centred measure, from groups whose cells hold share(bit 1) - share(bit 0).
 
     Args:
@@ -183,10 +183,10 @@ def signed_blue(groups: Sequence[Group], counts: FloatArray) -> Estimate:
         lean = gain @ (group.design @ clipped_values)
         spread = group_structure(group, group.design @ clipped_counts).diagonal
         covariance += ((gain * spread) @ gain.T - np.outer(lean, lean)) / group.reports
-    return Estimate(values, covariance)
+    return ShareEstimate(values, covariance)
 
 
-def signed_gains(groups: Sequence[Group]) -> list[FloatArray]:
+def signed_gains(groups: Sequence[ViewReports]) -> list[FloatArray]:
     """Per group the matrix (leaves, cells) that `signed_blue` multiplies its shares by."""
     size = groups[0].design.shape[1]
     public = np.full(size, 1 / size)
@@ -200,7 +200,7 @@ def signed_gains(groups: Sequence[Group]) -> list[FloatArray]:
 
 
 def crossed(
-    groups: Sequence[Group], twins: Sequence[Group | None], shares: FloatArray, values: FloatArray
+    groups: Sequence[ViewReports], twins: Sequence[ViewReports | None], shares: FloatArray, values: FloatArray
 ) -> FloatArray:
     """Covariance of `blue`'s leaves with `signed_blue`'s: one report says both, so they err together.
 
@@ -228,7 +228,7 @@ def crossed(
     return covariance
 
 
-def _weights(group: Group, cells: FloatArray) -> FloatArray:
+def _weights(group: ViewReports, cells: FloatArray) -> FloatArray:
     structure = group_structure(group, cells)
     weight = group.reports / structure.diagonal
     weighted = (group.design * weight[:, None]).T

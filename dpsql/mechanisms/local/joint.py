@@ -41,7 +41,7 @@ def knots_of(width: int, knots: int = 0) -> int:
 
 
 @dataclass(frozen=True)
-class Model:
+class JointModel:
     """Features of all cells and what keeps them smooth; made from sizes alone."""
 
     sizes: tuple[int, ...]
@@ -62,7 +62,7 @@ def hats(leaves: int, knots: int) -> FloatArray:
 
 def make_model(
     sizes: Sequence[int], smooth: Sequence[int], seen: Sequence[Sequence[int]] = (), knots: int = 0
-) -> Model:
+) -> JointModel:
     """Build the features of a set of axes.
 
     Args:
@@ -97,7 +97,7 @@ def make_model(
     rough = [_diagonal([b if lo <= w <= hi else b[:0] for b, w in zip(bends, widths, strict=True)])
              for lo, hi in ((1, 1), (2, 2), (3, len(sizes)))]  # fmt: skip
     width = np.concatenate([np.full(b.shape[1], float(w)) for b, w in zip(blocks, widths, strict=True)])
-    return Model(tuple(sizes), tuple(smooth), np.hstack(blocks), rough[0], rough[1], rough[2], width)
+    return JointModel(tuple(sizes), tuple(smooth), np.hstack(blocks), rough[0], rough[1], rough[2], width)
 
 
 def weights_of(
@@ -209,7 +209,7 @@ def marginal_of(table: FloatArray, marginal: Marginal) -> FloatArray:
 
 
 def fit(
-    model: Model, views: Sequence[Marginal], strength: Strength, start: FloatArray | None = None
+    model: JointModel, views: Sequence[Marginal], strength: Strength, start: FloatArray | None = None
 ) -> FloatArray:
     """Fit the table by Gauss-Newton steps with Levenberg damping and a gradient test.
 
@@ -243,7 +243,9 @@ def fit(
     return weights
 
 
-def posterior(model: Model, views: Sequence[Marginal], strength: Strength, weights: FloatArray) -> FloatArray:
+def posterior(
+    model: JointModel, views: Sequence[Marginal], strength: Strength, weights: FloatArray
+) -> FloatArray:
     """Posterior spread of a fitted table, the penalties read as a normal prior of the weights.
 
     Over boxes it is close to the mean square error, the pull of the penalties included (Nychka 1988 on smoothing
@@ -266,12 +268,12 @@ def posterior(model: Model, views: Sequence[Marginal], strength: Strength, weigh
     return np.asarray(factor.reshape(*model.sizes, -1))
 
 
-def table_of(model: Model, weights: FloatArray) -> FloatArray:
+def table_of(model: JointModel, weights: FloatArray) -> FloatArray:
     """Shares of all cells, shape `sizes`."""
     return softmax(model.features @ weights).reshape(model.sizes)
 
 
-def _stiffness(model: Model, strength: Strength) -> FloatArray:
+def _stiffness(model: JointModel, strength: Strength) -> FloatArray:
     ridge = np.select([model.width == 1, model.width == 2], [1e-3, strength.ridge], WIDE_RIDGE)
     return np.asarray(
         strength.main * model.rough_main.T @ model.rough_main
@@ -281,14 +283,14 @@ def _stiffness(model: Model, strength: Strength) -> FloatArray:
     )
 
 
-def _value(model: Model, views: Sequence[Marginal], stiff: FloatArray, weights: FloatArray) -> float:
+def _value(model: JointModel, views: Sequence[Marginal], stiff: FloatArray, weights: FloatArray) -> float:
     table = table_of(model, weights)
     misfit = sum(float(np.sum((marginal_of(table, v) - v.shares) ** 2 / v.variance)) for v in views)
     return misfit / 2 + float(weights @ stiff @ weights) / 2
 
 
 def _objective(
-    model: Model, views: Sequence[Marginal], stiff: FloatArray, weights: FloatArray
+    model: JointModel, views: Sequence[Marginal], stiff: FloatArray, weights: FloatArray
 ) -> tuple[float, FloatArray, FloatArray]:
     """Value, gradient and Gauss-Newton curvature."""
     table = table_of(model, weights)

@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dpsql.mechanisms.local.blue import (
-    Estimate,
+    ShareEstimate,
     cell_design,
     constrained_inverse,
     range_workload,
@@ -70,9 +70,9 @@ class TwoLaws(NamedTuple):
     cross: FloatArray
 
     @property
-    def apart(self) -> Estimate:
+    def apart(self) -> ShareEstimate:
         """The difference of the two and its covariance."""
-        return Estimate(self.rows - self.person, self.own + self.plain - self.cross - self.cross.T)
+        return ShareEstimate(self.rows - self.person, self.own + self.plain - self.cross - self.cross.T)
 
 
 def clip_factor(laws: TwoLaws, covariance: FloatArray, cut: float, beyond: float) -> float:
@@ -128,7 +128,7 @@ def chi_square_tail(value: float, freedom: int) -> float:
     return tail
 
 
-class Shrunk(NamedTuple):
+class ShrunkShares(NamedTuple):
     """The mix's shares and covariance, and the likelihood's share of "missing at random"."""
 
     shares: FloatArray
@@ -136,7 +136,7 @@ class Shrunk(NamedTuple):
     at_random: float
 
 
-def shrink(laws: TwoLaws, smooth: int) -> Shrunk:
+def shrink(laws: TwoLaws, smooth: int) -> ShrunkShares:
     """Shares of rows from both estimates, the second trusted as far as the reports bear it out.
 
     Args:
@@ -175,7 +175,7 @@ def shrink(laws: TwoLaws, smooth: int) -> Shrunk:
     last = np.append(mean, 1 - mean.sum())
     covariance = np.asarray(lift @ inner @ lift.T)
     precision = constrained_inverse(covariance)
-    return Shrunk(simplex_fit(precision, precision @ last), covariance, float(weights[0]))
+    return ShrunkShares(simplex_fit(precision, precision @ last), covariance, float(weights[0]))
 
 
 def _tilt_prior(person: FloatArray, smooth: int) -> FloatArray:

@@ -26,7 +26,7 @@ BLOCKS = 400
 REACH = 9.0
 
 
-class Block(NamedTuple):
+class CloneBlock(NamedTuple):
     """Clone counts in one block: probability, least count, survival of Bin(count, 1/2) from `low`."""
 
     mass: float
@@ -57,7 +57,7 @@ def _window(trials: int, chance: float) -> FloatArray:
     )
 
 
-def _blocks(people: int, epsilon: float) -> tuple[list[Block], float]:
+def _blocks(people: int, epsilon: float) -> tuple[list[CloneBlock], float]:
     chance = math.exp(-epsilon)
     at = _window(people - 1, chance)
     mass = _binomial(people - 1, chance, at)
@@ -66,11 +66,11 @@ def _blocks(people: int, epsilon: float) -> tuple[list[Block], float]:
         clones = int(at[indices[0]])  # fewest clones of the block: least noise, so an upper bound
         inner = _window(clones, 0.5)
         survival = np.append(np.cumsum(_binomial(clones, 0.5, inner)[::-1])[::-1], 0.0)
-        blocks.append(Block(float(mass[indices].sum()), clones, int(inner[0]), survival))
+        blocks.append(CloneBlock(float(mass[indices].sum()), clones, int(inner[0]), survival))
     return blocks, max(0.0, 1.0 - float(mass.sum()))
 
 
-def _delta(blocks: list[Block], missed: float, local: float, central: float) -> float:
+def _delta(blocks: list[CloneBlock], missed: float, local: float, central: float) -> float:
     """Upper bound of the hockey-stick divergence at `central`."""
     truth, grown = math.exp(local) / (math.exp(local) + 1), math.exp(central)
     total = missed
@@ -84,7 +84,7 @@ def _delta(blocks: list[Block], missed: float, local: float, central: float) -> 
     return total
 
 
-def _tail(block: Block, least: int) -> float:
+def _tail(block: CloneBlock, least: int) -> float:
     """P(Bin(clones, 1/2) >= least)."""
     return float(block.survival[min(max(least - block.low, 0), block.survival.size - 1)])
 

@@ -30,9 +30,9 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from dpsql.mechanisms.local.blue import (
-    Estimate,
-    Group,
+    ShareEstimate,
     System,
+    ViewReports,
     constrained_inverse,
     range_workload,
     simplex_fit,
@@ -187,7 +187,7 @@ class Penalty(Protocol):
 
 
 @dataclass(frozen=True)
-class Squared:
+class SquaredBends:
     """Half the squares of bends: none may be large."""
 
     order: int
@@ -223,7 +223,7 @@ class Stack(NamedTuple):
 
     shares: FloatArray
     weights: FloatArray
-    unbiased: Estimate
+    unbiased: ShareEstimate
     equations: System
 
 
@@ -231,8 +231,8 @@ def penalties(leaves: int) -> list[Penalty]:
     """The priors without spikes, scaled so that a histogram seen at another grain is as rough as before."""
     grain = leaves / 256
     return [
-        Squared(3, 1e6 * grain**5),
-        Squared(2, 1e2 * grain**3),
+        SquaredBends(3, 1e6 * grain**5),
+        SquaredBends(2, 1e2 * grain**3),
         *(Absolute(2, w * grain) for w in (10.0, 100.0)),
         *(Absolute(1, w) for w in (1.0, 3.0, 10.0)),
     ]
@@ -305,7 +305,7 @@ def candidates(equations: System, smooth: int) -> FloatArray:
     return np.array([plain, *map(softmax, fits)])
 
 
-def stack(folds: Sequence[Sequence[Group]], smooth: int, workload: FloatArray | None = None) -> Stack:
+def stack(folds: Sequence[Sequence[ViewReports]], smooth: int, workload: FloatArray | None = None) -> Stack:
     """Estimate one axis from folds of people.
 
     Args:
@@ -423,7 +423,7 @@ def constrained_solution(equations: System) -> FloatArray:
     return np.asarray(start + constrained_inverse(equations.precision) @ missing)
 
 
-def pooled(folds: Sequence[Sequence[Group]]) -> list[Group]:
+def pooled(folds: Sequence[Sequence[ViewReports]]) -> list[ViewReports]:
     """Put the folds of people together."""
     groups = []
     for same in zip(*folds, strict=True):

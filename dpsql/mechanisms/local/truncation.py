@@ -43,14 +43,14 @@ def clipped_fraction(row_shares: FloatArray, tau: int) -> float:
     return float(lost[min(tau, lost.size - 1)] / lost[0])
 
 
-class Measured(NamedTuple):
+class ValueWithError(NamedTuple):
     """A number and its standard error."""
 
     value: float
     error: float
 
 
-def lost_by_histogram(oracle: Oracle, tally: FloatArray, reports: float, tau: int) -> Measured:
+def lost_by_histogram(oracle: Oracle, tally: FloatArray, reports: float, tau: int) -> ValueWithError:
     """Mean rows of a person beyond tau, E (r - tau)+, from people who report min(rows, R); unbiased.
 
     Args:
@@ -62,10 +62,10 @@ def lost_by_histogram(oracle: Oracle, tally: FloatArray, reports: float, tau: in
     shares = estimate(oracle, tally, reports)
     beyond = np.maximum(np.arange(shares.size) - tau, 0).astype(np.float64)
     noise = float(beyond @ covariance(oracle, np.clip(shares, 0, 1), reports) @ beyond)
-    return Measured(float(beyond @ shares), float(np.sqrt(max(noise, 0.0))))
+    return ValueWithError(float(beyond @ shares), float(np.sqrt(max(noise, 0.0))))
 
 
-def clipped_share(lost: Measured, kept: Measured, together: float = 0.0) -> Measured:
+def clipped_share(lost: ValueWithError, kept: ValueWithError, together: float = 0.0) -> ValueWithError:
     """Share of all rows that tau leaves out: lost / (lost + kept), with the error that both bring.
 
     Args:
@@ -77,14 +77,14 @@ def clipped_share(lost: Measured, kept: Measured, together: float = 0.0) -> Meas
         The share, at least 0, and its standard error by the delta method.
 
     Example:
-        >>> share, error = clipped_share(Measured(0.5, 0.1), Measured(1.5, 0.0))
+        >>> share, error = clipped_share(ValueWithError(0.5, 0.1), ValueWithError(1.5, 0.0))
         >>> round(share, 3), round(error, 4)
         (0.25, 0.0375)
     """
     total = max(lost.value + kept.value, 1e-9)
     bends = kept.value**2 * lost.error**2 + lost.value**2 * kept.error**2
     bends -= 2 * kept.value * lost.value * together
-    return Measured(max(lost.value, 0.0) / total, float(np.sqrt(max(bends, 0.0))) / total**2)
+    return ValueWithError(max(lost.value, 0.0) / total, float(np.sqrt(max(bends, 0.0))) / total**2)
 
 
 def theory_tau(row_shares: FloatArray, noise: float, answer: float) -> int:
@@ -147,7 +147,7 @@ Between = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Weighting:
+class SlotWeighting:
     """How a person with several rows is asked, and what becomes of rows beyond tau in counts and sums.
 
     Args:
@@ -163,7 +163,7 @@ class Weighting:
     """
 
     name: str
-    weight: Callable[[Measured, Measured], Measured]
+    weight: Callable[[ValueWithError, ValueWithError], ValueWithError]
     asks: str = "grid"
     waves: bool = True
     counted_again: Callable[[Fraction], Fraction] = lambda share: Fraction(0)
@@ -171,12 +171,12 @@ class Weighting:
     best: Callable[[FloatArray, float, float], int] = theory_tau
 
 
-def _put_back(mean: Measured, kept: Measured) -> Measured:
+def _put_back(mean: ValueWithError, kept: ValueWithError) -> ValueWithError:
     """E r / E min(r, tau): right if rows cut resemble rows kept.
 
     What `kept` errs by cancels against the noise of counts and sums themselves.
     """
-    return Measured(max(mean.value / kept.value, 1.0), mean.error / kept.value)
+    return ValueWithError(max(mean.value / kept.value, 1.0), mean.error / kept.value)
 
 
 def _by_parts(tau: int, floor: int, cap: int) -> dict[Between, int]:
@@ -190,13 +190,13 @@ def _by_parts(tau: int, floor: int, cap: int) -> dict[Between, int]:
 
 
 WEIGHTINGS = (
-    Weighting("none", lambda mean, kept: Measured(1.0, 0.0)),
-    Weighting("mar", _put_back),
-    Weighting("bit", _put_back, "weighted", False, lambda share: share, counted=_by_parts, best=bit_cap),
+    SlotWeighting("none", lambda mean, kept: ValueWithError(1.0, 0.0)),
+    SlotWeighting("mar", _put_back),
+    SlotWeighting("bit", _put_back, "weighted", False, lambda share: share, counted=_by_parts, best=bit_cap),
 )
 
 
-def weighting_named(name: str) -> Weighting:
+def weighting_named(name: str) -> SlotWeighting:
     """The weighting that a catalog or plan names.
 
     Raises:

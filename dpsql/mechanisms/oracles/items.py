@@ -2,7 +2,7 @@
 
 | here | whose reports |
 |---|---|
-| `ItemOracle` | support items |
+| `ItemAggregator` | support items |
 | `BitOracle` | support each item independently of the others |
 
 **Source**: docs/method/local.md, "Oracles".
@@ -20,7 +20,7 @@ from dpsql.mechanisms.oracles.oracle import OTHER, FloatArray, Structure
 
 
 @dataclass(frozen=True)
-class ItemOracle(ABC):
+class ItemAggregator(ABC):
     """An oracle of so many items, the own one with integer weight `own`. See `Oracle` for what methods answer."""
 
     domain: int
@@ -55,7 +55,7 @@ class ItemOracle(ABC):
         return np.full(self.domain, self.q + (self.p - self.q) / self.domain)
 
 
-class BitOracle(ItemOracle):
+class BitOracle(ItemAggregator):
     """An oracle whose reports support items independently: by a bit for each, or by a seed."""
 
     @property

@@ -33,11 +33,11 @@ SEED = 2
 
 
 @dataclass(frozen=True)
-class LocalHashing(BitOracle):
+class LocalHashingAggregator(BitOracle):
     """A seed and one of `extra` buckets.
 
     Example:
-        >>> LocalHashing(9, 3 << 20, 4).exact
+        >>> LocalHashingAggregator(9, 3 << 20, 4).exact
         (Fraction(1, 2), Fraction(1, 4))
     """
 

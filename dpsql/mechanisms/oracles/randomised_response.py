@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.client.oracles import varint
-from dpsql.mechanisms.oracles.items import ItemOracle
+from dpsql.mechanisms.oracles.items import ItemAggregator
 from dpsql.mechanisms.oracles.oracle import (
     OTHER,
     Bytes,
@@ -33,11 +33,11 @@ from dpsql.mechanisms.oracles.oracle import (
 
 
 @dataclass(frozen=True)
-class RandomisedResponse(ItemOracle):
+class RandomisedResponseAggregator(ItemAggregator):
     """One item of the domain.
 
     Example:
-        >>> round(RandomisedResponse(10, 3 << 20).p, 3)
+        >>> round(RandomisedResponseAggregator(10, 3 << 20).p, 3)
         0.25
     """
 

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from dpsql.errors import InternalError
-from dpsql.mechanisms.oracles.local_hashing import LocalHashing
+from dpsql.mechanisms.oracles.local_hashing import LocalHashingAggregator
 from dpsql.mechanisms.oracles.oracle import Oracle
-from dpsql.mechanisms.oracles.randomised_response import RandomisedResponse
-from dpsql.mechanisms.oracles.square_wave import SquareWave
-from dpsql.mechanisms.oracles.unary_encoding import UnaryEncoding
+from dpsql.mechanisms.oracles.randomised_response import RandomisedResponseAggregator
+from dpsql.mechanisms.oracles.square_wave import SquareWaveAggregator
+from dpsql.mechanisms.oracles.unary_encoding import UnaryEncodingAggregator
 
-ORACLES: tuple[type[Oracle], ...] = (UnaryEncoding, LocalHashing, RandomisedResponse, SquareWave)
+ORACLES: tuple[type[Oracle], ...] = (
+    UnaryEncodingAggregator,
+    LocalHashingAggregator,
+    RandomisedResponseAggregator,
+    SquareWaveAggregator,
+)
 """Of two that cost the same, the first is chosen."""
 
 

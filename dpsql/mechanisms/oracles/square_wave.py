@@ -36,11 +36,11 @@ FLOOR = 1e-3
 
 
 @dataclass(frozen=True)
-class SquareWave:
+class SquareWaveAggregator:
     """One of domain + 2 extra bins; `extra` is how far the near ones reach.
 
     Example:
-        >>> SquareWave(4, 3 << 20, 1).width
+        >>> SquareWaveAggregator(4, 3 << 20, 1).width
         6
     """
 
@@ -119,7 +119,7 @@ class SquareWave:
         return [varint(bin_) for bin_ in bins.tolist()]
 
 
-def wave_matrix(oracle: SquareWave) -> FloatArray:
+def wave_matrix(oracle: SquareWaveAggregator) -> FloatArray:
     """Probability of each bin given each leaf, shape (m + 2 reach, m)."""
     near = 2 * oracle.extra + 1
     total = near * oracle.own + (oracle.domain - 1) * OTHER

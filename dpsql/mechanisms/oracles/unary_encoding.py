@@ -29,11 +29,11 @@ CHUNK = 252
 
 
 @dataclass(frozen=True)
-class UnaryEncoding(BitOracle):
+class UnaryEncodingAggregator(BitOracle):
     """A bit per item.
 
     Example:
-        >>> UnaryEncoding(2, 3 << 20).exact
+        >>> UnaryEncodingAggregator(2, 3 << 20).exact
         (Fraction(1, 2), Fraction(1, 4))
     """
 

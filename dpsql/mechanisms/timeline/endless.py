@@ -33,8 +33,8 @@ from dpsql.mechanisms.timeline.filters import (
     met,
     shared,
 )
-from dpsql.mechanisms.timeline.question import Named, TimeOffer, TimeQuestion
-from dpsql.mechanisms.timeline.strategy import Emission, Frozen, Kinds, Read, check_rows, refuse_past
+from dpsql.mechanisms.timeline.question import NamedTimeStrategy, TimeOffer, TimeQuestion
+from dpsql.mechanisms.timeline.strategy import Emission, Frozen, Kinds, NodeRead, check_rows, refuse_past
 from dpsql.tree import FloatArray, IntArray
 from dpsql.variance.filtered import FilterVariance
 
@@ -79,7 +79,9 @@ class EndlessStrategy:
         length = batch + 1
         weights = self.rows[:length][::-1]
         return (
-            Emission(0, length - weights.size, length, (Read(batch, 1, self.share, length + 1),), weights),
+            Emission(
+                0, length - weights.size, length, (NodeRead(batch, 1, self.share, length + 1),), weights
+            ),
         )
 
     def needed(self, batches: int) -> tuple[int, ...]:
@@ -127,7 +129,7 @@ def _thawed(law: NoiseLaw, frozen: Frozen) -> EndlessStrategy:
     return EndlessStrategy(law, integers(frozen["rows"]))
 
 
-NAMED: Mapping[str, Named] = {}
+NAMED: Mapping[str, NamedTimeStrategy] = {}
 KINDS: Kinds = {"endless": _thawed}
 
 

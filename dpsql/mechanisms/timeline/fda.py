@@ -33,13 +33,20 @@ from numpy.typing import NDArray
 from dpsql.mechanisms.law import NoiseLaw
 from dpsql.mechanisms.offers import Refusal
 from dpsql.mechanisms.timeline.nodes import NodeErrors, NoiseNodes, node_errors
-from dpsql.mechanisms.timeline.question import Make, Named, TimeOffer, TimeQuestion, dense_offers, only
+from dpsql.mechanisms.timeline.question import (
+    Make,
+    NamedTimeStrategy,
+    TimeOffer,
+    TimeQuestion,
+    dense_offers,
+    only,
+)
 from dpsql.mechanisms.timeline.strategy import (
     UNIT,
     Emission,
     Frozen,
     Kinds,
-    Read,
+    NodeRead,
     check_rows,
     exponent,
     one_node,
@@ -161,7 +168,7 @@ class FdaStrategy:
         refuse_past(self, batch)
         length = batch + 1
         size = lowbit(length)
-        read = Read(batch, 1, self.share(length), length + 1)
+        read = NodeRead(batch, 1, self.share(length), length + 1)
         return (Emission(size.bit_length() - 1, length - size, length, (read,)),)
 
     def needed(self, batches: int) -> tuple[int, ...]:
@@ -246,7 +253,7 @@ def _thawed(law: NoiseLaw, frozen: Frozen) -> FdaStrategy:
 
 
 MAKERS: Mapping[str, Make] = {"fda": _fda}
-NAMED: Mapping[str, Named] = {"fda": only(_fda, tuned=False)}
+NAMED: Mapping[str, NamedTimeStrategy] = {"fda": only(_fda, tuned=False)}
 KINDS: Kinds = {"fda": _thawed}
 
 

@@ -38,7 +38,7 @@ FLOOR = 0.1
 """The part of the weight that all kinds share where no total and no range is asked."""
 
 
-class Kind(Protocol):
+class TimeQuestionKind(Protocol):
     """One kind of question."""
 
     @property
@@ -73,19 +73,19 @@ class Totals(NamedTuple):
     slow: bool = True
 
     def error(self, errors: TimeErrors) -> float:
-        """See `Kind`."""
+        """See `TimeQuestionKind`."""
         return self.mean(errors)
 
     def least(self, batches: int) -> float:
-        """See `Kind`."""
+        """See `TimeQuestionKind`."""
         return self.ends * (log(batches) / pi + self.constant) ** 2
 
     def spectrum(self, theta: FloatArray, low: FloatArray, batches: int) -> FloatArray:
-        """See `Kind`."""
+        """See `TimeQuestionKind`."""
         return self.ends * low / batches
 
     def weight(self, units: int) -> int:
-        """See `Kind`."""
+        """See `TimeQuestionKind`."""
         return 1
 
 
@@ -96,22 +96,22 @@ class Windows(NamedTuple):
     slow: bool = False
 
     def error(self, errors: TimeErrors) -> float:
-        """See `Kind`."""
+        """See `TimeQuestionKind`."""
         return errors.window(self.length)
 
     def least(self, batches: int) -> float:
-        """See `Kind`. A batch alone is measured alone: 1."""
+        """See `TimeQuestionKind`. A batch alone is measured alone: 1."""
         return (0.4053 * log(self.length) + 0.9894) ** 2 if self.length > 1 else 1.0
 
     def spectrum(self, theta: FloatArray, low: FloatArray, batches: int) -> FloatArray:
-        """See `Kind`."""
+        """See `TimeQuestionKind`."""
         wave = np.sin(theta / 2)
         ratio = np.divide(np.sin(self.length * theta / 2), wave, out=np.full(theta.size, float(self.length)),
                           where=wave != 0)  # fmt: skip
         return np.asarray(ratio**2 / (batches - self.length + 1))
 
     def weight(self, units: int) -> int:
-        """See `Kind`. Rows of one batch stay nearer to it, and a unit's batches meet less: best of a grid of powers."""
+        """Rows of one batch stay nearer to it, and a unit's batches meet less: best of a grid of powers."""
         return units**2 if self.length == 1 else 1
 
 
@@ -126,14 +126,14 @@ class WeightedQuestion(NamedTuple):
 
     name: str
     weight: float
-    kind: Kind
+    kind: TimeQuestionKind
 
     def error(self, errors: TimeErrors) -> float:
         """Its mean variance."""
         return self.kind.error(errors)
 
 
-TOTALS: Mapping[str, Kind] = {
+TOTALS: Mapping[str, TimeQuestionKind] = {
     "running": Totals(1, 0.757, lambda errors: errors.running()),
     "prefix": Totals(1, 0.757, lambda errors: errors.prefix()),
     "range": Totals(2, 0.284, lambda errors: errors.range()),
@@ -210,7 +210,7 @@ TimeOffer = offers.Offer[TimeStrategy]
 TimeChoice = offers.Choice[TimeStrategy]
 
 
-class Named(NamedTuple):
+class NamedTimeStrategy(NamedTuple):
     """What a word of the catalog stands for.
 
     Args:
@@ -225,20 +225,20 @@ class Named(NamedTuple):
 Make = Callable[[TimeQuestion], TimeStrategy]
 
 
-def only(make: Make, *, tuned: bool) -> Named:
+def only(make: Make, *, tuned: bool) -> NamedTimeStrategy:
     """A word that stands for one strategy."""
 
     def choose(question: TimeQuestion) -> TimeChoice:
         strategy, error, name = question.candidate(make(question))
         return TimeChoice(strategy, name, error)
 
-    return Named(choose, tuned)
+    return NamedTimeStrategy(choose, tuned)
 
 
 class TimeMechanism(Protocol):
     """A module that has strategies of time."""
 
-    NAMED: Mapping[str, Named]
+    NAMED: Mapping[str, NamedTimeStrategy]
     """The catalog's words for them."""
     KINDS: Kinds
     """Its stored strategies."""

@@ -9,7 +9,7 @@ from dpsql.errors import InternalError
 from dpsql.mechanisms.law import NoiseLaw
 from dpsql.mechanisms.offers import least
 from dpsql.mechanisms.timeline import endless, fda, spectral, subtraction, toeplitz, tree
-from dpsql.mechanisms.timeline.question import Named, TimeChoice, TimeMechanism, TimeQuestion
+from dpsql.mechanisms.timeline.question import NamedTimeStrategy, TimeChoice, TimeMechanism, TimeQuestion
 from dpsql.mechanisms.timeline.strategy import Frozen, TimeStrategy
 
 MECHANISMS: tuple[TimeMechanism, ...] = (tree, fda, subtraction, toeplitz, spectral, endless)
@@ -30,10 +30,10 @@ def choose(question: TimeQuestion) -> TimeChoice:
     return least(offer for mechanism in MECHANISMS for offer in mechanism.offers(question))
 
 
-def words() -> dict[str, Named]:
+def words() -> dict[str, NamedTimeStrategy]:
     """The catalog's words, `auto` first."""
     by_word = {word: named for mechanism in MECHANISMS for word, named in mechanism.NAMED.items()}
-    return {"auto": Named(choose, tuned=True), **by_word}
+    return {"auto": NamedTimeStrategy(choose, tuned=True), **by_word}
 
 
 def thaw(kind: str, law: NoiseLaw, frozen: Frozen) -> TimeStrategy:

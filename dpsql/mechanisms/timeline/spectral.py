@@ -36,7 +36,7 @@ from dpsql.mechanisms.timeline.endless import EndlessStrategy
 from dpsql.mechanisms.timeline.filters import energies
 from dpsql.mechanisms.timeline.question import (
     DENSE,
-    Named,
+    NamedTimeStrategy,
     TimeCandidate,
     TimeChoice,
     TimeOffer,
@@ -154,7 +154,7 @@ def _named(question: TimeQuestion) -> TimeChoice:
     return TimeChoice(strategy, name, error)
 
 
-NAMED: Mapping[str, Named] = {"spectral": Named(_named, tuned=True)}
+NAMED: Mapping[str, NamedTimeStrategy] = {"spectral": NamedTimeStrategy(_named, tuned=True)}
 KINDS: Kinds = {"spectral": partial(thawed, "spectral")}
 
 

@@ -38,7 +38,7 @@ Frozen = Mapping[str, Any]
 """Plain values of JSON that hold a whole strategy but for its law."""
 
 
-class Read(NamedTuple):
+class NodeRead(NamedTuple):
     """One noise node that an emission reads.
 
     Attributes:
@@ -68,7 +68,7 @@ class Emission:
     level: int
     lo: int
     hi: int
-    reads: tuple[Read, ...]
+    reads: tuple[NodeRead, ...]
     weights: IntArray | None = None
 
 

@@ -35,13 +35,13 @@ from dpsql.mechanisms.timeline.nodes import (
     integer_budgets,
     node_errors,
 )
-from dpsql.mechanisms.timeline.question import Named, TimeOffer, TimeQuestion, dense_offers, only
+from dpsql.mechanisms.timeline.question import NamedTimeStrategy, TimeOffer, TimeQuestion, dense_offers, only
 from dpsql.mechanisms.timeline.strategy import (
     UNIT,
     Emission,
     Frozen,
     Kinds,
-    Read,
+    NodeRead,
     check_rows,
     one_node,
     refuse_past,
@@ -91,7 +91,7 @@ class SubtractionStrategy:
         refuse_past(self, batch)
         nodes, length = self.nodes, batch + 1
         reads = tuple(
-            Read(int(i), int(nodes.sign[i]), Fraction(int(self.budget[i]), UNIT), int(nodes.stop[i]))
+            NodeRead(int(i), int(nodes.sign[i]), Fraction(int(self.budget[i]), UNIT), int(nodes.stop[i]))
             for i in np.flatnonzero((nodes.first <= length) & (length < nodes.stop))
         )
         return (Emission(0, 0, length, reads),)
@@ -231,7 +231,7 @@ def _thawed(law: NoiseLaw, frozen: Frozen) -> SubtractionStrategy:
     return SubtractionStrategy(law, horizon, arity, levels, np.array(frozen["budget"], dtype=np.int64))
 
 
-NAMED: Mapping[str, Named] = {"prefix": only(best_subtraction, tuned=True)}
+NAMED: Mapping[str, NamedTimeStrategy] = {"prefix": only(best_subtraction, tuned=True)}
 KINDS: Kinds = {"prefix": _thawed}
 
 

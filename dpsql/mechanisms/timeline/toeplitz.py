@@ -37,8 +37,8 @@ from dpsql.mechanisms.timeline.filters import (
     met,
     shared,
 )
-from dpsql.mechanisms.timeline.question import Named, TimeOffer, TimeQuestion, dense_offers, only
-from dpsql.mechanisms.timeline.strategy import Emission, Frozen, Kinds, Read, check_rows, refuse_past
+from dpsql.mechanisms.timeline.question import NamedTimeStrategy, TimeOffer, TimeQuestion, dense_offers, only
+from dpsql.mechanisms.timeline.strategy import Emission, Frozen, Kinds, NodeRead, check_rows, refuse_past
 from dpsql.tree import FloatArray, IntArray
 from dpsql.variance.filtered import FilterVariance
 
@@ -95,7 +95,7 @@ class ToeplitzStrategy:
         refuse_past(self, batch)
         length = batch + 1
         weights = self.rows[:length][::-1] * self.factors[:length]
-        return (Emission(0, 0, length, (Read(batch, 1, self.share, length + 1),), weights),)
+        return (Emission(0, 0, length, (NodeRead(batch, 1, self.share, length + 1),), weights),)
 
     def needed(self, batches: int) -> tuple[int, ...]:
         """See `TimeStrategy`."""
@@ -190,7 +190,7 @@ def thawed(kind: str, law: NoiseLaw, frozen: Frozen) -> ToeplitzStrategy:
     return ToeplitzStrategy(law, kind, integers(frozen["rows"]), integers(frozen["factors"]))
 
 
-NAMED: Mapping[str, Named] = {"toeplitz": only(_made, tuned=False)}
+NAMED: Mapping[str, NamedTimeStrategy] = {"toeplitz": only(_made, tuned=False)}
 KINDS: Kinds = {"toeplitz": partial(thawed, "toeplitz")}
 
 

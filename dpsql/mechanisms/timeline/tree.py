@@ -39,12 +39,12 @@ from numpy.typing import ArrayLike, NDArray
 from dpsql.mechanisms.law import NoiseLaw
 from dpsql.mechanisms.offers import Refusal
 from dpsql.mechanisms.timeline.nodes import window_starts
-from dpsql.mechanisms.timeline.question import Named, TimeCandidate, TimeOffer, TimeQuestion, only
+from dpsql.mechanisms.timeline.question import NamedTimeStrategy, TimeCandidate, TimeOffer, TimeQuestion, only
 from dpsql.mechanisms.timeline.strategy import (
     Emission,
     Frozen,
     Kinds,
-    Read,
+    NodeRead,
     TimeStrategy,
     check_rows,
     refuse_past,
@@ -57,7 +57,7 @@ from dpsql.variance.tree import TreeVariance
 
 
 @dataclass(frozen=True)
-class TreeStrategy:
+class TimeTreeStrategy:
     """Which node sizes are measured and what each level may spend.
 
     Args:
@@ -94,7 +94,7 @@ class TreeStrategy:
         """See `TimeStrategy`. Node numbers interleave the levels, so they never clash.
 
         >>> from dpsql.mechanisms.law import LAPLACE
-        >>> tree = TreeStrategy(LAPLACE, (1, 4), (6, 4))
+        >>> tree = TimeTreeStrategy(LAPLACE, (1, 4), (6, 4))
         >>> [(e.level, e.lo, e.hi, str(e.reads[0].share)) for e in tree.emissions(3)]
         [(0, 3, 4, '3/5'), (1, 0, 4, '2/5')]
         """
@@ -103,7 +103,7 @@ class TreeStrategy:
         for level, (span, budget) in enumerate(zip(self.spans, self.budgets, strict=True)):
             if length % span == 0:
                 node = (length // span - 1) * len(self.spans) + level
-                read = Read(node, 1, Fraction(budget, sum(self.budgets)), length + 1)
+                read = NodeRead(node, 1, Fraction(budget, sum(self.budgets)), length + 1)
                 emissions.append(Emission(level, length - span, length, (read,)))
         return tuple(emissions)
 
@@ -119,7 +119,7 @@ class TreeStrategy:
         """See `TimeStrategy`. At each level the dearest way to be in so many batches is to fill blocks.
 
         >>> from dpsql.mechanisms.law import GAUSSIAN
-        >>> str(TreeStrategy(GAUSSIAN, (1, 4), (6, 4)).price(6))
+        >>> str(TimeTreeStrategy(GAUSSIAN, (1, 4), (6, 4)).price(6))
         '58/5'
         """
         paid = (
@@ -199,7 +199,7 @@ class TreeErrors(NamedTuple):
         """Variance of the total so far at each batch, asked on the spot, when open blocks lack theirs.
 
         >>> from dpsql.mechanisms.law import LAPLACE
-        >>> TreeStrategy(LAPLACE, (1, 2), (1, 1)).errors(3).running_totals().round(4).tolist()
+        >>> TimeTreeStrategy(LAPLACE, (1, 2), (1, 1)).errors(3).running_totals().round(4).tolist()
         [8.0, 5.3333, 13.3333]
         """
         length = np.arange(1, self.axis.n + 1, dtype=np.int64)
@@ -404,38 +404,38 @@ def _in_order(tree: Tree, lo: IntArray, hi: IntArray, precision: FloatArray) -> 
     return out
 
 
-class Shape(NamedTuple):
+class TimeTreeShape(NamedTuple):
     """Batches per node of each level, and its budget."""
 
     spans: tuple[int, ...]
     budgets: tuple[int, ...]
 
 
-ALONE = Shape((1,), (1,))
+ALONE = TimeTreeShape((1,), (1,))
 
 
-def _grid(batches: int) -> Iterator[Shape]:
+def _grid(batches: int) -> Iterator[TimeTreeShape]:
     """Spans and budgets on a coarse grid: neighbours on it differ by a few percent of error."""
     if 8 <= batches <= 5_000:
         for span, share in product((4, 7, 14, 20, 24, 28, 40, 60), (3, 4, 5, 6, 7, 8)):
             if 2 * span <= batches:
-                yield Shape((1, span), (share, 10 - share))
+                yield TimeTreeShape((1, span), (share, 10 - share))
     if 60 <= batches <= 60_000:
         shares = ((4, 3, 3), (5, 3, 2), (3, 3, 4), (6, 2, 2))
         for span, above, budgets in product((7, 11, 14, 20, 28), (4, 8, 12), shares):
             if 2 * span * above <= batches:
-                yield Shape((1, span, span * above), budgets)
+                yield TimeTreeShape((1, span, span * above), budgets)
     if batches > 60:
         depths = (3,) if batches <= 5_000 else (4, 5) if batches > 60_000 else (4,)
         for depth, span, finest_budget in product(depths, (8, 12, 16), (3, 4, 6)):
             if 2 * span ** (depth - 1) <= batches:
-                yield Shape(
+                yield TimeTreeShape(
                     tuple(span**level for level in range(depth)), (finest_budget,) + (3,) * (depth - 1)
                 )
 
 
-def _best(question: TimeQuestion, shapes: Iterable[Shape]) -> TimeCandidate:
-    trees = (question.candidate(TreeStrategy(question.law, *shape)) for shape in shapes)
+def _best(question: TimeQuestion, shapes: Iterable[TimeTreeShape]) -> TimeCandidate:
+    trees = (question.candidate(TimeTreeStrategy(question.law, *shape)) for shape in shapes)
     return min(trees, key=lambda candidate: (candidate.error, candidate.name))
 
 
@@ -443,12 +443,12 @@ def _tree(question: TimeQuestion) -> TimeStrategy:
     return _best(question, (ALONE, *_grid(question.batches))).strategy
 
 
-def _thawed(law: NoiseLaw, frozen: Frozen) -> TreeStrategy:
+def _thawed(law: NoiseLaw, frozen: Frozen) -> TimeTreeStrategy:
     spans, budgets = (tuple(map(int, frozen[name])) for name in ("spans", "budgets"))
-    return TreeStrategy(law, spans, budgets)
+    return TimeTreeStrategy(law, spans, budgets)
 
 
-NAMED: Mapping[str, Named] = {"tree": only(_tree, tuned=True)}
+NAMED: Mapping[str, NamedTimeStrategy] = {"tree": only(_tree, tuned=True)}
 KINDS: Kinds = {"tree": _thawed}
 
 

@@ -18,12 +18,12 @@ import numpy.typing as npt
 
 from dpsql.mechanisms.axis.strategy import leaf_estimates
 from dpsql.mechanisms.family.differences import RangeVariance
-from dpsql.mechanisms.family.people import Estimate, pooled
+from dpsql.mechanisms.family.people import PeopleEstimate, pooled
 from dpsql.mechanisms.family.whitened import UNIT
 from dpsql.mechanisms.law import NoisyView
 from dpsql.publishing.planned import PlannedStatistic, ReleasePlan
 from dpsql.variance.kronecker import AxisSplit, ProductReading
-from dpsql.variance.reconcile import Measured
+from dpsql.variance.reconcile import ViewEstimate
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -42,7 +42,7 @@ class Agreed:
     plan: ReleasePlan
     leaves: Mapping[int, FloatArray]
     readings: Mapping[int, ProductReading]
-    _totals: dict[str, Estimate] = field(default_factory=dict, repr=False)
+    _totals: dict[str, PeopleEstimate] = field(default_factory=dict, repr=False)
 
     def of(self, measure: str) -> dict[int, PlannedStatistic]:
         """The statistics of a measure by index."""
@@ -50,17 +50,17 @@ class Agreed:
             i: self.plan.statistics[i] for i in self.leaves if self.plan.statistics[i].measure.name == measure
         }
 
-    def total(self, measure: str) -> Estimate:
+    def total(self, measure: str) -> PeopleEstimate:
         """The total of a measure; views that stand alone have totals of their own."""
         if measure not in self._totals:
             self._totals[measure] = self._total(measure)
         return self._totals[measure]
 
-    def _total(self, measure: str) -> Estimate:
+    def _total(self, measure: str) -> PeopleEstimate:
         families = {s.family: i for i, s in self.of(measure).items()}
         return pooled(
             [
-                Estimate(float(self.leaves[i].sum()), sqrt(self.readings[i].components[()]))
+                PeopleEstimate(float(self.leaves[i].sum()), sqrt(self.readings[i].components[()]))
                 for i in families.values()
             ]
         )
@@ -143,7 +143,7 @@ def agree(plan: ReleasePlan, views: Mapping[int, NoisyView]) -> Agreed:
             continue
         measurement = plan.statistics[members[0]].measurement
         measured = [
-            Measured(
+            ViewEstimate(
                 plan.statistics[i].axes,
                 leaf_estimates(views[i], plan.strategies(plan.statistics[i])) / UNIT,
                 views[i].unit_variance / UNIT**2,

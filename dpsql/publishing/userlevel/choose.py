@@ -283,7 +283,7 @@ def view_shares(statistics: Mapping[int, PlannedStatistic]) -> dict[int, Fractio
 
 
 @dataclass(frozen=True)
-class Choices:
+class RecipeChoices:
     """What the recipe chose for one table, from released values alone.
 
     Args:
@@ -311,7 +311,7 @@ class Choices:
 
 
 @dataclass(frozen=True)
-class Table:
+class RecipeTable:
     """One table's part of a release being made.
 
     Args:
@@ -357,7 +357,7 @@ class Table:
             raise InternalError(f"the plan has no {kind} of {self.of}")
         return step
 
-    def centred(self, mids: Mapping[str, int]) -> Table:
+    def centred(self, mids: Mapping[str, int]) -> RecipeTable:
         """The same with sums around chosen centres."""
         moved = [
             replace(s, mid=mids[s.measure.name]) if s.of == self.of and s.bounds is not None else s
@@ -368,7 +368,7 @@ class Table:
 
 def placed_table(
     relations: Relations, plan: ReleasePlan, of: str, counted: CountedRows, noise: Noise
-) -> Table:
+) -> RecipeTable:
     """A table whose rows are placed, all of them.
 
     Args:
@@ -378,10 +378,10 @@ def placed_table(
         noise: where noise comes from.
     """
     rows = relations.make(f"bounded {of}", stored_rows(counted.rows, relations.dialect))
-    return Table(relations, plan, of, rows, counted.measures, noise)
+    return RecipeTable(relations, plan, of, rows, counted.measures, noise)
 
 
-def choose_bounds(table: Table, cell_variance: CellVariance, fear: float) -> Choices:
+def choose_bounds(table: RecipeTable, cell_variance: CellVariance, fear: float) -> RecipeChoices:
     """Tau, the totals with a high bound, the centres.
 
     Args:
@@ -406,7 +406,7 @@ def choose_bounds(table: Table, cell_variance: CellVariance, fear: float) -> Cho
         mids[name] = centre(totals[name].clipped, rows.clipped, bounds.lower, bounds.upper)
     share = low_quantile(table.plan, table.of, owned, rows.value, cell_variance, fear)
     uneven = {name: unevenness(owned.histogram, each.histogram) for name, each in sizes.items()}
-    return Choices(share, rounded(owned.quantile(share)), owned, rows, totals, mids, uneven)
+    return RecipeChoices(share, rounded(owned.quantile(share)), owned, rows, totals, mids, uneven)
 
 
 def row_edges() -> tuple[int, ...]:
@@ -422,14 +422,14 @@ def sum_edges(statistic: PlannedStatistic) -> tuple[int, ...]:
     return doubling_edges(max(1, largest // SUM_START), SUM_BINS)
 
 
-def _total_rows(table: Table, people: str, owned: Owned) -> HighTotal:
+def _total_rows(table: RecipeTable, people: str, owned: Owned) -> HighTotal:
     """N, or the number of rows where the catalog says that it may be told."""
     if table.public_rows:
         return told_total(clipped_total(table.relations, people, "n", LARGEST))
     return _total(table, people, "n", owned, table.step(TOTAL_ROWS))
 
 
-def _total(table: Table, people: str, amount: str, owned: Owned, step: Step) -> HighTotal:
+def _total(table: RecipeTable, people: str, amount: str, owned: Owned, step: Step) -> HighTotal:
     """The total of an amount, clipped where its tail says, and what the clip left out put back."""
     bound = best_clip(owned.tail, table.law.unit_noise(step.spend), LARGEST_BOUND)
     exact = clipped_total(table.relations, people, amount, bound)
@@ -445,7 +445,7 @@ def is_sticky(plan: ReleasePlan, of: str, axis: int) -> bool:
 
 
 def people_histogram(
-    table: Table, people: str, amount: str, edges: Sequence[int], step: Step
+    table: RecipeTable, people: str, amount: str, edges: Sequence[int], step: Step
 ) -> NoisyHistogram:
     """The noisy histogram of a step: people by an amount of theirs."""
     counts = people_per_bin(table.relations, people, amount, edges)

@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from dpsql.mechanisms.family.differences import (
     Correction,
-    Noise,
+    DifferenceNoise,
     SumScale,
     carried,
     corrected,
@@ -34,7 +34,7 @@ from dpsql.mechanisms.family.differences import (
     parts_of,
 )
 from dpsql.mechanisms.family.people import spread
-from dpsql.mechanisms.family.pooling import Factor
+from dpsql.mechanisms.family.pooling import TotalsFactor
 from dpsql.publishing.planned import PlannedStatistic
 from dpsql.publishing.userlevel.agreed import Agreed, agree
 from dpsql.publishing.userlevel.shapes import Differences
@@ -78,9 +78,9 @@ class Low:
     """
 
     views: Agreed
-    factors: Mapping[str, Factor]
+    factors: Mapping[str, TotalsFactor]
 
-    def factor(self, statistic: PlannedStatistic) -> Factor:
+    def factor(self, statistic: PlannedStatistic) -> TotalsFactor:
         """The one that a statistic is multiplied by."""
         return self.factors["" if statistic.bounds is None else statistic.measure.name]
 
@@ -114,7 +114,7 @@ def _table(low: Low) -> str:
     return low.views.plan.statistics[next(iter(low.views.leaves))].of
 
 
-class Measured(NamedTuple):
+class MeasuredDifferences(NamedTuple):
     """What differences tell of one table.
 
     Args:
@@ -126,7 +126,7 @@ class Measured(NamedTuple):
     follows: tuple[str, ...]
 
 
-def measured(low: Low, drawn: Differences, wide: float) -> Measured:
+def measured(low: Low, drawn: Differences, wide: float) -> MeasuredDifferences:
     """Groups are moved as far as they are seen to vary, and the rest is told.
 
     Args:
@@ -137,7 +137,7 @@ def measured(low: Low, drawn: Differences, wide: float) -> Measured:
     off = _Off(low, agree(low.views.plan, drawn.views), drawn, wide)
     statistics = {i: off.corrected(i) for i in low.views.leaves}
     axes = low.views.plan.axes
-    return Measured(statistics, tuple(dict.fromkeys(axes[a].axis.name for a in off.following())))
+    return MeasuredDifferences(statistics, tuple(dict.fromkeys(axes[a].axis.name for a in off.following())))
 
 
 class _Off:
@@ -188,7 +188,7 @@ class _Off:
             groups = groups_of(low_rows.value, low_rows.sd, ordered=ordered)
             x = self.difference(statistic, low_sums.value, low_rows.value, sums.value, rows.value)
             reach = self.reach(statistic)
-            noise = Noise(
+            noise = DifferenceNoise(
                 lambda lo, hi: reach**2 * sums.variance(lo, hi), self.wide * self.left_out(statistic)
             )
             towards = None

@@ -27,9 +27,9 @@ from dpsql.engines import no_sources
 from dpsql.errors import InterfaceError
 from dpsql.noise import ExactNoise, insecure_test_entropy
 from dpsql.publishing.planned import PlannedStatistic, ReleasePlan, Step
-from dpsql.publishing.userlevel.choose import ROWS, Table, is_sticky
+from dpsql.publishing.userlevel.choose import ROWS, RecipeTable, is_sticky
 from dpsql.publishing.userlevel.guess import Crowds, FloatArray, Guess, ordinary_leaves
-from dpsql.publishing.userlevel.recipe import Drawn, settle_table
+from dpsql.publishing.userlevel.recipe import DrawnRecipe, settle_table
 from dpsql.publishing.userlevel.shapes import SHAPES
 from dpsql.release.write import registered
 
@@ -45,7 +45,7 @@ NAME = "made_up"
 
 
 @dataclass(frozen=True)
-class MadeUp:
+class RehearsedTable:
     """One rehearsal of a table.
 
     Args:
@@ -53,7 +53,7 @@ class MadeUp:
         stands_for: how many units each one stands for: counts and sums are that many times as large.
     """
 
-    drawn: Drawn
+    drawn: DrawnRecipe
     stands_for: int
 
 
@@ -69,7 +69,7 @@ def stands_for(guess: Guess) -> int:
     return min(max(min(wanted, kept), ceil(guess.rows / ROOM)), guess.units)
 
 
-def make_up(plan: ReleasePlan, of: str, guess: Guess, crowds: Crowds, seed: int) -> MadeUp:
+def make_up(plan: ReleasePlan, of: str, guess: Guess, crowds: Crowds, seed: int) -> RehearsedTable:
     """Make the table up and run the recipe on it.
 
     Args:
@@ -91,10 +91,10 @@ def make_up(plan: ReleasePlan, of: str, guess: Guess, crowds: Crowds, seed: int)
     raw = no_sources()
     with contextlib.closing(raw), registered(raw.connection, NAME, rows):
         raw.connection.execute(f"CREATE TEMP TABLE made_up_rows AS SELECT * FROM {NAME}")
-        table = Table(
+        table = RecipeTable(
             raw.relations("a rehearsal"), quieter(plan, of, times), of, "made_up_rows", columns, noise
         )
-        return MadeUp(settle_table(table), times)
+        return RehearsedTable(settle_table(table), times)
 
 
 def quieter(plan: ReleasePlan, of: str, times: int) -> ReleasePlan:

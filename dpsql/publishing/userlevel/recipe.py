@@ -20,13 +20,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from math import hypot
 
-from dpsql.mechanisms.family.people import Estimate
-from dpsql.mechanisms.family.pooling import Factor, Scaled, factors
+from dpsql.mechanisms.family.people import PeopleEstimate
+from dpsql.mechanisms.family.pooling import Scaled, TotalsFactor, factors
 from dpsql.mechanisms.family.whitened import UNIT
 from dpsql.mechanisms.law import NoisyView
 from dpsql.publishing.planned import PlannedStatistic
 from dpsql.publishing.userlevel.agreed import Agreed, agree
-from dpsql.publishing.userlevel.choose import Choices, Table, choose_bounds
+from dpsql.publishing.userlevel.choose import RecipeChoices, RecipeTable, choose_bounds
 from dpsql.publishing.userlevel.groups import Corrected, Low, measured
 from dpsql.publishing.userlevel.shapes import SHAPES
 
@@ -44,14 +44,14 @@ class TableScale:
     """
 
     of: str
-    choices: Choices
-    factors: Mapping[str, Factor]
+    choices: RecipeChoices
+    factors: Mapping[str, TotalsFactor]
     follows: tuple[str, ...]
     public_rows: bool
 
 
 @dataclass(frozen=True)
-class Drawn:
+class DrawnRecipe:
     """One table's statistics, drawn, each by its index in the plan.
 
     Args:
@@ -69,7 +69,7 @@ class Drawn:
     scale: TableScale
 
 
-def settle_table(table: Table) -> Drawn:
+def settle_table(table: RecipeTable) -> DrawnRecipe:
     """Choose the bounds of one table and draw its views.
 
     Args:
@@ -97,10 +97,10 @@ def settle_table(table: Table) -> Drawn:
         for i, s in table.statistics.items()
     }  # fmt: skip
     scale = TableScale(table.of, choices, low.factors, found.follows, table.public_rows)
-    return Drawn(settled, views, found.statistics, drawn.views, scale)
+    return DrawnRecipe(settled, views, found.statistics, drawn.views, scale)
 
 
-def scale_factors(table: Table, choices: Choices, views: Agreed) -> Mapping[str, Factor]:
+def scale_factors(table: RecipeTable, choices: RecipeChoices, views: Agreed) -> Mapping[str, TotalsFactor]:
     """R of rows and of each measure.
 
     Args:
@@ -114,7 +114,7 @@ def scale_factors(table: Table, choices: Choices, views: Agreed) -> Mapping[str,
         own = f"count({name})"
         counted, centred = views.total(own if views.of(own) else "count"), views.total(name)
         mid = choices.mids[name]
-        low = Estimate(centred.value + mid * counted.value, hypot(centred.sd, mid * counted.sd))
+        low = PeopleEstimate(centred.value + mid * counted.value, hypot(centred.sd, mid * counted.sd))
         mean = low.value / counted.value if counted.value else 0.0
         apart = hypot(centred.sd, (mean - mid) * counted.sd)
         measures[name] = Scaled(high, low, apart / abs(low.value) if low.value else 1.0, choices.uneven[name])

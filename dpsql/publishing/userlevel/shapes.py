@@ -29,7 +29,7 @@ from dpsql.mechanisms.family.whitened import (
     LARGEST_NORM,
     LARGEST_PURE_DIFFERENCE,
     UNIT,
-    Part,
+    WhitenedStatistic,
     Whitening,
     pure_bound,
     whiten,
@@ -40,9 +40,9 @@ from dpsql.publishing.planned import PlannedStatistic, ReleasePlan
 from dpsql.publishing.userlevel.choose import (
     DIFFERENCES,
     NORMS,
-    Choices,
+    RecipeChoices,
+    RecipeTable,
     StepShares,
-    Table,
     people_histogram,
     typical_size,
     view_shares,
@@ -50,7 +50,7 @@ from dpsql.publishing.userlevel.choose import (
 from dpsql.publishing.userlevel.sql import (
     DIFFERENCE,
     WEIGHT,
-    View,
+    NormView,
     make_differences,
     make_norms,
     make_pure_differences,
@@ -119,7 +119,7 @@ class Shaped(NamedTuple):
     differ: Differ
 
 
-class Shape(Protocol):
+class NoiseShape(Protocol):
     """What depends on the law of a table's noise."""
 
     @property
@@ -141,7 +141,7 @@ class Shape(Protocol):
     def cell_variance(self, plan: ReleasePlan, statistic: PlannedStatistic, tau: int) -> float:
         """Predicted variance of one cell at a given tau and typical weights, in stored units of weight 1."""
 
-    def draw(self, table: Table, choices: Choices) -> Shaped:
+    def draw(self, table: RecipeTable, choices: RecipeChoices) -> Shaped:
         """Weigh everybody and draw the views.
 
         **Privacy**: the shares of the views, and the steps of the shape, each once.
@@ -160,11 +160,11 @@ class Bounded:
     wide: ClassVar[float] = 2.0
 
     def cell_variance(self, plan: ReleasePlan, statistic: PlannedStatistic, tau: int) -> float:
-        """See `Shape`."""
+        """See `NoiseShape`."""
         return float(2 * (pure_reach(statistic, tau) / statistic.spend) ** 2)
 
-    def draw(self, table: Table, choices: Choices) -> Shaped:
-        """See `Shape`."""
+    def draw(self, table: RecipeTable, choices: RecipeChoices) -> Shaped:
+        """See `NoiseShape`."""
         reaches = [pure_reach(s, choices.tau) for s in table.sums.values()]
         values = [row_value(s, table.columns) for s in table.sums.values()]
         weights = make_pure_weights(
@@ -192,7 +192,7 @@ class Bounded:
 
 
 def _bounded_draw(
-    table: Table, tau: int, spends: Mapping[int, Fraction], bounds: Mapping[str, int] | None = None
+    table: RecipeTable, tau: int, spends: Mapping[int, Fraction], bounds: Mapping[str, int] | None = None
 ) -> Draw:
     """Draws of statistics of units whose rows and absolute sums are bounded.
 
@@ -236,11 +236,11 @@ class Whitened:
     wide: ClassVar[float] = 3.0
 
     def cell_variance(self, plan: ReleasePlan, statistic: PlannedStatistic, tau: int) -> float:
-        """See `Shape`."""
+        """See `NoiseShape`."""
         return float(typical_size(plan, statistic, tau) / statistic.spend)
 
-    def draw(self, table: Table, choices: Choices) -> Shaped:
-        """See `Shape`: norms, K, weights, and the one draw of each statistic."""
+    def draw(self, table: RecipeTable, choices: RecipeChoices) -> Shaped:
+        """See `NoiseShape`: norms, K, weights, and the one draw of each statistic."""
         whitening = whiten(whitened_parts(table, choices.tau))
         norms = make_norms(table.relations, table.rows, table.of, norm_views(table), whitening)
         edges = doubling_edges(1 << max(0, whitening.point - NORM_START), NORM_BINS)
@@ -267,7 +267,7 @@ class Whitened:
         return Shaped(views, differ)
 
 
-SHAPES: dict[NoiseLaw, Shape] = {LAPLACE: Bounded(), GAUSSIAN: Whitened()}
+SHAPES: dict[NoiseLaw, NoiseShape] = {LAPLACE: Bounded(), GAUSSIAN: Whitened()}
 """By the law that a table's views are drawn with."""
 
 
@@ -280,11 +280,11 @@ def pure_reach(statistic: PlannedStatistic, tau: int) -> int:
     return pure_bound(tau, reach, spread(mid, bounds.lower, bounds.upper))
 
 
-def whitened_parts(table: Table, tau: int) -> list[Part]:
+def whitened_parts(table: RecipeTable, tau: int) -> list[WhitenedStatistic]:
     """Every statistic of a table as the norm weighs it, in the table's order."""
     shares = view_shares(table.statistics)
     return [
-        Part(
+        WhitenedStatistic(
             shares[i],
             typical_size(table.plan, s, tau),
             prod(strategy.total for strategy in table.plan.strategies(s)),
@@ -293,11 +293,11 @@ def whitened_parts(table: Table, tau: int) -> list[Part]:
     ]
 
 
-def norm_views(table: Table) -> list[View]:
+def norm_views(table: RecipeTable) -> list[NormView]:
     """Every view of a table as the norm sees it, statistics numbered in the table's order."""
     order, plan = list(table.statistics), table.plan
     return [
-        View(
+        NormView(
             {axis: plan.axes[axis].strategy for axis in plan.statistics[group[0]].axes},
             {order.index(i): row_value(plan.statistics[i], table.columns) for i in group},
         )
@@ -305,7 +305,7 @@ def norm_views(table: Table) -> list[View]:
     ]
 
 
-def whitened_draw(table: Table, whitening: Whitening, clip: int, mu2: Fraction) -> Draw:
+def whitened_draw(table: RecipeTable, whitening: Whitening, clip: int, mu2: Fraction) -> Draw:
     """Draws of statistics that together spend mu2, of units whose joint norm is clipped."""
     order = list(table.statistics)
 
@@ -326,7 +326,7 @@ def _reach(whitening: Whitening, index: int, clip: int) -> int:
     return isqrt(ceil(squared / whitening.parts[index].total ** 2)) + 1
 
 
-def draw_each(table: Table, weights: str, draw: Draw, weight: str = WEIGHT) -> dict[int, Reached]:
+def draw_each(table: RecipeTable, weights: str, draw: Draw, weight: str = WEIGHT) -> dict[int, Reached]:
     """Weighted cells of every view, each drawn as soon as it is fetched.
 
     Args:

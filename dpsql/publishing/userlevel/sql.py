@@ -28,9 +28,9 @@ import numpy.typing as npt
 
 from dpsql.engines.dialect import Dialect
 from dpsql.engines.expressions import search
-from dpsql.engines.placed import Digit, Rows, common_table, packed_value, with_tables
+from dpsql.engines.placed import Digit, PlacedRows, common_table, packed_value, with_tables
 from dpsql.engines.relations import Relations
-from dpsql.engines.template import Group, cell_numbers, counts, cut
+from dpsql.engines.template import StatisticGroup, cell_numbers, counts, cut
 from dpsql.errors import InternalError
 from dpsql.mechanisms.axis.strategy import AxisStrategy, gathers
 from dpsql.mechanisms.family.whitened import LARGEST_DIFFERENCE, LARGEST_NORM, UNIT, Whitening
@@ -45,7 +45,7 @@ WEIGHT, DIFFERENCE = "w", "e"
 IntArray = npt.NDArray[np.int64]
 
 
-class View(NamedTuple):
+class NormView(NamedTuple):
     """One view as the norm sees it.
 
     Args:
@@ -123,7 +123,9 @@ def clipped_total(relations: Relations, people: str, amount: str, bound: int) ->
     return int(found["total"][0])
 
 
-def make_norms(relations: Relations, rows: str, of: str, views: Sequence[View], whitening: Whitening) -> str:
+def make_norms(
+    relations: Relations, rows: str, of: str, views: Sequence[NormView], whitening: Whitening
+) -> str:
     """The joint whitened norm of each unit; returns the table's name.
 
     **Privacy**: a unit's norm is a function of its own rows and of released values; sums are exact.
@@ -221,7 +223,7 @@ class Given:
     weights: str
     weight: str
 
-    def statement(self, rows: Rows, groups: Sequence[Group], dialect: Dialect) -> str:
+    def statement(self, rows: PlacedRows, groups: Sequence[StatisticGroup], dialect: Dialect) -> str:
         """See `Bound`; differences are up to `LARGEST_DIFFERENCE`."""
         numbers = cell_numbers(rows, groups)
         listed = [f"{packed_value(number)} AS {number.name}" for number in numbers]
@@ -244,7 +246,7 @@ def weighted_cells(
     axes = sorted({axis for s in plan.mine(of).values() for axis in s.axes})
     digits = tuple(Digit(f"a{axis}", (), "", 0, plan.axes[axis].axis.leaves) for axis in axes)
     measures = tuple(Digit(name, (), "", 0, 1) for name in columns.values())
-    counted = CountedRows(Rows((), digits, measures, None), columns)
+    counted = CountedRows(PlacedRows((), digits, measures, None), columns)
     return CountedCells(relations, plan, of, counted, Given(rows, weights, weight))
 
 
@@ -278,7 +280,7 @@ def layers(strategy: AxisStrategy) -> list[Layer]:
     return [Layer(tuple(starts), entry) for starts, _, entry in open_layers]
 
 
-def gatherings(view: View) -> Iterator[Gathering]:
+def gatherings(view: NormView) -> Iterator[Gathering]:
     """The rows of a view's strategies: every way to take one layer of each axis."""
     per_axis = [[(layer.key(axis), layer.entry) for layer in layers(s)] for axis, s in view.axes.items()]
     for taken in product(*per_axis):
@@ -288,7 +290,7 @@ def gatherings(view: View) -> Iterator[Gathering]:
         yield Gathering(tuple(key for key, _ in taken), entry)
 
 
-def _norms_of_units(rows: str, views: Sequence[View], whitening: Whitening, dialect: Dialect) -> str:
+def _norms_of_units(rows: str, views: Sequence[NormView], whitening: Whitening, dialect: Dialect) -> str:
     """SELECT unit, norm: the squared rows of each view's statistics times their coefficients, added up."""
     parts = []
     for view in views:
@@ -304,7 +306,7 @@ def _norms_of_units(rows: str, views: Sequence[View], whitening: Whitening, dial
     return f"SELECT unit, sum(part) AS norm FROM ({' UNION ALL '.join(parts)}) AS p GROUP BY unit"
 
 
-def _norms_of_rows(rows: str, views: Sequence[View], whitening: Whitening, dialect: Dialect) -> str:
+def _norms_of_rows(rows: str, views: Sequence[NormView], whitening: Whitening, dialect: Dialect) -> str:
     """The same beside every row, from one scan: one row of each cell of a unit carries the cell's square."""
     sums, parts = [], []
     every = [(view, gathered) for view in views for gathered in gatherings(view)]

@@ -86,7 +86,7 @@ class Query:
         return tuple(arm.table for arm in self.keys)
 
 
-class _Place(NamedTuple):
+class _FromRelation(NamedTuple):
     """One relation of FROM: its alias and how the written SQL names it."""
 
     alias: str
@@ -144,7 +144,7 @@ def _checked_select(text: str, arms: tuple[tuple[str, Arm], ...]) -> Query:
     if source is None:
         raise _refused("there is no FROM")
     place = _place(source.this)
-    home = _Place(_alias(source.this, place), f"read.{identifier(place)}")
+    home = _FromRelation(_alias(source.this, place), f"read.{identifier(place)}")
     aliases, joined = [home.alias], []
     for join in _parts(tree, "joins"):
         joined.append(_joined(join, aliases, dict(arms)))

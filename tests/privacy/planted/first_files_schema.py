@@ -6,15 +6,15 @@ from pathlib import Path
 import duckdb
 
 from dpsql import engines
-from dpsql.engines.united import Member
+from dpsql.engines.united import SchemaGroup
 from tests.privacy.plant import Plant
 from tests.privacy.source_cases import fractions_after_whole_amounts
 
 
-def by_the_first(read: Callable[..., list[Member]]) -> Callable[..., list[Member]]:
+def by_the_first(read: Callable[..., list[SchemaGroup]]) -> Callable[..., list[SchemaGroup]]:
     def members(
         connection: duckdb.DuckDBPyConnection, files: Sequence[Path], root: Path, folders: Sequence[str]
-    ) -> list[Member]:
+    ) -> list[SchemaGroup]:
         first = read(connection, files[:1], root, folders)[0]
         listed = ", ".join(f"'{file}'" for file in files)
         return [first._replace(relation=f"read_parquet([{listed}])", files=len(files))]

@@ -3,13 +3,13 @@
 from collections.abc import Callable
 
 from dpsql import engines
-from dpsql.engines.united import Member
+from dpsql.engines.united import SchemaGroup
 from tests.privacy.plant import Plant
 from tests.privacy.source_cases import file_beside_folders
 
 
-def all_or_none(read: Callable[..., list[Member]]) -> Callable[..., list[Member]]:
-    def members(*where: object) -> list[Member]:
+def all_or_none(read: Callable[..., list[SchemaGroup]]) -> Callable[..., list[SchemaGroup]]:
+    def members(*where: object) -> list[SchemaGroup]:
         listed = read(*where)
         missing = {name for member in listed for name, value in member.folders.items() if value is None}
         return [
