@@ -2,8 +2,8 @@
 
     python -m tests.house.same_tree REVISION        names the modules that differ in more
 
-What a commit that renames must pass. Names of arguments at calls, of attributes and of imports are identifiers too;
-types, constants, order and nesting are not.
+What a commit that renames must pass. Names of arguments at calls, of attributes and of imports are identifiers too, and
+so is the sorted list `__all__`; types, constants, order and nesting are not.
 """
 
 from __future__ import annotations
@@ -22,10 +22,17 @@ def skeleton(text: str) -> str:
     """A module's syntax tree without identifiers and docstrings."""
     tree = ast.parse(text)
     for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            node.names = []
         body = getattr(node, "body", None)
         if isinstance(body, list) and body and _is_docstring(body[0]):
             body[0] = ast.Pass()
+    tree.body = [node for node in tree.body if not (isinstance(node, ast.ImportFrom) or _lists_names(node))]
     return _dumped(tree)
+
+
+def _lists_names(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
 
 
 def _is_docstring(node: ast.AST) -> bool:

@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from tests.house import words
+from tests.house import public_names, words
 from tests.house.same_tree import skeleton
 from tests.house.source import ROOT, Module, Package, read_package
 
@@ -46,3 +46,11 @@ def test_the_package_points_at_little() -> None:
 )
 def test_a_rename_changes_identifiers_and_docstrings_alone(text: str, same: bool) -> None:
     assert (skeleton(text) == skeleton(PLANTED)) is same
+
+
+def test_names_that_leave_the_process_are_as_listed() -> None:
+    assert public_names.changed() == []
+
+
+def test_a_class_has_one_name() -> None:
+    assert len(words.repeated_classes(read_package(ROOT / "dpsql"))) <= 20
