@@ -16,8 +16,6 @@ from dpsql.mechanisms.axis.strategy import AxisStrategy, draw_view, leaf_estimat
 from dpsql.mechanisms.family.adaptive import (
     SIGNAL_SHARE,
     noisy_signal,
-    nonnegative,
-    product_tree,
     signal_tree,
     strength,
     taper,
@@ -25,6 +23,7 @@ from dpsql.mechanisms.family.adaptive import (
 )
 from dpsql.noise import Noise
 from dpsql.tree import Tree
+from dpsql.variance.nonnegative import nonnegative, product_tree
 
 
 @lru_cache(maxsize=8)

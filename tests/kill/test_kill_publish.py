@@ -15,12 +15,12 @@ import time
 from pathlib import Path
 
 import duckdb
-import publishing_child as child
 import pytest
 
 from dpsql.errors import IntegrityError, OperationalError
 from dpsql.ledger import budget_report
 from dpsql.ledger.publish import opened, settle
+from tests.kill import publishing_child as child
 
 CHILD = Path(child.__file__)
 
