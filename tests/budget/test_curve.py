@@ -23,6 +23,8 @@ from dpsql.budget import DENOMINATOR, SLACK, Mu2, curve, epsilon_of, gaussian_si
 from dpsql.budget.curve import GRAIN, delta_bounds
 from dpsql.errors import PrivacyError
 
+pytestmark = pytest.mark.long
+
 MILLIONTH = Fraction(1, 10**6)
 PAIRS = [
     ("1", "1e-6", "0.056028963825260487"),

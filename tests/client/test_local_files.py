@@ -14,6 +14,8 @@ from dpsql.client.entropy import system_entropy
 from dpsql.client.report import decode
 from dpsql.doors.cli import cli
 
+pytestmark = pytest.mark.long
+
 SURVEY = Path(__file__).parents[2] / "catalog" / "survey.yaml"
 SHOP = """
 dpsql: 1

@@ -32,6 +32,8 @@ from dpsql.collecting.spools import spool_files
 from dpsql.errors import DataError, MachineFault, OperationalError
 from tests.collecting.test_collector import plan_of
 
+pytestmark = pytest.mark.long
+
 KEY = b"k" * 32
 AXES = (PlannedAxis("age", 20, 20), PlannedAxis("zip", 2100, 0))
 PLAN = plan_of(axes=AXES, together=(), joint=(), measures=(), epsilon=Fraction(1), wave_share=Fraction(1, 4))

@@ -21,6 +21,8 @@ from dpsql.engines.server import StoredTable
 from dpsql.errors import SourceError
 from tests.collecting.test_counting import KEY, PLAN, ROWS, SOUND, one_a_token, parquet, wanted
 
+pytestmark = pytest.mark.long
+
 
 class DuckSession:
     """A session on DuckDB: places are Parquet files. It keeps what it was asked."""

@@ -15,6 +15,8 @@ from dpsql.doors.cli import all_commands, cli
 from dpsql.errors import CatalogError, InterfaceError, SourceError
 from dpsql.star import Catalog, load_catalog
 
+pytestmark = pytest.mark.long
+
 SHOP = """
 CREATE TABLE customers AS SELECT i AS c_custkey, 'n' || i AS c_name, 18 + i % 70 AS c_age,
     ['$10K - $30K', '$110K - $130K', '$30K - $50K', '$150K +'][1 + i % 4] AS c_income,

@@ -28,6 +28,8 @@ from dpsql.star.graph import view_axes
 from dpsql.star.load import catalog_from_json
 from dpsql.star.model import View
 
+pytestmark = pytest.mark.long
+
 BLANKS = " \t\u00a0\u2003\u2028\u0085\ufeff"
 TEXT = st.text(
     st.one_of(st.sampled_from(BLANKS + "\"'\\,:#&*[]{}|>-?!%@`~"), st.characters(blacklist_categories=("Cs",))),
@@ -162,6 +164,7 @@ def test_a_draft_leaves_such_a_column_out(tmp_path: Path) -> None:
     assert "kind (texts that differ in blanks alone" in (tmp_path / "shop.yaml").read_text(encoding="utf-8")
 
 
+@pytest.mark.usefixtures("publishes")
 @pytest.mark.parametrize("header", ["age,workclass", "age, workclass"])
 def test_all_rows_of_a_file_with_blanks_behind_its_commas_count(tmp_path: Path, header: str) -> None:
     kinds = [" Private", " State-gov", " ?"]

@@ -8,6 +8,8 @@ from dpsql.curate.forecast import plan_catalog
 from dpsql.doors.cli.plan import plan_text
 from dpsql.star import parse_catalog
 
+pytestmark = pytest.mark.usefixtures("publishes")
+
 CATALOG = """
 dpsql: 1
 name: shop

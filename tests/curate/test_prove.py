@@ -21,6 +21,8 @@ from dpsql.publishing import plan
 from dpsql.release.signature import claimed_signer
 from dpsql.star import load_catalog
 
+pytestmark = pytest.mark.usefixtures("publishes")
+
 SHOP = """
 dpsql: 1
 name: shop

@@ -53,7 +53,7 @@ class Reply(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def opened(tmp_path_factory: pytest.TempPathFactory) -> OpenReleases:
+def opened(publishes: None, tmp_path_factory: pytest.TempPathFactory) -> OpenReleases:
     return open_session([build(tmp_path_factory.mktemp("explore"))])
 
 

@@ -13,7 +13,7 @@ FRAMES = 300
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def served(publishes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     found = Served(build(tmp_path_factory.mktemp("frames")))
     yield found
     found.close()

@@ -43,7 +43,7 @@ PRODUCT = "SELECT COUNT(*) FROM " + ", ".join(f"pg_attribute AS a{i}" for i in r
 
 
 @pytest.fixture(scope="module")
-def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def shop(publishes: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build(tmp_path_factory.mktemp("limits"))
 
 

@@ -87,7 +87,7 @@ class Spool(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def survey(tmp_path_factory: pytest.TempPathFactory) -> Spool:
+def survey(publishes: None, tmp_path_factory: pytest.TempPathFactory) -> Spool:
     """Reports with a token each, some of them twice."""
     folder = tmp_path_factory.mktemp("survey")
     (folder / "survey.yaml").write_text(SURVEY)
@@ -162,6 +162,7 @@ def collected(command: list[str], survey: Spool, folder: Path) -> None:
     assert len(found) == 4
 
 
+@pytest.mark.usefixtures("publishes")
 def test_postgresql_as_printed(loaded: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first commands of the page, over the tables that it names."""
     (variable,) = printed("Engines: publish where the rows are").variables
@@ -177,6 +178,7 @@ def test_spark_as_printed(lake: Path, spark: Any, tmp_path: Path, monkeypatch: p
     published("Spark", tmp_path)
 
 
+@pytest.mark.usefixtures("publishes")
 def test_reports_in_postgresql_as_printed(
     loaded: Server, survey: Spool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

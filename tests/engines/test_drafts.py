@@ -18,6 +18,8 @@ from dpsql.star.sql import identifier
 from tests.curate.test_init import SHOP
 from tests.engines.servers import Server
 
+pytestmark = pytest.mark.usefixtures("publishes")
+
 TYPES = {"HUGEINT": "bigint", "BIGINT": "bigint", "INTEGER": "integer", "SMALLINT": "smallint", "BOOLEAN": "boolean",
          "DOUBLE": "double precision", "VARCHAR": "text", "DATE": "date", "TIMESTAMP": "timestamp"}  # fmt: skip
 STARS = ("shop", "northwind", "chinook")

@@ -10,6 +10,8 @@ from dpsql.engines.dialect import DUCK
 from dpsql.engines.expressions import Ends, leaf, least_float, measure
 from tests.axis.test_axis import axis_of
 
+pytestmark = pytest.mark.long
+
 KINDS = (
     "TINYINT", "UTINYINT", "SMALLINT", "INTEGER", "UINTEGER", "BIGINT", "UBIGINT", "HUGEINT", "FLOAT", "DOUBLE",
     "DECIMAL(4,1)", "DECIMAL(9,2)", "DECIMAL(14,2)", "DECIMAL(18,2)", "DECIMAL(18,4)", "DECIMAL(38,3)",

@@ -23,6 +23,8 @@ from dpsql.release import open_release
 from dpsql.star import load_catalog
 from tests.engines.servers import DATABASE, USER, Server, postgres_programs, running_postgres
 
+pytestmark = pytest.mark.usefixtures("publishes")
+
 KEY = bytes(32)
 SCHEMA = "h"
 ROWS = "SELECT i % 10 AS age, i AS id FROM generate_series(1, 200) AS t(i)"
@@ -118,7 +120,7 @@ class Shop(NamedTuple):
 
 
 @pytest.fixture
-def shop(cluster: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shop:
+def shop(publishes: None, cluster: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shop:
     return charged_shop(cluster, tmp_path, monkeypatch.setenv)
 
 

@@ -29,6 +29,8 @@ from dpsql.publishing.rows import prepare_tables
 from dpsql.star import load_catalog
 from tests.engines.test_template import offset
 
+pytestmark = pytest.mark.long
+
 KEY = bytes(range(1, 33))
 UNIT = 1 << 20
 CATALOG = """

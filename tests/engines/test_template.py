@@ -22,6 +22,8 @@ from dpsql.publishing.plan import plan_release
 from dpsql.publishing.rows import prepare_tables
 from dpsql.star import load_catalog
 
+pytestmark = pytest.mark.long
+
 KEY = bytes(range(1, 33))
 TAU = 4
 CATALOG = """

@@ -48,6 +48,8 @@ from tests.engines.catalogs import catalog, files, server, spark_files
 from tests.engines.servers import Server
 from tests.engines.star import build, load_postgres
 
+pytestmark = pytest.mark.long
+
 SCHEMA = "userlevel"
 LAWS = ("auto", "auto_pure")
 TAU, FACTOR, DAYS = 3, 3 * UNIT // 2, 2

@@ -14,6 +14,8 @@ from dpsql.star.base import Model
 from dpsql.star.load import parse_catalog
 from dpsql.star.model import Catalog
 
+pytestmark = pytest.mark.long
+
 
 @pytest.mark.parametrize(
     ("name", "page"),

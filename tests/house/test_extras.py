@@ -65,6 +65,7 @@ def test_publish_query_and_print_need_no_extra(tmp_path: Path) -> None:
         assert f'pip install "dpsql[{name}]"' in line
 
 
+@pytest.mark.usefixtures("publishes")
 def test_no_extra_is_loaded_before_it_is_wanted(tmp_path: Path) -> None:
     shop, modules = build(tmp_path), {found.module for found in EXTRAS.values()}
     program = f"""
@@ -88,6 +89,7 @@ def test_extras_are_those_of_the_project() -> None:
     assert "pandas" not in " ".join(project["dependencies"])
 
 
+@pytest.mark.usefixtures("publishes")
 def test_tables_of_libraries_hold_the_rows(tmp_path: Path) -> None:
     result = dpsql.query(QUESTION, release=build(tmp_path))
     table = result.arrow(errors=True)

@@ -329,6 +329,7 @@ def dear(page: str, first: str) -> pytest.param:
     return pytest.param(page, first, marks=marks, id=f"{page}: {first[:40].strip()}")
 
 
+@pytest.mark.usefixtures("publishes")
 @pytest.mark.parametrize(("page", "first"), [dear(*block) for block in BLOCKS])
 def test_what_a_guide_shows_runs(
     page: str, first: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

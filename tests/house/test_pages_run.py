@@ -14,6 +14,8 @@ from dpsql.examples.retail import CUSTOMERS, PRODUCTS, make_star, write_star
 from tests.doors_release import build
 from tests.pages import run_command, run_page, shape
 
+pytestmark = pytest.mark.usefixtures("publishes")
+
 DOCS = Path(__file__).parents[2] / "docs"
 
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[2]
 METHOD = sorted((ROOT / "docs" / "method").glob("*.md"))
 PAGE = re.compile(r'(\S+\.md)((?:, "[^"]+")*)')

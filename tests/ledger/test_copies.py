@@ -21,6 +21,8 @@ from dpsql.ledger.keys import signing_seed
 from tests.command import dpsql_command
 from tests.ledger.test_ledger import Curator
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def curator(tmp_path: Path) -> Curator:

@@ -23,6 +23,8 @@ from dpsql.ledger.files import beside
 from dpsql.ledger.locks import PATIENCE, held
 from tests.ledger.test_ledger import Curator
 
+pytestmark = pytest.mark.long
+
 CALLS = ("open", "fsync", "replace", "rename", "mkdir", "chmod", "unlink", "rmdir")
 FAULTS = (errno.ENOSPC, errno.EIO, errno.EPERM, errno.EACCES, errno.EROFS, errno.ENAMETOOLONG)
 

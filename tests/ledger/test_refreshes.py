@@ -83,6 +83,7 @@ def test_twelve_are_published_and_the_thirteenth_is_refused_before_a_draw(tmp_pa
     assert "none is left: 9 is spent, and publish refuses" in told
 
 
+@pytest.mark.usefixtures("publishes")
 def test_plan_says_when_the_cap_ends(tmp_path: Path) -> None:
     file = shop(tmp_path, "releases: 3, delta: 1e-6")
     each = float(Mu2(Fraction(1, 10**6)).epsilon(share_of_cap(Fraction(9), Fraction(1, 10**6), 3)))

@@ -51,7 +51,7 @@ REFUSED = r"lineage `shop` has spent before, in another ledger; give --ledger PA
 
 
 @pytest.fixture
-def shop(tmp_path: Path, state: Path) -> Path:
+def shop(publishes: None, tmp_path: Path, state: Path) -> Path:
     return charged_shop(tmp_path)
 
 
@@ -159,6 +159,7 @@ def test_a_ledger_that_begins_anew_is_refused(shop: Path, change: Callable[[Path
     assert not list(folder.parent.glob("out-second/*"))
 
 
+@pytest.mark.usefixtures("publishes")
 def test_other_people_are_taken_at_a_word_and_remembered(shop: Path) -> None:
     clone = cloned(shop)
     assert publish(clone, "second", new_ledger=True).receipt.drawn
@@ -178,6 +179,7 @@ def test_the_ledger_that_was_charged_may_be_named(shop: Path) -> None:
         publish(moved(shop), "second", ledger=shop / ".dpsql" / "ledger.duckdb")
 
 
+@pytest.mark.usefixtures("publishes")
 def test_the_command_has_these_options(shop: Path) -> None:
     clone, target = cloned(shop), shop.parent / "again.dpsql"
     command = ["publish", str(clone / "catalog.yaml"), "-o", str(target)]
@@ -189,6 +191,7 @@ def test_the_command_has_these_options(shop: Path) -> None:
     assert not budget_report(clone / ".dpsql" / "ledger.duckdb").lineages
 
 
+@pytest.mark.usefixtures("publishes")
 def test_a_stream_is_noticed_too(tmp_path: Path, state: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / name / "raw").mkdir(parents=True)
@@ -204,6 +207,7 @@ def test_a_stream_is_noticed_too(tmp_path: Path, state: Path) -> None:
     ).created
 
 
+@pytest.mark.usefixtures("publishes")
 def test_other_tables_and_the_same_ledger_are_free(shop: Path) -> None:
     (shop.parent / "other" / "raw").mkdir(parents=True)
     other = catalog(shop.parent / "other")
@@ -216,6 +220,7 @@ def test_other_tables_and_the_same_ledger_are_free(shop: Path) -> None:
 DAMAGED = {"damaged": b"{", "another format": b'{"format": "x", "key": "00", "rows": []}'}
 
 
+@pytest.mark.usefixtures("publishes")
 @pytest.mark.parametrize("fault", ["no folder", "a folder", *DAMAGED])
 def test_without_a_memory_publishing_goes_on(tmp_path: Path, state: Path, fault: str) -> None:
     if fault == "no folder":
@@ -307,6 +312,7 @@ def test_where_it_lies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert memory_of_this_computer(new_ledger=False).folder == tmp_path / "own"
 
 
+@pytest.mark.usefixtures("publishes")
 def test_made_up_rows_are_not_remembered(shop: Path, state: Path) -> None:
     """`audit --prove` publishes made-up neighbours in ledgers that are thrown away."""
     before = (state / "spends.json").read_bytes()

@@ -21,6 +21,8 @@ from dpsql.streams.append import StreamStatistic
 from dpsql.streams.public import NoisyNode
 from dpsql.tree import Exact, Noisy
 
+pytestmark = pytest.mark.long
+
 PACKAGE = Path(law.__file__).parents[1]
 LAW = "mechanisms/law.py"
 

@@ -17,6 +17,8 @@ from dpsql.mechanisms.timeline.strategy import UNIT, TimeStrategy
 from dpsql.mechanisms.timeline.tree import TimeTreeStrategy
 from tests.time_forms import asking, root_coefficients
 
+pytestmark = pytest.mark.long
+
 LAWS = pytest.mark.parametrize("law", [LAPLACE, GAUSSIAN], ids=lambda law: str(law.name))
 
 

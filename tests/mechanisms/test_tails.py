@@ -13,6 +13,8 @@ from dpsql.mechanisms.family.people import NoisyHistogram, NoisyTotal, cleaned, 
 from dpsql.mechanisms.family.tails import best_clip, high_total, mean_excess, read_tail, told_total
 from tests.twins import bin_of
 
+pytestmark = pytest.mark.long
+
 EDGES = doubling_edges(1, 16)
 HALL_OF_FAME = (819, 158, 159, 162, 153, 88, 4)
 """People by the bin of their rows: most own one, and noise of 94 hides the rest."""

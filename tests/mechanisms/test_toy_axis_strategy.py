@@ -139,6 +139,7 @@ def test_it_is_offered_to_auto_had_by_name_and_restored() -> None:
     assert registry.thaw("twice", choice.strategy.frozen()) == choice.strategy
 
 
+@pytest.mark.usefixtures("publishes")
 @pytest.mark.usefixtures("toy")
 @pytest.mark.parametrize("delta", ["delta: 0", "delta: 1e-6"])
 def test_a_toy_strategy_is_planned_published_answered_and_audited(tmp_path: Path, delta: str) -> None:

@@ -204,6 +204,7 @@ def toy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "MECHANISMS", (*registry.MECHANISMS, Toy()))
 
 
+@pytest.mark.usefixtures("publishes")
 @pytest.mark.usefixtures("toy")
 @pytest.mark.parametrize("delta", ["delta: 0", "delta: 1e-6"])
 def test_a_toy_measurement_is_planned_published_answered_and_audited(tmp_path: Path, delta: str) -> None:

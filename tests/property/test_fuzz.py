@@ -17,6 +17,7 @@ FEW = {
 }  # fmt: skip
 
 
+@pytest.mark.usefixtures("publishes")
 @pytest.mark.parametrize("name", FEW)
 def test_damaged_input_ends_in_an_answer_or_one_typed_line(name: str):
     found = run(KINDS[name], 3, FEW[name])

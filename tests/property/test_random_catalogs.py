@@ -8,6 +8,8 @@ import pytest
 
 from tests.property.catalogs import Published, faults, publish_random
 
+pytestmark = pytest.mark.usefixtures("publishes")
+
 STATEMENTS = 20
 SEEDS = (0, 1, 2, 3, 4, 5)
 

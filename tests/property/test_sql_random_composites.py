@@ -12,6 +12,8 @@ from dpsql.answer import Answerer
 from dpsql.release import open_release
 from tests.release_fixture import make_rows, raw_star, write_fixture
 
+pytestmark = pytest.mark.long
+
 ROWS = "FROM sales s JOIN customer c ON s.customer_id = c.customer_id"
 KEYS = ("c.region", "c.age", "c.age // 5", "c.age < 30")
 TESTS = (

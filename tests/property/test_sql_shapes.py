@@ -19,6 +19,8 @@ from dpsql.errors import Error
 from dpsql.release import Release, open_release
 from tests.release_fixture import make_rows, write_fixture
 
+pytestmark = pytest.mark.long
+
 OTHERS = {
     "whole": [
         "0",

@@ -55,7 +55,7 @@ def publish(catalog: Path, seed: int = 3) -> Path:
 
 
 @pytest.fixture(scope="module")
-def sparse(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def sparse(publishes: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return publish(city(tmp_path_factory.mktemp("sparse")))
 
 
@@ -114,6 +114,7 @@ def test_parts_add_up_to_the_whole(sparse: Path):
     )
 
 
+@pytest.mark.usefixtures("publishes")
 def test_full_planes_are_measured_by_the_product(tmp_path: Path):
     with closing(open_release(publish(city(tmp_path, FULL)), insecure=True)) as release:
         assert {statistic.reading for statistic in release.statistics} == {"looked"}

@@ -18,6 +18,8 @@ from tests.privacy.loss import measure
 from tests.privacy.test_loss import shop as people
 from tests.privacy.test_loss import star
 
+pytestmark = pytest.mark.usefixtures("publishes")
+
 CATALOG = """
 dpsql: 1
 name: shop

@@ -41,6 +41,8 @@ from dpsql.star.reported import reported_columns
 from dpsql.tree import FloatArray
 from tests.privacy.loss import KEY, Loss, RawRows, contents, loss_of, write_side
 
+pytestmark = pytest.mark.usefixtures("publishes")
+
 CATALOG = """
 dpsql: 1
 name: shop

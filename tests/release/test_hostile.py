@@ -18,6 +18,8 @@ from dpsql.release.verify import verify
 from tests.release.hostile import Outcome, asked, make, names
 from tests.release_fixture import make_rows, write_fixture
 
+pytestmark = pytest.mark.long
+
 SEED, STRANGER = bytes(range(32)), bytes(range(1, 33))
 FEW = names()[::4]
 """Every kind is among them; all are asked by `make withstand`."""

@@ -42,6 +42,7 @@ def refuse(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, number: int
     return True
 
 
+@pytest.mark.usefixtures("publishes")
 @pytest.mark.parametrize(
     ("name", "number", "day"), [("fsync", 9, 0), ("fsync", 3, 1), ("replace", 4, 1), ("open", 9, 1)]
 )
