@@ -1,7 +1,8 @@
-"""DAWA with other first and second stages, to show what each choice costs.
+"""NOT SHIPPED: DAWA with several first and second stages, to show what each choice costs.
 
-dawa_tree      the shipped partition, an equal 16-ary tree over the buckets
-dawa_cells     the shipped partition, every bucket measured once (DAWA's first paper)
+dawa_tapered   the partition of `dawa`, a tapered tree over the buckets, the non-negative step on their sums
+dawa_tree      the same partition, an equal 16-ary tree over the buckets
+dawa_cells     the same partition, every bucket measured once (DAWA's first paper)
 dawa_copied    NOT PRIVATE at its epsilon: stage 1 as in widely copied code, 1.71 times less noise and a
                surcharge of 1 / epsilon_2
 """
@@ -13,14 +14,15 @@ from fractions import Fraction
 
 import numpy as np
 
+from benchmarks.baselines import dawa
 from benchmarks.baselines.common import FloatArray, IntArray, Publish
 from benchmarks.baselines.linear import hb
 from benchmarks.baselines.shipped import linear
 from dpsql.mechanisms.axis.leaves import LeafStrategy
 from dpsql.mechanisms.axis.strategy import AxisStrategy
-from dpsql.mechanisms.family import dawa
 from dpsql.mechanisms.family.adaptive import tapered_strategy
 from dpsql.noise import Noise
+from dpsql.tree import Exact
 from dpsql.variance.nonnegative import nonnegative, signal_tree
 
 UNDER_NOISED = Fraction(171, 100)
@@ -28,7 +30,7 @@ UNDER_NOISED = Fraction(171, 100)
 
 def _with(strategy_for: Callable[[int], AxisStrategy]) -> Publish:
     def publish(counts: IntArray, epsilon: Fraction, noise: Noise) -> FloatArray:
-        release = dawa.draw_dawa(counts, epsilon, 1, noise, strategy_for)
+        release = dawa.draw_dawa(Exact(counts), epsilon, 1, noise, strategy_for)
         return dawa.spread(release.edges, dawa.bucket_estimates(release))
 
     return publish
@@ -36,6 +38,15 @@ def _with(strategy_for: Callable[[int], AxisStrategy]) -> Publish:
 
 def _equal_tree(n: int) -> AxisStrategy:
     return tapered_strategy(signal_tree(n), 1.0)
+
+
+def dawa_tapered(counts: IntArray, epsilon: Fraction, noise: Noise) -> FloatArray:
+    """A tree over the buckets whose budgets fall by 1.2 a level, then the non-negative step on bucket sums."""
+    release = dawa.draw_dawa(
+        Exact(counts), epsilon, 1, noise, lambda n: tapered_strategy(signal_tree(n), 1.2)
+    )
+    buckets = nonnegative(signal_tree(len(release.edges) - 1), dawa.bucket_estimates(release))
+    return dawa.spread(release.edges, buckets)
 
 
 dawa_tree = _with(_equal_tree)

@@ -18,7 +18,6 @@ SHIPPED: dict[str, Publish] = {
     "HB, non-negative": shipped.with_nonnegative(shipped.hb),
     "identity": shipped.identity,
     "identity, non-negative": shipped.with_nonnegative(shipped.identity),
-    "DAWA": shipped.dawa,
     "DiffHR, private": shipped.diffhr,
 }
 LITERATURE: dict[str, Publish] = {
@@ -32,6 +31,7 @@ LITERATURE: dict[str, Publish] = {
     "StructureFirst": grouped.structure_first,
     "GS": sorted_groups.gs,
     "AHP": sorted_groups.ahp,
+    "DAWA": dawa_variants.dawa_tapered,
     "DAWA, aligned buckets": dawa_variants.dawa_aligned,
     "DAWA, equal tree": dawa_variants.dawa_tree,
     "DAWA, cells": dawa_variants.dawa_cells,

@@ -17,7 +17,6 @@ from dpsql.mechanisms.axis.struct_construct import best_struct_construct, equal_
 from dpsql.mechanisms.axis.tents import half_widths
 from dpsql.mechanisms.axis.tents import tents as tents_over
 from dpsql.mechanisms.family import adaptive
-from dpsql.mechanisms.family import dawa as shipped_dawa
 from dpsql.mechanisms.family.adaptive import tapered_strategy
 from dpsql.mechanisms.family.diffhr import cell_estimates, draw_diffhr
 from dpsql.noise import Noise
@@ -65,11 +64,6 @@ def equal_tree(n: int) -> AxisStrategy:
     return tapered_strategy(signal_tree(n), 1.0)
 
 
-def tapered_tree(n: int) -> AxisStrategy:
-    """A tree over DAWA's buckets: budgets fall by 1.2 a level."""
-    return tapered_strategy(signal_tree(n), 1.2)
-
-
 def linear(strategy_for: Callable[[int], AxisStrategy]) -> Publish:
     """A mechanism that measures a public strategy and returns its BLUE."""
 
@@ -87,13 +81,6 @@ def with_nonnegative(publish: Publish) -> Publish:
         return nonnegative(_tree(len(counts)), publish(counts, epsilon, noise))
 
     return projected
-
-
-def dawa(counts: IntArray, epsilon: Fraction, noise: Noise) -> FloatArray:
-    """Shipped DAWA with a tapered tree over the buckets and the non-negative step on bucket sums."""
-    release = shipped_dawa.draw_dawa(counts, epsilon, 1, noise, tapered_tree)
-    buckets = nonnegative(signal_tree(len(release.edges) - 1), shipped_dawa.bucket_estimates(release))
-    return shipped_dawa.spread(release.edges, buckets)
 
 
 def diffhr(counts: IntArray, epsilon: Fraction, noise: Noise) -> FloatArray:

@@ -18,7 +18,7 @@ from functools import lru_cache
 import numpy as np
 
 from benchmarks.baselines.common import FloatArray, IntArray, T, publish_tree, units
-from benchmarks.baselines.shipped import dawa
+from benchmarks.baselines.dawa_variants import dawa_tapered
 from dpsql.noise import Noise
 from dpsql.tree import Tree, kary_tree
 
@@ -156,9 +156,9 @@ def hilbert(side: int) -> tuple[IntArray, IntArray]:
 
 
 def hilbert_dawa(counts: IntArray, epsilon: Fraction, noise: Noise) -> FloatArray:
-    """The shipped DAWA along the Hilbert curve."""
+    """DAWA along the Hilbert curve."""
     square = _padded(counts)
     row, column = hilbert(len(square))
     out = np.zeros(square.shape)
-    out[row, column] = dawa(square[row, column], epsilon, noise)
+    out[row, column] = dawa_tapered(square[row, column], epsilon, noise)
     return out[: counts.shape[0], : counts.shape[1]]

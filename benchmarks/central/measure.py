@@ -23,7 +23,7 @@ from benchmarks.baselines import linear, planar, registry, shipped
 from benchmarks.baselines.common import FloatArray, IntArray, SimulationNoise
 from benchmarks.central import datasets, dense
 from benchmarks.central import logs as query_logs
-from benchmarks.central.best import PROMISED, promise
+from benchmarks.central.best import PROMISED, RIVALS, promise
 from benchmarks.central.exact import exact_errors, shipped_errors
 from benchmarks.central.ranges import FIRST_SEED, Row, all_ranges, measure, prefix_errors
 from benchmarks.figures import Figures
@@ -40,7 +40,7 @@ def grid() -> Iterator[Row]:
     for name, counts in _histograms():
         for epsilon in EPSILONS:
             for mechanism, publish in registry.ALL.items():
-                more = name in PROMISED and mechanism in registry.SHIPPED
+                more = name in PROMISED and mechanism in (*RIVALS, "auto")
                 yield from measure("grid", name, counts, epsilon, mechanism, publish, MANY if more else RUNS)
 
 
@@ -50,7 +50,8 @@ def chosen() -> Iterator[Row]:
         counts = datasets.dpbench(name)
         exact = shipped_errors(len(counts))
         for epsilon in EPSILONS:
-            for mechanism, publish in registry.SHIPPED.items():
+            for mechanism in ("auto", *RIVALS):
+                publish = registry.ALL[mechanism]
                 if mechanism in exact:
                     yield Row(
                         "chosen", name, len(counts), float(epsilon), mechanism, 0, 0, exact[mechanism], 0.0

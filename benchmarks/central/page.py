@@ -83,7 +83,7 @@ def held_out(rows: pd.DataFrame) -> str:
 
 def with_aligned(rows: pd.DataFrame) -> str:
     """How the promise would stand if the first DAWA setting had been shipped instead of the present one."""
-    rivals = [name for name in registry.SHIPPED if name not in ("auto", "DAWA")] + ["DAWA, aligned buckets"]
+    rivals = [name for name in RIVALS if name != "DAWA"] + ["DAWA, aligned buckets"]
     cells = against_best(rows, PROMISED, rivals)
     near, worst = sum(cell.ratio <= 1.15 for cell in cells), max(cell.ratio for cell in cells)
     return f"With it in place of DAWA, `auto` is within 15% in {near} of 12 cells, at worst {worst:.1f} times the best."

@@ -62,22 +62,11 @@ function gaussian({ law, sigma2: text, left }, name) {
   return { sigma2, ones: whole(left.length).over(kept), loss, rows: left.length };
 }
 
-// A choice among candidates costs what the chosen one and its worst rival move together.
-function choiceLoss(draws) {
-  const largest = (list, isAbove) => list.reduce((a, b) => (isAbove(a, b) ? a : b));
-  const distances = draws.map(({ moved }) => largest([0n, ...moved.values()], (a, b) => a > b));
-  const rival = largest(distances, (a, b) => a > b);
-  const losses = draws.map(({ units, denominator }, i) => new Fraction(units[0] * (distances[i] + rival), denominator));
-  return largest(losses, (a, b) => a.isAbove(b));
-}
-
 function* lossesOf(draws) {
-  for (let i = 0, stop; i < draws.length; i = stop) {
-    const [draw, hidden] = [draws[i], draws[i].record.choice];
-    for (stop = i + 1; hidden && draws[stop]?.record.choice;) stop += 1;
-    const loss = hidden ? choiceLoss(draws.slice(i, stop)) : draw.loss(draw.moved);
-    refuse(!loss.equals(Fraction.parse(draw.record.loss)), `${draw.name}: it loses ${loss}, not ${draw.record.loss}`);
-    yield { law: draw.law, loss };
+  for (const { name, record, loss: lossOf, moved, law } of draws) {
+    const loss = lossOf(moved);
+    refuse(!loss.equals(Fraction.parse(record.loss)), `${name}: it loses ${loss}, not ${record.loss}`);
+    yield { law, loss };
   }
 }
 

@@ -114,7 +114,7 @@ class StatisticMeta:
         nonnegative_model: which `variance_<k>` describes that estimate, of a view of one axis; None where its errors
             are told by the unbiased estimate's.
         preferred: whether non-negative estimates answer unless unbiased ones are asked for.
-        biased: whether the estimate itself is biased (DiffHR, DAWA): intervals then tell of noise alone.
+        biased: whether the estimate itself is biased (DiffHR): intervals then tell of noise alone.
         noise_mid: what the noise of the view's count is multiplied by in a sum; None where that is `mid`.
         difference: whether `difference_<s>` holds noisy integers of what one factor leaves out.
     """

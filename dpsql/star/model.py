@@ -45,9 +45,14 @@ MECHANISMS = (
     "product_hats",
     "blocks",
     "diffhr",
-    "dawa",
     "asked",
 )
+
+
+FORMER_MECHANISMS = {
+    "dawa": "DAWA is gone; write `mechanism: auto`, with `data_dependent: allow` where a noisy look may choose",
+}
+"""Words of older catalogs -> what to write."""
 
 
 class AxisSpec(Model):
@@ -142,7 +147,8 @@ class View(Model):
     )
     share: Exact | None = Field(None, description="part of epsilon; views without one split what is left")
     mechanism: Annotated[
-        Annotated[Literal[MECHANISMS], Tag("word")] | Annotated[TreeMechanism, Tag("tree")],  # type: ignore[valid-type]
+        Annotated[Literal[MECHANISMS], refused(**FORMER_MECHANISMS), Tag("word")]
+        | Annotated[TreeMechanism, Tag("tree")],  # type: ignore[valid-type]
         Discriminator(_form),
     ] = Field("auto", description="how it is measured; `auto` is what errs least")
     questions: tuple[tuple[tuple[tuple[tuple[int, int], ...], ...], ...], ...] = Field(

@@ -65,7 +65,7 @@ def test_expected_errors_are_the_known_ones() -> None:
 def test_unbiased_rivals_count_with_their_exact_errors() -> None:
     """A lucky or unlucky draw of a mechanism whose expectation is known would move the ratio by a tenth."""
     exact = exact_errors.shipped_errors(256)
-    unbiased = {name for name in registry.SHIPPED if name not in ("auto", "DAWA", "DiffHR, private")}
+    unbiased = {name for name in registry.SHIPPED if name not in ("auto", "DiffHR, private")}
     assert {*exact} == {name for name in unbiased if "non-negative" not in name}
     zeros = np.zeros(256, np.int64)
     for name, error in exact.items():

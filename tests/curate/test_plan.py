@@ -130,7 +130,7 @@ def test_the_plan_says_why_others_were_not_taken(tmp_path: Path):
     assert family.expected_error <= min(lost.values())
     reasons = {refusal.name: refusal.reason for refusal in family.refused}
     assert "one view alone" in reasons["product hats"]
-    assert "by name alone" in reasons["DAWA"]
+    assert "by name alone" in reasons["DiffHR"]
     text = plan_text(report)
     assert f"days, line: {family.taken} {family.expected_error:.4g} (behind: " in text
     assert "not product hats: measures one view alone" in text

@@ -129,11 +129,6 @@ def joined(
     return found
 
 
-def crowded() -> RawRows:
-    """Everybody's sales in the last cell: whatever is added there moves it away from the mean of any bucket."""
-    return RawRows(SALES, [(i, 1, DAYS[-1], 7, 0) for i in range(CROWD) for _ in range(4)])
-
-
 def one_more(
     text: str,
     rows: int = 500,
@@ -316,7 +311,6 @@ JOINTS = (
     Joint("a row", row_more(catalog(unit="row"), DEAR_ROW), TIGHT, slow=True),
     Joint("another row in its place", row_more(
         catalog(unit="row", promise=REPLACED), DEAR_ROW, replaced=True), TIGHT, slow=True),
-    Joint("DAWA", one_more(partition(", mechanism: dawa"), others={"sales": crowded()}), TIGHT, slow=True),
     Joint("DiffHR", one_more(partition(", mechanism: diffhr")), TIGHT, slow=True),
     Joint("a look, then a tree", one_more(partition("")), 0.7, slow=True),
     Joint("blocks", one_more(wide_plane()), TIGHT, slow=True),

@@ -19,7 +19,7 @@ from dpsql.mechanisms.axis.strategy import AxisStrategy, draw_view
 from dpsql.mechanisms.axis.struct_construct import best_struct_construct, equal_strategy
 from dpsql.mechanisms.axis.tents import tents
 from dpsql.mechanisms.axis.tree import tree_strategy
-from dpsql.mechanisms.family import adaptive, dawa, diffhr
+from dpsql.mechanisms.family import adaptive, diffhr
 from dpsql.mechanisms.family.measurement import Terms
 from dpsql.mechanisms.family.plane import product_hats
 from dpsql.mechanisms.law import LAPLACE
@@ -109,15 +109,6 @@ def draws(name: str, plant: str, cells: tuple[int, ...], size: int, part: int) -
     return np.stack([RUNS[name](data, noise) for _ in range(size)])
 
 
-def dawa_run(data: np.ndarray, noise: Noise) -> np.ndarray:
-    """Partition and noisy bucket sums, each at its bucket's first cell."""
-    release = dawa.draw_dawa(data, EPSILON, 1, noise, LeafStrategy)
-    out = np.zeros((2, len(data)))
-    out[0, release.edges[:-1]] = 1
-    out[1, release.edges[:-1]] = release.view.value
-    return out.ravel()
-
-
 def diffhr_run(data: np.ndarray, noise: Noise) -> np.ndarray:
     """The view, the groups and each cell's group sum."""
     release = diffhr.draw_diffhr(data, EPSILON, 1, noise)
@@ -135,8 +126,8 @@ def hats_run(data: np.ndarray, noise: Noise) -> np.ndarray:
     return HATS.draw(data.reshape(3, 5), Terms((), LAPLACE, EPSILON, 1), noise).value
 
 
-RUNS = {"dawa": dawa_run, "diffhr": diffhr_run, "adaptive": signal_run, "product hats": hats_run}
-DATA = {"dawa": [0, 0, 900, 900], "diffhr": [0, 900], "adaptive": [5, 0, 40], "product hats": [7] * 15}
+RUNS = {"diffhr": diffhr_run, "adaptive": signal_run, "product hats": hats_run}
+DATA = {"diffhr": [0, 900], "adaptive": [5, 0, 40], "product hats": [7] * 15}
 
 
 def finding(name: str, plant: str) -> audit.AuditFinding:
@@ -153,7 +144,7 @@ def finding(name: str, plant: str) -> audit.AuditFinding:
     "name",
     [
         *STRATEGIES,
-        *(pytest.param(n, marks=pytest.mark.slow if n in ("dawa", "adaptive") else ()) for n in RUNS),
+        *(pytest.param(n, marks=pytest.mark.slow if n == "adaptive" else ()) for n in RUNS),
     ],
 )
 def test_what_ships_passes(name: str) -> None:
@@ -162,7 +153,7 @@ def test_what_ships_passes(name: str) -> None:
     assert found.lower > 0.1  # it does look
 
 
-QUICK = {"dawa": "twice", "diffhr": "halved", "adaptive": "bare", "product hats": "bare"}
+QUICK = {"diffhr": "halved", "adaptive": "bare", "product hats": "bare"}
 """The plant that the default suite looks for where a run is drawn one at a time."""
 PLANTED = [
     pytest.param(name, plant, marks=pytest.mark.slow if QUICK.get(name, plant) != plant else ())

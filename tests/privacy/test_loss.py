@@ -104,7 +104,7 @@ def test_pure_weights_and_differences_are_used_up(tmp_path: Path):
     assert 0.98 <= drawn[1] / left <= 1
 
 
-@pytest.mark.parametrize("mechanism", ["diffhr", "dawa", "auto"])
+@pytest.mark.parametrize("mechanism", ["diffhr", "auto"])
 @pytest.mark.parametrize("seed", range(2))
 def test_partitions_chosen_from_data_hold(tmp_path: Path, mechanism: str, seed: int):
     views = f"views:\n  days: {{of: sales, axes: [sales.day], measures: [count], mechanism: {mechanism}"

@@ -68,7 +68,7 @@ def chosen(text: str) -> str:
     """Bounds, weights and partitions chosen at publish."""
     text = text.replace("max_ids: 4, columns", "max_ids: auto, columns")
     return text.replace(
-        "[customer.age], measures: [count]}", "[customer.age], measures: [count], mechanism: dawa}"
+        "[customer.age], measures: [count]}", "[customer.age], measures: [count], mechanism: diffhr}"
     )
 
 

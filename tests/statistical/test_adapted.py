@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from dpsql.mechanisms.family.adaptive import ADAPTIVE
-from dpsql.mechanisms.family.dawa import DAWA
 from dpsql.mechanisms.family.diffhr import DIFFHR
 from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
 
@@ -16,12 +15,12 @@ STEPS = np.repeat([40, 900, 40, 3000], [14, 6, 8, 4]).astype(np.int64)
 """Cells whose groups are the same in nearly every draw, so that what is left is noise."""
 
 
-@pytest.mark.parametrize("method", [DIFFHR, DAWA, ADAPTIVE])
+@pytest.mark.parametrize("method", [DIFFHR, ADAPTIVE])
 def test_parts_make_up_the_whole(method):
     assert sum(share for _, share in method.parts) == 1
 
 
-@pytest.mark.parametrize(("method", "least"), [(DIFFHR, 0.3), (DAWA, 0.7), (ADAPTIVE, 0.7)])
+@pytest.mark.parametrize(("method", "least"), [(DIFFHR, 0.3), (ADAPTIVE, 0.7)])
 def test_predicted_variance_is_that_of_many_draws(method, least):
     """Where groups hold equal cells there is no bias, and the model is the whole error; DiffHR's is an upper bound."""
     noise = ExactNoise(insecure_test_entropy(8))
@@ -35,7 +34,7 @@ def test_predicted_variance_is_that_of_many_draws(method, least):
     assert np.all((ratio > least) & (ratio < 1.4)), ratio
 
 
-@pytest.mark.parametrize("method", [DIFFHR, DAWA, ADAPTIVE])
+@pytest.mark.parametrize("method", [DIFFHR, ADAPTIVE])
 def test_shapes_and_the_noiseless_case(method):
     view = method.sample(STEPS, Fraction(1), 1, ZeroNoise())
     assert view.value.shape == view.budget.shape

@@ -263,7 +263,7 @@ def test_readers_refuse_what_is_not_there_or_damaged(shop: StreamShop, tmp_path:
         ("measures: [count]}", "measures: [count], mechanism: tents}", "batch by batch"),
         (
             "measures: [count]}",
-            "measures: [count], mechanism: dawa}",
+            "measures: [count], mechanism: diffhr}",
             "no view may choose them by a look at the data",
         ),
         (

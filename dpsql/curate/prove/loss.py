@@ -9,11 +9,10 @@ loss of the pair at that output is a sum over the draws of numbers that are know
     joint       sum_r units_r max_j |d_rj| / M_j / t   likewise, for rows of several numbers
     Gaussian    sum_r d_r^2 / (sigma2 - 4)             mu^2 on the exact Gaussian curve
 
-with d the difference of the exact integers, on the circle of 2^64 where noisy integers live. Noise of a choice that is
-published without it (DAWA's costs) counts as its proof counts it: as much as the chosen candidate and its rivals may
-move. Two runs that ask for different draws, or that release anything else that differs, are `Distinguished`: there is
-no epsilon for that. A pair gives the loss on one path of choices, which bounds from below what the release costs; a
-claim that a pair exceeds is false.
+with d the difference of the exact integers, on the circle of 2^64 where noisy integers live. Two runs that ask for
+different draws, or that release anything else that differs, are `Distinguished`: there is no epsilon for that. A pair
+gives the loss on one path of choices, which bounds from below what the release costs; a claim that a pair exceeds is
+false.
 
 **Privacy**: sees exact integers of both sides: for made-up rows.
 **Source**: docs/privacy/loss.md, "1. What is measured"; Dwork and Roth (2014), theorem 3.6.
@@ -25,7 +24,6 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from itertools import groupby
 from math import exp
 from statistics import NormalDist
 from typing import NamedTuple
@@ -38,8 +36,6 @@ from dpsql.errors import PrivacyError
 from dpsql.noise import ExactNoise, Noise, insecure_test_entropy, noised
 
 IntArray = npt.NDArray[np.int64]
-CHOICE = "dpsql.mechanisms.family.dawa._noisy"
-"""Draws of candidates' costs, of which only the chosen partition is published."""
 
 
 class Distinguished(PrivacyError):
@@ -195,12 +191,7 @@ class NoiseReplay:
         """The loss of each draw, once the right side is published."""
         if len(self.exact) < len(self.meetings):
             raise Distinguished(f"only the left side draws in {self.meetings[len(self.exact)].law.where}")
-        apart = [_apart(*draw) for draw in zip(self.meetings, self.exact, strict=True)]
-        losses: list[DrawLoss] = []
-        for hidden, together in groupby(apart, lambda draw: draw.law.where == CHOICE):
-            draws = list(together)
-            losses += [_choice_loss(draws)] if hidden else [_draw_loss(draw) for draw in draws]
-        return tuple(losses)
+        return tuple(_draw_loss(_apart(*draw)) for draw in zip(self.meetings, self.exact, strict=True))
 
 
 Publish = Callable[[Noise], object]
@@ -212,7 +203,7 @@ class RecordedPair(NamedTuple):
     Args:
         meetings: of the left side.
         right: exact integers of the right side, one array a meeting.
-        losses: of the draws; those of one choice are a single loss.
+        losses: of the draws.
     """
 
     meetings: tuple[Meeting, ...]
@@ -299,17 +290,6 @@ def _apart(left: Meeting, right: IntArray) -> _Apart:
     rows = np.flatnonzero(difference)
     units = left.law.units[rows] if left.law.sigma2 is None else NO_UNITS
     return _Apart(left.law, units.tolist(), [Fraction(abs(d)) for d in difference[rows].tolist()], total)
-
-
-def _choice_loss(levels: Sequence[_Apart]) -> DrawLoss:
-    """The loss of a choice between candidates, for neighbours that differ in one cell.
-
-    The chosen candidate that holds the cell makes up for its own change and for its worst rival's.
-    """
-    largest_moves = [max(level.moved, default=Fraction(0)) for level in levels]
-    worst = max(Fraction(int(level.law.units[0]) * (moved + max(largest_moves)), level.law.denominator)
-                for level, moved in zip(levels, largest_moves, strict=True))  # fmt: skip
-    return DrawLoss(CHOICE, int(max(largest_moves)), worst, _pure(worst))
 
 
 LARGEST = 700.0

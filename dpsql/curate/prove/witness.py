@@ -14,14 +14,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from fractions import Fraction
 from importlib.metadata import version
-from itertools import groupby
 from math import prod
 from typing import Any, TextIO
 
 import numpy as np
 
 from dpsql.budget import NEIGHBOURS, SLACK
-from dpsql.curate.prove.loss import CHOICE, IntArray, Meeting
+from dpsql.curate.prove.loss import IntArray, Meeting
 from dpsql.curate.prove.sides import MeasuredPair, NeighbourSide
 from dpsql.mechanisms.axis.strategy import AxisStrategy
 from dpsql.mechanisms.axis.zero_sum import ZeroSumStrategy
@@ -101,17 +100,10 @@ def _pair_record(name: str, pair: MeasuredPair) -> Record:
 
 
 def _draw_records(pair: MeasuredPair) -> Iterator[Record]:
-    """All draws, numbered in order; the draws of one choice share a loss, which the first of them states."""
-    draws, losses = pair.draws, iter(pair.loss.draws)
-    numbered = list(enumerate(zip(draws.meetings, draws.right, strict=True)))
-    for is_choice, members in groupby(numbered, lambda draw: draw[1][0].law.where == CHOICE):
-        for place, (number, (meeting, right)) in enumerate(members):
-            record = _draw_record(number, meeting, right)
-            if not is_choice or place == 0:
-                record["loss"] = _exact(next(losses))
-            if is_choice:
-                record["choice"] = True
-            yield record
+    """All draws, numbered in order, each with its loss."""
+    draws = zip(pair.draws.meetings, pair.draws.right, pair.loss.draws, strict=True)
+    for number, (meeting, right, loss) in enumerate(draws):
+        yield _draw_record(number, meeting, right) | {"loss": _exact(loss)}
 
 
 def _exact(loss: Any) -> str:

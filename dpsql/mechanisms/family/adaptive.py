@@ -1,9 +1,9 @@
 """What `auto` publishes where a catalog allows looking first: two noisy numbers, then what they say is worth measuring.
 
 The unbiased optimum on histograms most of whose cells stand out of the noise, else a tree whose budgets favour
-coarse levels as far as the noisy row count says. DAWA is not among the choices: it gains a sixth at best, on
-the sparsest histograms at large epsilon, errs up to twice as much on others, and no affordable number tells
-them apart at small epsilon.
+coarse levels as far as the noisy row count says. DAWA (`benchmarks/baselines/dawa.py`) is not among the choices: it
+gains a sixth at best, on the sparsest histograms at large epsilon, errs up to twice as much on others, and no
+affordable number says which beforehand at small epsilon.
 
 | here | there | unit |
 |---|---|---|

@@ -3,7 +3,6 @@
 | word in the catalog | module | mechanism | biased |
 |---|---|---|---|
 | `diffhr` | `diffhr` | noisy view, groups of alike cells, noisy group sums | yes |
-| `dawa` | `dawa` | private partition into buckets, measured buckets | yes |
 | `auto` with `data_dependent: allow` | `adaptive` | two noisy numbers choose an unbiased strategy | no |
 
 Such a view has one axis, counts rows, and is never reconciled with other views: its noise is not known beforehand.

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from dpsql.errors import CatalogError
 from dpsql.mechanisms.axis.registry import AUTO, WHOLE
-from dpsql.mechanisms.family import adaptive, asked, blocks, dawa, diffhr, plane, product, residual, whitened
+from dpsql.mechanisms.family import adaptive, asked, blocks, diffhr, plane, product, residual, whitened
 from dpsql.mechanisms.family.question import (
     Answer,
     FamilyChoice,
@@ -32,7 +32,6 @@ MECHANISMS: tuple[FamilyMechanism, ...] = (
     whitened,
     adaptive,
     blocks,
-    dawa,
     diffhr,
     asked,
 )

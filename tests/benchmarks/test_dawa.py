@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.baselines import dawa
 from dpsql.errors import InterfaceError, PrivacyError
 from dpsql.mechanisms.axis.leaves import LeafStrategy
-from dpsql.mechanisms.family import dawa
 from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
 
 ONE = Fraction(1)

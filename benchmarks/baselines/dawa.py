@@ -1,4 +1,4 @@
-"""DAWA with a safe first stage: a private partition into near-uniform buckets, then measured buckets.
+"""NOT SHIPPED: DAWA with a safe first stage, a private partition into near-uniform buckets that are then measured.
 
 Sparse or flat histograms need few numbers. Stage 1 spends a share of epsilon to choose buckets whose cells
 are nearly alike; stage 2 measures the bucket sums with any strategy and spreads each sum evenly.
@@ -20,7 +20,7 @@ far from a border of some large bucket, and still only 2n candidates a level to 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -29,19 +29,9 @@ import numpy as np
 from dpsql.budget import cap_units, scaled_denominator
 from dpsql.errors import InterfaceError
 from dpsql.mechanisms.axis.strategy import AxisStrategy, draw_view, leaf_estimates
-from dpsql.mechanisms.family.data_dependent import (
-    AdaptedView,
-    DataDependent,
-    as_leaves,
-    looking_offers,
-    strategy_of,
-)
-from dpsql.mechanisms.family.measurement import ChargeLine
-from dpsql.mechanisms.family.question import Answer, FamilyQuestion, NamedFamily
 from dpsql.mechanisms.law import LAPLACE, NoisyView
 from dpsql.noise import Noise
 from dpsql.tree import Exact, FloatArray, IntArray
-from dpsql.variance.leaves import GroupedVariance
 
 PARTITION_SHARE = Fraction(1, 4)
 BUCKET_NOISE = PARTITION_SHARE / (1 - PARTITION_SHARE)  # 1 / epsilon_2 in units of 1 / epsilon_1
@@ -114,10 +104,12 @@ def partition(counts: IntArray, epsilon: Fraction, sensitivity: int, noise: Nois
         InterfaceError: if there is no cell.
         PrivacyError: if epsilon leaves no room for integer budgets.
 
-    **Privacy** epsilon-DP; the proof is in docs/privacy/data_dependent.md, section 2. Costs are exact
-    integers, and clipping a cell moves it no further than its record did.
+    **Privacy** epsilon-DP. A record moves the cost of the chosen bucket by at most 2(1 - 1/L) and that of its best
+    rival by at most 2(1 - 1/L_max) the other way; costs are exact integers, and clipping a cell moves it no further
+    than its record did.
 
-    **Source** docs/method/data_dependent.md, "DAWA"; scale as in the module's first lines.
+    **Source** Li, Hay, Miklau and Wang (2014), A data- and workload-aware algorithm for range queries under
+    differential privacy; scale as in the module's first lines.
     """
     n = len(counts)
     if n < 1:
@@ -216,30 +208,3 @@ def spread(edges: IntArray, buckets: FloatArray) -> FloatArray:
     """
     width = np.diff(edges)
     return np.repeat(buckets / width, width)
-
-
-def _dawa(counts: Exact, epsilon: Fraction, sensitivity: int, noise: Noise) -> AdaptedView:
-    """Buckets measured by a strategy over buckets; the cells of one share its mean."""
-    drawn = draw_dawa(counts, epsilon, sensitivity, noise, strategy_of)
-    buckets = len(drawn.edges) - 1
-    group = np.repeat(np.arange(buckets), np.diff(drawn.edges))
-    return AdaptedView(
-        drawn.view.value, drawn.view.budget, spread(drawn.edges, bucket_estimates(drawn)),
-        GroupedVariance(group, drawn.strategy.variance()), drawn.view.unit_variance,
-        f"DAWA, {buckets} buckets",
-    )  # fmt: skip
-
-
-DAWA = DataDependent(
-    "dawa", "DAWA", "is had by name alone: it is biased, and its error is not known before it has looked",
-    (ChargeLine("choice of buckets", PARTITION_SHARE), ChargeLine("sums of buckets", 1 - PARTITION_SHARE)), True,
-    as_leaves("DAWA"), _dawa,
-)  # fmt: skip
-
-
-NAMED: Mapping[str, NamedFamily] = {DAWA.name: NamedFamily(DAWA.kin)}
-
-
-def offers(question: FamilyQuestion) -> Iterator[Answer]:
-    """By name."""
-    yield from looking_offers(question, DAWA)
