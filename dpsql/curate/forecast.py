@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from math import prod, sqrt
+from math import isfinite, prod, sqrt
 from typing import NamedTuple
 
 from dpsql.answer.answerer import Answerer
@@ -147,7 +147,7 @@ def not_taken(plan: ReleasePlan) -> tuple[NotTaken, ...]:
     families = [
         NotTaken(
             ", ".join(view.name for view in question.views), choice.name,
-            choice.expected_error if choice.runners_up else None, choice.runners_up, choice.refused,
+            choice.expected_error if isfinite(choice.expected_error) else None, choice.runners_up, choice.refused,
         )
         for question, choice in plan.chosen
     ]  # fmt: skip

@@ -176,12 +176,12 @@ def _of_own_axes(
     """Everybody, and views of a person's own axes: measured as rows of the people's table would be."""
     of, star = request.table.name, {each.view.name: each.view for each in counted}
     axes: list[FamilyAxis] = []
-    views = [FamilyView(set_name(of, []), (), AUTO, "refuse", {PEOPLE: total}, True, False)]
+    views = [FamilyView(set_name(of, []), (), AUTO, False, {PEOPLE: total}, True, False)]
     for each in counted:
         view_axes = [request.planner.family_axis(axis.meant, axis.written) for axis in each.view.axes]
         axes += [axis for axis in view_axes if axis not in axes]
         places = tuple(axes.index(axis) for axis in view_axes)
-        views.append(FamilyView(each.view.name, places, AUTO, "refuse", {PEOPLE: each.charge}, True, False))
+        views.append(FamilyView(each.view.name, places, AUTO, False, {PEOPLE: each.charge}, True, False))
     question = replace(
         request.question, views=tuple(views), axes=tuple(axes), people=False, named="", alone=True
     )

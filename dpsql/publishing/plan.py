@@ -95,7 +95,8 @@ def _question(catalog: Catalog, of: str, planner: AxisPlanner) -> FamilyQuestion
         axes += [axis for axis in view_axes if axis not in axes]
         views.append(
             FamilyView(
-                view.name, tuple(axes.index(axis) for axis in view_axes), _word(view.spec), view.spec.data_dependent,
+                view.name, tuple(axes.index(axis) for axis in view_axes), _word(view.spec),
+                view.spec.data_dependent == "allow",
                 {measure.name: _charge(catalog, view.name, measure) for measure in view.measures},
                 all(measure.is_count for measure in view.measures), view.spec.share is None, view.spec.questions,
                 view.spec.together,

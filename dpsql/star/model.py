@@ -44,6 +44,7 @@ MECHANISMS = (
     "residual",
     "product_hats",
     "blocks",
+    "signal",
     "diffhr",
     "asked",
 )
@@ -147,8 +148,8 @@ class View(Model):
     )
     share: Exact | None = Field(None, description="part of epsilon; views without one split what is left")
     mechanism: Annotated[
-        Annotated[Literal[MECHANISMS], refused(**FORMER_MECHANISMS), Tag("word")]
-        | Annotated[TreeMechanism, Tag("tree")],  # type: ignore[valid-type]
+        Annotated[Literal[MECHANISMS], refused(**FORMER_MECHANISMS), Tag("word")]  # type: ignore[valid-type]
+        | Annotated[TreeMechanism, Tag("tree")],
         Discriminator(_form),
     ] = Field("auto", description="how it is measured; `auto` is what errs least")
     questions: tuple[tuple[tuple[tuple[tuple[int, int], ...], ...], ...], ...] = Field(
@@ -167,7 +168,8 @@ class View(Model):
     )
     data_dependent: Literal["refuse", "allow"] = Field(
         "refuse",
-        description="allow: `auto` may pay for a look at noisy numbers and choose a strategy, or blocks, by them",
+        description="allow: `auto` may take a mechanism that selects by noisy numbers, if its error is at most 1.1"
+        " times the least without it",
     )
     nonnegative: bool | None = Field(
         None, description="store non-negative (biased) estimates too; by default of counts up to 2^20 cells"

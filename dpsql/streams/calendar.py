@@ -105,7 +105,7 @@ def _midnight(day: date) -> datetime:
 MECHANISMS = ("auto", "lue_dptree", "struct_construct", "tree", "identity", "gaussian")
 """Mechanisms that measure integer rows, whose sums over batches are rows again."""
 
-LOOKING = frozenset({"diffhr", "blocks", "allow"})
+LOOKING = frozenset({"signal", "diffhr", "blocks", "allow"})
 """What a view says, as its mechanism or under `data_dependent`, that wants a look at the data before it measures."""
 
 

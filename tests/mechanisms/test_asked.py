@@ -32,7 +32,7 @@ def rectangles(seed: int, number: int, n: int = 12):
 def made(questions, laws, n: int = 12):
     grains = Grains(1 << 14, 1 << 12)
     axes = tuple(FamilyAxis(name, n, None, grains) for name in "ab")
-    view = FamilyView("v", (0, 1), Word("auto"), "refuse", {"count": Fraction(1)}, True, False, questions)
+    view = FamilyView("v", (0, 1), Word("auto"), False, {"count": Fraction(1)}, True, False, questions)
     question = FamilyQuestion("t", (view,), axes, laws, batches=False, people=False, named="asked")
     (offer,) = offers(question)
     assert not isinstance(offer, Refusal)

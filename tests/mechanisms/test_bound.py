@@ -76,7 +76,7 @@ def test_a_dear_law_is_not_searched(monkeypatch):
     monkeypatch.setattr(optimised_tree, "optimise_nodes", never)
     grains = Grains(1 << 14, 1 << 12)
     axes = (FamilyAxis("x", 48, None, grains), FamilyAxis("y", 52, None, grains))
-    view = FamilyView("both", (0, 1), AUTO, "refuse", {"count": Fraction(1)}, True, False)
+    view = FamilyView("both", (0, 1), AUTO, False, {"count": Fraction(1)}, True, False)
     question = FamilyQuestion("facts", (view,), axes, (GAUSSIAN, LAPLACE), batches=False, people=False)
     (family,) = choose_families(question)
     assert family.choice.strategy.views[0].law is GAUSSIAN

@@ -33,7 +33,7 @@ tables:
 views:
   days: {of: sales, axes: [sales.day], measures: [count], share: 0.25}
   shelves: {of: sales, axes: [sales.shelf], measures: [count], mechanism: diffhr, share: 0.25}
-  hours: {of: sales, axes: [sales.hour], measures: [count], data_dependent: allow, share: 0.25}
+  hours: {of: sales, axes: [sales.hour], measures: [count], mechanism: signal, share: 0.25}
   both: {of: sales, axes: [sales.day, sales.hour], measures: {count: 0.5, sales.amount: 0.5}, share: 0.25}
 """
 
@@ -143,17 +143,15 @@ def test_what_does_not_fit_is_refused(tmp_path: Path, old: str, new: str, word: 
         api.plan(shop(tmp_path, old, new))
 
 
-def test_a_view_that_may_look_first_prefers_what_is_asked(tmp_path: Path):
-    """Its rows would follow from what it sees; so declared ranges lead to the strategy that errs least on them."""
-    declared = "{axis: sales.hour, workload: [[0, 9], [5, 20]]}"
-    asked = shop(tmp_path, "axes: [sales.hour], measures: [count], data_dependent",
-                 f"axes: [{declared}], measures: [count], data_dependent")  # fmt: skip
-    report = api.plan(asked)
-    assert (
-        not next(s for s in report.statistics if s.view == "hours")
-        .strategies[0]
-        .startswith("by noisy signal")
-    )
+def test_a_view_that_names_the_signal_takes_no_workload(tmp_path: Path):
+    """Its rows follow from what it sees; a view that only allows it has the strategy of least error on the workload."""
+    old = "axes: [sales.hour], measures: [count], mechanism: signal"
+    ranges = "axes: [{axis: sales.hour, workload: [[0, 9], [5, 20]]}], measures: [count]"
+    with pytest.raises(CatalogError, match="takes no `workload`"):
+        api.plan(shop(tmp_path, old, f"{ranges}, mechanism: signal"))
+    report = api.plan(shop(tmp_path, old, f"{ranges}, data_dependent: allow"))
+    (hours,) = [s for s in report.statistics if s.view == "hours"]
+    assert not hours.strategies[0].startswith("by noisy signal")
 
 
 def test_planning_says_who_chooses(tmp_path: Path):

@@ -312,7 +312,7 @@ JOINTS = (
     Joint("another row in its place", row_more(
         catalog(unit="row", promise=REPLACED), DEAR_ROW, replaced=True), TIGHT, slow=True),
     Joint("DiffHR", one_more(partition(", mechanism: diffhr")), TIGHT, slow=True),
-    Joint("a look, then a tree", one_more(partition("")), 0.7, slow=True),
+    Joint("a noisy signal, then a tree", one_more(partition(", mechanism: signal")), 0.7, slow=True),
     Joint("blocks", one_more(wide_plane()), TIGHT, slow=True),
     Joint("a cube", one_more(
         catalog(promise=DELTA, axes=PLANE, mechanism=", ways: 2")), TIGHT, slow=True),

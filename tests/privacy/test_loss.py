@@ -104,14 +104,14 @@ def test_pure_weights_and_differences_are_used_up(tmp_path: Path):
     assert 0.98 <= drawn[1] / left <= 1
 
 
-@pytest.mark.parametrize("mechanism", ["diffhr", "auto"])
+@pytest.mark.parametrize("mechanism", ["diffhr", "signal"])
 @pytest.mark.parametrize("seed", range(2))
 def test_partitions_chosen_from_data_hold(tmp_path: Path, mechanism: str, seed: int):
     views = f"views:\n  days: {{of: sales, axes: [sales.day], measures: [count], mechanism: {mechanism}"
     views += ", data_dependent: allow}\n"
     catalog = shop("unit: customer.id, epsilon: 1", "max_ids: 4,", views)
     loss = measure(catalog, star(500), star(500, victim=False), tmp_path, seed=seed)
-    assert (0.7 if mechanism == "auto" else 0.98) <= loss.share <= 1
+    assert (0.7 if mechanism == "signal" else 0.98) <= loss.share <= 1
 
 
 STREAM = """

@@ -197,7 +197,16 @@ def _not_taken_lines(not_taken: NotTaken) -> list[str]:
     """What measures an axis or some views, who lost, and who refused for which reason."""
     error = "" if not_taken.expected_error is None else f" {not_taken.expected_error:.4g}"
     lost = "; ".join(f"{name} {loser_error:.4g}" for name, loser_error in not_taken.lost)
-    lines = [f"  {not_taken.what}: {not_taken.taken}{error}" + (f" (behind: {lost})" if lost else "")]
+    if (
+        not_taken.lost
+        and not_taken.expected_error is not None
+        and not_taken.lost[0][1] < not_taken.expected_error
+    ):
+        lines = [
+            f"  {not_taken.what}: {not_taken.taken}, at most{error} (without data-dependent selection: {lost})"
+        ]
+    else:
+        lines = [f"  {not_taken.what}: {not_taken.taken}{error}" + (f" (behind: {lost})" if lost else "")]
     reasons = dict.fromkeys(refusal.reason for refusal in not_taken.refused)
     for reason in reasons:
         names = "; ".join(refusal.name for refusal in not_taken.refused if refusal.reason == reason)

@@ -1,4 +1,4 @@
-"""What `auto` publishes where a catalog allows looking first: two noisy numbers, then what they say is worth measuring.
+"""Data-dependent selection on one axis: two noisy numbers, then the strategy that they say is worth measuring.
 
 The unbiased optimum on histograms most of whose cells stand out of the noise, else a tree whose budgets favour
 coarse levels as far as the noisy row count says. DAWA (`benchmarks/baselines/dawa.py`) is not among the choices: it
@@ -41,19 +41,20 @@ import numpy as np
 from dpsql.budget import cap_units, scaled_denominator
 from dpsql.errors import PrivacyError
 from dpsql.mechanisms.axis.leaves import LeafStrategy
-from dpsql.mechanisms.axis.question import AxisChoice
+from dpsql.mechanisms.axis.question import AxisChoice, expected_error
 from dpsql.mechanisms.axis.registry import auto_strategy
 from dpsql.mechanisms.axis.strategy import AxisStrategy, draw_view, leaf_estimates
 from dpsql.mechanisms.axis.tree import tree_strategy
 from dpsql.mechanisms.family.data_dependent import (
     AdaptedView,
     DataDependent,
-    looking_offers,
+    selecting_offers,
     strategy_of,
 )
 from dpsql.mechanisms.family.measurement import ChargeLine
 from dpsql.mechanisms.family.question import Answer, FamilyQuestion, NamedFamily
 from dpsql.mechanisms.law import LAPLACE, NoisyView, joined
+from dpsql.mechanisms.offers import Refusal
 from dpsql.noise import Noise
 from dpsql.tree import Exact, FloatArray, Noisy, Tree
 from dpsql.variance.nonnegative import signal_tree
@@ -61,6 +62,7 @@ from dpsql.variance.nonnegative import signal_tree
 ROWS_SHARE, FILLED_SHARE = Fraction(1, 200), Fraction(1, 100)
 SIGNAL_SHARE = ROWS_SHARE + FILLED_SHARE
 CLIP = 5  # noise scales of one cell: what a cell counts for at most
+FEWEST_LEAVES = 17  # up to 16 leaves a tree is its leaves, and so is the unbiased optimum
 FULL = 0.53  # share of full cells at which tree and tents err alike on DPBench, at every epsilon
 FEWEST_FULL = (
     100  # full cells, five noise scales of their number: below it a tree is safe unless all are full
@@ -248,15 +250,34 @@ def _adaptive(counts: Exact, epsilon: Fraction, sensitivity: int, noise: Noise) 
 
 
 ADAPTIVE = DataDependent(
-    "allow", "by noisy signal", "is for `data_dependent: allow`",
+    "signal", "by noisy signal", "is for `mechanism: signal` or `data_dependent: allow`",
     (ChargeLine("signal for choosing", SIGNAL_SHARE), ChargeLine("rows", 1 - SIGNAL_SHARE)), False,
     _by_signal, _adaptive,
 )  # fmt: skip
 
 
+WHOLE = 0.0
 NAMED: Mapping[str, NamedFamily] = {ADAPTIVE.name: NamedFamily(ADAPTIVE.kin)}
 
 
+@lru_cache(maxsize=64)
+def largest_error(leaves: int) -> float:
+    """Expected error of the unbiased estimate over all ranges at epsilon 1, under the worst that the signal may choose.
+
+    The non-negative estimate may err far less, but answers are unbiased unless a reader asks for the other.
+
+    >>> round(largest_error(1024) / auto_strategy(1024).expected_error, 2)
+    1.78
+    """
+    trees = [tapered_strategy(signal_tree(leaves), ratio) for ratio in (*(ratio for _, ratio in TAPERS), 1.0)]
+    worst = max(expected_error(strategy) for strategy in (strategy_of(leaves), *trees))
+    return worst / float(1 - SIGNAL_SHARE) ** 2
+
+
 def offers(question: FamilyQuestion) -> Iterator[Answer]:
-    """For a view that lets its strategy look first, with `mechanism: auto`."""
-    yield from looking_offers(question, ADAPTIVE)
+    """For a view of one axis that lets noisy numbers choose its strategy."""
+    (view,) = question.views
+    if not question.named and all(n < FEWEST_LEAVES for n in question.leaves(view)):
+        yield Refusal(ADAPTIVE.title, f"has strategies to select from {FEWEST_LEAVES} leaves on")
+    else:
+        yield from selecting_offers(question, ADAPTIVE, largest_error)

@@ -330,11 +330,9 @@ def _alone(view: str) -> str:
 
 
 TITLE = "blocks"
-NAMED: Mapping[str, NamedFamily] = {
-    TITLE: NamedFamily(_alone, whole=0.0),
-    "allow": NamedFamily(_alone, whole=0.0),
-}
+WHOLE = 0.0
 """Such a view is asked for boxes alone."""
+NAMED: Mapping[str, NamedFamily] = {TITLE: NamedFamily(_alone, whole=WHOLE)}
 
 
 def offers(question: FamilyQuestion) -> Iterator[Answer]:
@@ -361,7 +359,7 @@ def _refusal(question: FamilyQuestion) -> tuple[str, str] | None:
     view = question.views[0]
     axes = [question.axes[axis] for axis in view.axes]
     reasons = {
-        ("is for `data_dependent: allow`", "write it, or `mechanism: blocks`"): question.named in NAMED,
+        ("is for `data_dependent: allow`", "write it, or `mechanism: blocks`"): question.lets(TITLE),
         ("measures two axes", "write auto, or views of two axes"): len(axes) == 2,
         ("is for delta 0", "remove privacy.delta, or write auto"): not question.allows(GAUSSIAN),
         ("stands for `mechanism: auto`", "write auto"): view.word == AUTO,

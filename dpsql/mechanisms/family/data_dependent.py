@@ -3,7 +3,7 @@
 | word in the catalog | module | mechanism | biased |
 |---|---|---|---|
 | `diffhr` | `diffhr` | noisy view, groups of alike cells, noisy group sums | yes |
-| `auto` with `data_dependent: allow` | `adaptive` | two noisy numbers choose an unbiased strategy | no |
+| `signal` | `adaptive` | two noisy numbers choose an unbiased strategy | no |
 
 Such a view has one axis, counts rows, and is never reconciled with other views: its noise is not known beforehand.
 What a plan says of it is that of the strategy that it would have without looking.
@@ -178,9 +178,19 @@ def as_leaves(words: str) -> Callable[[int], AxisChoice]:
     return choice
 
 
-def looking_offers(question: FamilyQuestion, method: DataDependent) -> Iterator[Answer]:
-    """A mechanism that looks first, for a view that asks for it: its error is not known before it has looked."""
-    if question.named != method.name:
+def selecting_offers(
+    question: FamilyQuestion, method: DataDependent, bound: Callable[[int], float] | None
+) -> Iterator[Answer]:
+    """Data-dependent selection for one view.
+
+    Args:
+        question: the view alone, which names the mechanism or allows it.
+        method: the mechanism.
+        bound: leaves of the axis -> the most that its error can be expected to be, at epsilon 1; None
+            where nothing public bounds it, and then the mechanism is had by name alone.
+    """
+    is_named = question.named == method.name
+    if not is_named and (bound is None or not question.lets(method.name)):
         yield Refusal(method.title, method.only)
         return
     (view,) = question.views
@@ -202,8 +212,9 @@ def looking_offers(question: FamilyQuestion, method: DataDependent) -> Iterator[
 
     def make() -> FamilyCandidate:
         choices = tuple(method.choice(n) for n in question.leaves(view))
+        error = inf if bound is None else question.price(LAPLACE) * bound(question.leaves(view)[0])
         return FamilyCandidate(
-            method.title, FamilyDesign(method, (ViewChoice(LAPLACE, choices),)), lambda: inf
+            method.title, FamilyDesign(method, (ViewChoice(LAPLACE, choices),)), lambda: error
         )
 
     yield Offer(method.title, 0.0, make)

@@ -29,7 +29,7 @@ from dpsql.mechanisms.family.data_dependent import (
     AdaptedView,
     DataDependent,
     as_leaves,
-    looking_offers,
+    selecting_offers,
 )
 from dpsql.mechanisms.family.measurement import ChargeLine
 from dpsql.mechanisms.family.question import Answer, FamilyQuestion, NamedFamily
@@ -183,9 +183,10 @@ DIFFHR = DataDependent(
 )  # fmt: skip
 
 
+WHOLE = 0.0
 NAMED: Mapping[str, NamedFamily] = {DIFFHR.name: NamedFamily(DIFFHR.kin)}
 
 
 def offers(question: FamilyQuestion) -> Iterator[Answer]:
     """By name."""
-    yield from looking_offers(question, DIFFHR)
+    yield from selecting_offers(question, DIFFHR, None)

@@ -78,7 +78,7 @@ class FamilyView(NamedTuple):
         name: its name.
         axes: positions of its axes among the question's, in the view's order.
         word: the mechanism that it names.
-        looks: what it says of mechanisms that look at noisy numbers first.
+        data_dependent: whether noisy numbers may select how it is measured.
         charges: what each measure may spend, in the release's currency.
         counts: whether it counts rows and nothing else.
         shared_out: whether its share was left open.
@@ -89,7 +89,7 @@ class FamilyView(NamedTuple):
     name: str
     axes: tuple[int, ...]
     word: Word
-    looks: str
+    data_dependent: bool
     charges: Mapping[str, Fraction]
     counts: bool
     shared_out: bool
@@ -138,6 +138,10 @@ class FamilyQuestion:
     def measures(self) -> tuple[str, ...]:
         """What the views count and sum, in their order."""
         return tuple(dict.fromkeys(measure for view in self.views for measure in view.charges))
+
+    def lets(self, word: str) -> bool:
+        """Whether its views name a data-dependent mechanism, or name none and leave the selection to noisy numbers."""
+        return self.named == word or (not self.named and all(view.data_dependent for view in self.views))
 
     def allows(self, law: NoiseLaw) -> bool:
         """Whether noise of a law may be drawn."""
@@ -241,3 +245,10 @@ class FamilyMechanism(Protocol):
 
     def offers(self, question: FamilyQuestion) -> Iterator[Answer]:
         """What it has for a question."""
+
+
+class DataDependentMechanism(FamilyMechanism, Protocol):
+    """A module that selects by noisy numbers; it measures one view alone, and offers a bound on its error."""
+
+    WHOLE: float
+    """As of `FamilyQuestion`, for a view that it measures."""

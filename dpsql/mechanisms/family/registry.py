@@ -1,40 +1,50 @@
-"""All mechanisms of families, and which one each family of a table gets.
+"""All mechanisms of families, and which one each view of a table gets.
 
 The list is closed: a mechanism without its proof in this project has no place in it. A view that names a mechanism
-of families gets it or is refused; all others of a table are one family, and the offer of least error takes it.
+of families gets it or is refused. All other views of a table compete together:
+
+1. E is the least error of all data-independent offers for these views as one family.
+2. A view that may be measured by data-dependent selection leaves the family if the bound on the error of all views
+   then, its selection paid for and the rest measured as a smaller family, is at most 1.1 E.
+
+| here | meaning | unit |
+|---|---|---|
+| `MOST` | 1.1: what data-dependent selection may cost where it gains nothing | times E |
+| `_Rival.times` | bound on the view's error over the least data-independent error of the view alone | 1 |
+| `_split_error` | sum over families of share^(1 - 2/p) error; p: 1 under pure epsilon, 2 under a delta | error |
 
 **Privacy**: a function of the catalog and of numbers of leaves, all public.
+**Source**: docs/method/views.md, "Which mechanism".
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import isfinite, nan
 from typing import NamedTuple
 
 from dpsql.errors import CatalogError
-from dpsql.mechanisms.axis.registry import AUTO, WHOLE
+from dpsql.mechanisms.axis.registry import AUTO
 from dpsql.mechanisms.family import adaptive, asked, blocks, diffhr, plane, product, residual, whitened
 from dpsql.mechanisms.family.question import (
     Answer,
+    DataDependentMechanism,
     FamilyChoice,
     FamilyMechanism,
     FamilyQuestion,
     FamilyView,
     NamedFamily,
 )
-from dpsql.mechanisms.offers import Refusal, least
+from dpsql.mechanisms.offers import Offer, Refusal, least
 
-MECHANISMS: tuple[FamilyMechanism, ...] = (
-    product,
-    plane,
-    residual,
-    whitened,
-    adaptive,
-    blocks,
-    diffhr,
-    asked,
-)
+MECHANISMS: tuple[FamilyMechanism, ...] = (product, plane, residual, whitened, asked)
+"""Their errors are known before anything is drawn."""
+
+DATA_DEPENDENT: tuple[DataDependentMechanism, ...] = (adaptive, blocks, diffhr)
+"""They select by noisy numbers; each measures one view alone."""
+
+MOST = 1.1
 
 
 class Family(NamedTuple):
@@ -42,7 +52,8 @@ class Family(NamedTuple):
 
     Args:
         question: what they ask for.
-        choice: the winner. Its error is not a number where there was nothing to compare it with.
+        choice: the winner. Its error is not a number where there was nothing to compare it with; of a data-dependent
+            one it is a bound.
     """
 
     question: FamilyQuestion
@@ -50,24 +61,31 @@ class Family(NamedTuple):
 
 
 class _Owner(NamedTuple):
-    """A mechanism, by one of its words; a word may have several, which fit different views."""
+    """A mechanism, by one of its words."""
 
     mechanism: FamilyMechanism
     named: NamedFamily
 
 
-class _Kin(NamedTuple):
-    """What views of one family have in common.
-
-    Args:
-        word: that they go by.
-        kin: what its mechanism says.
-        whole: as of `FamilyQuestion`.
-    """
+class _Group(NamedTuple):
+    """Views that name one mechanism and are measured together: the word, and what they have in common."""
 
     word: str
     kin: str
-    whole: float = WHOLE
+
+
+class _Rival(NamedTuple):
+    """A data-dependent offer for one view.
+
+    Args:
+        question: the view alone.
+        choice: the offer, with its bound.
+        times: see the module.
+    """
+
+    question: FamilyQuestion
+    choice: FamilyChoice
+    times: float
 
 
 def choose_families(table: FamilyQuestion) -> list[Family]:
@@ -79,63 +97,141 @@ def choose_families(table: FamilyQuestion) -> list[Family]:
     Raises:
         CatalogError: a view names a mechanism that does not fit it.
     """
-    groups: dict[_Kin, list[FamilyView]] = {}
+    groups: dict[_Group, list[FamilyView]] = {}
     for view in table.views:
-        groups.setdefault(_kin(table, view), []).append(view)
-    questions = [_part(table, kin, views, alone=len(groups) == 1) for kin, views in groups.items()]
-    return [Family(question, _choose(question)) for question in questions]
+        owner = _owner(view.word.name)
+        group = _Group("", "") if owner is None else _Group(view.word.name, owner.named.kin(view.name))
+        groups.setdefault(group, []).append(view)
+    families = []
+    for group, views in groups.items():
+        alone = len(groups) == 1
+        if group.word:
+            families.append(_named(_named_question(table, group.word, views, alone)))
+        else:
+            families += _competing(replace(table, views=tuple(views), alone=alone))
+    order = {view.name: place for place, view in enumerate(table.views)}
+    return sorted(families, key=lambda family: order[family.question.views[0].name])
 
 
-def _owners(word: str) -> list[_Owner]:
-    return [_Owner(m, m.NAMED[word]) for m in MECHANISMS if word in m.NAMED]
+def _owner(word: str) -> _Owner | None:
+    owners = (_Owner(m, m.NAMED[word]) for m in (*MECHANISMS, *DATA_DEPENDENT) if word in m.NAMED)
+    return next(owners, None)
 
 
-def _kin(table: FamilyQuestion, view: FamilyView) -> _Kin:
-    """The family of a view: of the mechanism that it names, or of one that looks first where it may and fits."""
-    for word in (view.word.name, view.looks):
-        kins = [_Kin(word, owner.named.kin(view.name), owner.named.whole) for owner in _owners(word)]
-        for owner, kin in zip(_owners(word), kins, strict=True):
-            alone = _part(table, kin, [view], alone=len(table.views) == 1)
-            if any(not isinstance(answer, Refusal) for answer in owner.mechanism.offers(alone)):
-                return kin
-        if kins and word == view.word.name:
-            return kins[0]
-    return _Kin("", "")
+def _named_question(
+    table: FamilyQuestion, word: str, views: Sequence[FamilyView], alone: bool
+) -> FamilyQuestion:
+    owner = _owner(word)
+    assert owner is not None
+    open_views = tuple(view._replace(word=AUTO) for view in views)
+    return replace(table, views=open_views, named=word, alone=alone, whole=owner.named.whole)
 
 
-def _part(table: FamilyQuestion, kin: _Kin, views: list[FamilyView], *, alone: bool) -> FamilyQuestion:
-    """The question of some views that go by one word."""
-    if not kin.word:
-        return replace(table, views=tuple(views), alone=alone)
-    open_ended = tuple(v._replace(word=AUTO) if v.word.name == kin.word else v for v in views)
-    return replace(table, views=open_ended, named=kin.word, alone=alone, whole=kin.whole)
-
-
-def _choose(question: FamilyQuestion) -> FamilyChoice:
-    """What the views name, with what it is compared with; else the least of all offers."""
-    if not question.named:
-        return _least([answer for mechanism in MECHANISMS for answer in mechanism.offers(question)])
-    named_mechanisms = [owner.mechanism for owner in _owners(question.named)]
-    answers = [answer for mechanism in named_mechanisms for answer in mechanism.offers(question)]
-    if all(isinstance(answer, Refusal) for answer in answers):
-        raise _refused(question, [answer for answer in answers if isinstance(answer, Refusal)])
-    chosen = _least(answers, rated=True)
-    if not isfinite(chosen.expected_error):
-        return chosen
-    alternative = _least(
+def _named(question: FamilyQuestion) -> Family:
+    """What the views name, with what it is compared with."""
+    owner = _owner(question.named)
+    assert owner is not None
+    answers = list(owner.mechanism.offers(question))
+    refusals = [answer for answer in answers if isinstance(answer, Refusal)]
+    if len(refusals) == len(answers):
+        where = f"views.{question.views[0].name}.mechanism: {question.named}"
+        raise CatalogError(f"{where} {refusals[0].reason}", hint=refusals[0].hint)
+    choice = _least(answers, rated=True)
+    if not isfinite(choice.expected_error):
+        return Family(question, choice)
+    others = _least(
         [
             a
             for mechanism in MECHANISMS
-            if mechanism not in named_mechanisms
+            if mechanism is not owner.mechanism
             for a in mechanism.offers(question)
         ],
         rated=True,
     )
-    rivals = ((alternative.name, alternative.expected_error), *alternative.runners_up)
-    return chosen._replace(runners_up=rivals, refused=alternative.refused)
+    rivals = ((others.name, others.expected_error), *others.runners_up)
+    return Family(question, choice._replace(runners_up=rivals, refused=others.refused))
 
 
-def _least(answers: list[Answer], *, rated: bool = False) -> FamilyChoice:
+def _competing(question: FamilyQuestion) -> list[Family]:
+    """Views that name no mechanism of families: see the module for the rule."""
+    refused: list[Refusal] = []
+    rivals: list[_Rival] = []
+    for view in question.views:
+        for answer in _data_dependent(question, view):
+            (refused if isinstance(answer, Refusal) else rivals).append(answer)  # type: ignore[arg-type]
+    taken: dict[str, _Rival] = {}
+    if rivals:
+        least_error = _independent(question).expected_error
+        for rival in rivals:
+            (view,) = rival.question.views
+            bound = _split_error(question, {**taken, view.name: rival})
+            if view.name not in taken and bound <= MOST * least_error:
+                taken[view.name] = rival
+            else:
+                refused.append(_too_dear(rival, bound, least_error))
+    families = [Family(r.question, _with_refused(r.choice, refused)) for r in taken.values()]
+    rest = tuple(view for view in question.views if view.name not in taken)
+    if rest:
+        remaining = replace(question, views=rest, alone=question.alone and not taken)
+        choice = _least(_answers(remaining), rated=bool(rivals))
+        families.append(Family(remaining, _with_refused(choice, refused)))
+    return families
+
+
+def _data_dependent(question: FamilyQuestion, view: FamilyView) -> Iterable[_Rival | Refusal]:
+    """Offers and refusals of data-dependent mechanisms for one view of a family."""
+    for mechanism in DATA_DEPENDENT:
+        alone = replace(question, views=(view,), alone=question.alone and len(question.views) == 1)
+        for answer in mechanism.offers(replace(alone, whole=mechanism.WHOLE)):
+            if isinstance(answer, Refusal):
+                yield answer
+            else:
+                yield _rival(replace(alone, whole=mechanism.WHOLE), answer)
+
+
+def _rival(question: FamilyQuestion, offer: Offer) -> _Rival:  # type: ignore[type-arg]
+    others, candidate = _independent(question), offer.make()
+    without = (others.name, others.expected_error)
+    choice = FamilyChoice(candidate.strategy, candidate.name, candidate.error, (without, *others.runners_up))
+    return _Rival(question, choice, candidate.error / others.expected_error)
+
+
+def _split_error(question: FamilyQuestion, taken: Mapping[str, _Rival]) -> float:
+    """Bound on the mean error of all views where some are measured by data-dependent selection, each alone."""
+    charges = {view.name: float(sum(view.charges.values())) for view in question.views}
+    power = 1 - 2 / max(law.norm for law in question.laws)
+    total, error = sum(charges.values()), 0.0
+    rest = tuple(view for view in question.views if view.name not in taken)
+    parts = [((rival.question.views[0],), rival.times) for rival in taken.values()]
+    for views, times in [*parts, *([(rest, 1.0)] if rest else [])]:
+        share = sum(charges[view.name] for view in views) / total
+        family = replace(question, views=views, alone=question.alone and len(views) == len(question.views))
+        error += share**power * times * _independent(family).expected_error
+    return error
+
+
+def _too_dear(rival: _Rival, bound: float, least_error: float) -> Refusal:
+    (view,) = rival.question.views
+    return Refusal(
+        rival.choice.name,
+        f"for {view.name} may err by {bound:.4g}, above {MOST} times the {least_error:.4g} to be had without it",
+    )
+
+
+def _with_refused(choice: FamilyChoice, refused: Sequence[Refusal]) -> FamilyChoice:
+    return choice._replace(refused=tuple(dict.fromkeys((*choice.refused, *refused))))
+
+
+def _answers(question: FamilyQuestion) -> list[Answer]:
+    return [answer for mechanism in MECHANISMS for answer in mechanism.offers(question)]
+
+
+def _independent(question: FamilyQuestion) -> FamilyChoice:
+    """The least of all data-independent offers, with its error."""
+    return _least(_answers(question), rated=True)
+
+
+def _least(answers: list[Answer], *, rated: bool) -> FamilyChoice:
     """As `offers.least`, but a single offer is rated only if it must be."""
     offered = [answer for answer in answers if not isinstance(answer, Refusal)]
     if rated or len(offered) != 1:
@@ -143,9 +239,3 @@ def _least(answers: list[Answer], *, rated: bool = False) -> FamilyChoice:
     candidate = offered[0].make()
     refused = tuple(answer for answer in answers if isinstance(answer, Refusal))
     return FamilyChoice(candidate.strategy, candidate.name, nan, (), refused)
-
-
-def _refused(question: FamilyQuestion, refusals: list[Refusal]) -> CatalogError:
-    """Why the views cannot have what they name."""
-    where = f"views.{question.views[0].name}.mechanism: {question.named}"
-    return CatalogError(f"{where} {refusals[0].reason}", hint=refusals[0].hint)
