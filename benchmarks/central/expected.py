@@ -16,7 +16,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks.central.planes import published_plane
 from benchmarks.figures import Figures
 from dpsql.budget import mu2_of
 from dpsql.mechanisms.axis.dense import dense_strategy, matrix_root, optimal_gram, workload_gram
@@ -46,9 +45,6 @@ class Figure(NamedTuple):
 
 def figures(longest: int) -> Iterator[Figure]:
     """All figures, the quick ones first."""
-    for n in (32, 64):
-        bound = {32: 176, 64: 450}[n]
-        yield Figure(f"pure, {n} x {n} rectangles, product hats", published_plane(n, "product_hats"), bound)
     yield Figure("pure, 256 x 256 rectangles", auto_strategy(256).expected_error ** 2 / 2, 2185)
     gaussian = expected_error(dense_strategy(256)) ** 2
     yield Figure("(1, 1e-6), 256 x 256 rectangles", gaussian / MU2, 1278)

@@ -16,7 +16,6 @@ from benchmarks.central import plots
 from benchmarks.central.best import EPSILONS, PROMISED, RIVALS, Cell, against_best
 from benchmarks.central.datasets import DPBENCH, DPBENCH_2D
 from benchmarks.central.measure import BUILD
-from benchmarks.central.planes import plane_table
 from benchmarks.central.views import view_table
 from benchmarks.page import PLOTS, markdown, number, write
 
@@ -27,7 +26,7 @@ def blocks(rows: Mapping[str, pd.DataFrame]) -> dict[str, str]:
     Args:
         rows: measured rows by section.
     """
-    made = {"PLANES": plane_table(), "VIEWS": view_table()}
+    made = {"VIEWS": view_table()}
     for section, make in TABLES.items():
         if section in rows:
             made |= make(rows[section])

@@ -42,7 +42,6 @@ MECHANISMS = (
     "identity",
     "gaussian",
     "residual",
-    "product_hats",
     "blocks",
     "signal",
     "diffhr",
@@ -51,6 +50,7 @@ MECHANISMS = (
 
 
 FORMER_MECHANISMS = {
+    "product_hats": "product hats are gone; write `mechanism: auto`, or blocks for a plane that is mostly empty",
     "dawa": "DAWA is gone; write `mechanism: auto`, with `data_dependent: allow` where a noisy look may choose",
 }
 """Words of older catalogs -> what to write."""

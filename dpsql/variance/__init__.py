@@ -7,7 +7,6 @@ whole query, never a sum of per-node variances. Each module holds one kind of mo
     tree        weighted tree after BLUE                O(depth)
     intervals   sparse interval rows after BLUE         O(log rows)
     sine        the sine-transform strategy             O(1)
-    plane       two axes measured together
     blocks      boxes of cells, measured cell by cell or as wholes
 """
 

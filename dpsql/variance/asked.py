@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -203,10 +203,6 @@ class AskedReading:
     def columns(self) -> tuple[Columns, ...]:
         """The one table of the model."""
         return tuple(model.columns() for model in self.pieces)
-
-    def page(self) -> Mapping[str, Any]:
-        """Nothing: pages show one axis at a time, and these questions are about several."""
-        return {}
 
 
 def _crossed(masks: Sequence[FloatArray]) -> list[FloatArray]:

@@ -154,10 +154,6 @@ class BlockReading:
         """One table."""
         return tuple(model.columns() for model in self.pieces)
 
-    def page(self) -> Mapping[str, Any]:
-        """Nothing: pages show one axis at a time, by the axes' own tables."""
-        return {}
-
 
 @dataclass(frozen=True, eq=False)
 class SharedBlocks:
@@ -226,10 +222,6 @@ class LookedReading:
     def columns(self) -> tuple[Columns, ...]:
         """Those of the product."""
         return self.product.columns()
-
-    def page(self) -> Mapping[str, Any]:
-        """Nothing: each axis's table of ranges is enough."""
-        return {}
 
 
 def looked_reading(pieces: tuple[Any, ...], components: Components) -> LookedReading:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -131,7 +131,3 @@ class BoxReading:
     def columns(self) -> tuple[Columns, ...]:
         """One table."""
         return tuple(model.columns() for model in self.pieces)
-
-    def page(self) -> Mapping[str, Any]:
-        """Nothing: pages show one axis at a time, by the axes' own tables."""
-        return {}

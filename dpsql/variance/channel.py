@@ -298,10 +298,6 @@ class ChannelReading:
         """Those of the noise, then the channel's."""
         return (*self.noise.columns(), self.channel.columns())
 
-    def page(self) -> Mapping[str, Any]:
-        """Nothing: a page tells of noise by each axis's table."""
-        return {}
-
 
 @dataclass(frozen=True, eq=False)
 class SharedChannel:

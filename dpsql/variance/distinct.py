@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import combinations
 from math import prod
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -295,10 +295,6 @@ class GapReading:
         """The one table."""
         return tuple(piece.columns() for piece in self.pieces)
 
-    def page(self) -> Mapping[str, Any]:
-        """The page does not ask it."""
-        return {}
-
 
 def _ends(mask: FloatArray) -> tuple[IntArray, IntArray]:
     """First leaf and one past the last of each row's range; 0, 0 where it takes none."""
@@ -354,7 +350,3 @@ class TouchedReading:
     def columns(self) -> tuple[Columns, ...]:
         """The one table."""
         return tuple(piece.columns() for piece in self.pieces)
-
-    def page(self) -> Mapping[str, Any]:
-        """The page does not ask it."""
-        return {}

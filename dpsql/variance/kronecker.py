@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -147,10 +147,6 @@ class ProductReading:
     def columns(self) -> tuple[Columns, ...]:
         """One table for each axis."""
         return tuple(axis.columns() for axis in self.axes)
-
-    def page(self) -> Mapping[str, Any]:
-        """Nothing: each axis's table of ranges is enough."""
-        return {}
 
     def _sum(self, pairs: Sequence[tuple[FloatArray, FloatArray]]) -> FloatArray:
         """The sum over components of products over axes of (rest, share), shape (g,)."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import prod
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -119,9 +119,6 @@ class Reading(Protocol):
 
     def columns(self) -> tuple[Columns, ...]:
         """The variance tables that a release holds for it, in the order of the statistic's `models`."""
-
-    def page(self) -> Mapping[str, Any]:
-        """What a program without the engine needs beside each axis's own table; empty where these are enough."""
 
 
 def zeros(shape: Sequence[int], most: int) -> FloatArray:

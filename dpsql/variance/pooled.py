@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, Protocol, Self
+from typing import ClassVar, Protocol, Self
 
 import numpy as np
 
@@ -282,7 +282,3 @@ class PooledReading:
     def columns(self) -> tuple[Columns, ...]:
         """Nothing: it is made when releases are opened together, and never stored."""
         return ()
-
-    def page(self) -> Mapping[str, Any]:
-        """Nothing more."""
-        return {}

@@ -2,8 +2,8 @@
 
 A statistic is stored with the name of its reading, the numbers of the variance tables that it is made of, and its
 components. A view that was measured axis by axis has a `ProductReading`: its variance is a sum of Kronecker terms of
-its axes' models. A view whose axes were measured together has a `PlaneReading`: one model of all of its cells. A view
-that was scaled to a total has a `ScaledReading`: the first, and how far shares may be off.
+its axes' models. A view whose axes were measured together has a `BlockReading` or an `AskedReading`: one model of
+all its cells. A view that was scaled to a total has a `ScaledReading`: the first, and how far shares may be off.
 Answering asks a reading, and never which one it is.
 """
 
@@ -24,7 +24,6 @@ from dpsql.variance import (
     intervals,
     kronecker,
     leaves,
-    plane,
     scaled,
     sine,
     stack,
@@ -36,7 +35,6 @@ from dpsql.variance.boxes import BoxReading, BoxVariance
 from dpsql.variance.channel import ChannelModel, ChannelReading, channel_reading, shared_channel
 from dpsql.variance.kronecker import AxisSplit, ProductReading
 from dpsql.variance.model import AxisVariance, Columns, Components, Reading, Shared
-from dpsql.variance.plane import PlaneReading, PlaneVariance
 from dpsql.variance.scaled import ScaledReading, Spread, scaled_reading
 from dpsql.variance.stack import StackReading, StackVariance
 
@@ -44,14 +42,7 @@ WHOLE, REAL = "BIGINT", "DOUBLE"
 """Types of a variance table's columns."""
 
 Together = (
-    PlaneVariance
-    | AskedVariance
-    | Spread
-    | distinct.Single
-    | StackVariance
-    | BoxVariance
-    | ChannelModel
-    | BlockVariance
+    AskedVariance | Spread | distinct.Single | StackVariance | BoxVariance | ChannelModel | BlockVariance
 )
 """A model of a view's cells."""
 Piece = AxisSplit | Together
@@ -64,7 +55,6 @@ AXES: dict[str, Callable[[int, Columns], AxisVariance]] = {
 """Models of one axis by the kind that their table is stored with."""
 
 TOGETHER: dict[str, Callable[[Columns], Together]] = {
-    PlaneVariance.kind: plane.from_columns,
     AskedVariance.kind: asked.from_columns,
     Spread.kind: scaled.from_columns,
     distinct.GAPS: partial(distinct.from_columns, distinct.GAPS),
@@ -84,7 +74,6 @@ TABLES: dict[str, Mapping[str, str]] = {
     "intervals": {"row": WHOLE, "cell": WHOLE, "value": REAL},
     "sine": {"scale": REAL},
     "filter": {"kernel": REAL, "factor": REAL},
-    PlaneVariance.kind: _LINES,
     AskedVariance.kind: _LINES,
     BoxVariance.kind: _LINES,
     Spread.kind: {"part": WHOLE, "place": WHOLE, "value": REAL, "together": REAL, "halved": REAL},
@@ -135,7 +124,6 @@ class StoredReading(NamedTuple):
 
 READINGS: dict[str, StoredReading] = {
     ProductReading.name: StoredReading(AxisSplit, ProductReading, by_axis=True),
-    PlaneReading.name: StoredReading(PlaneVariance, PlaneReading),
     AskedReading.name: StoredReading(AskedVariance, AskedReading),
     ScaledReading.name: StoredReading((AxisSplit, Spread), scaled_reading, by_axis=True),
     distinct.GapReading.name: StoredReading(distinct.Single, distinct.GapReading),

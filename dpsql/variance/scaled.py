@@ -266,10 +266,6 @@ class ScaledReading:
         """Those of the shape, then the spread's."""
         return (*self.shape.columns(), self.spread.columns())
 
-    def page(self) -> Mapping[str, Any]:
-        """Nothing: a page tells of noise by each axis's table."""
-        return {}
-
     def _noise(
         self, masks: Sequence[FloatArray], other: Sequence[FloatArray], left: FloatArray, right: FloatArray
     ) -> FloatArray:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -149,7 +149,3 @@ class StackReading:
     def columns(self) -> tuple[Columns, ...]:
         """One table."""
         return (self.model.columns(),)
-
-    def page(self) -> Mapping[str, Any]:
-        """Nothing: pages show unbiased counts."""
-        return {}

@@ -46,7 +46,7 @@ WORDS_OF_OTHERS = frozenset({
 """What SQL calls types and joins, a parser its tokens, PostgreSQL its frames and numpy its dtypes: words of languages
 that are read here, not variants that somebody here could give a method."""
 
-FLAGS = ("hats", "residual", "together", "settled", "calibrated", "weighted", "method", "shape", "joint")
+FLAGS = ("residual", "together", "settled", "calibrated", "weighted", "method", "shape", "joint")
 """Fields that only some variants have, or that say which variant it is."""
 
 

@@ -32,12 +32,12 @@ late: Literal["batch", "drop"]
 TREE = "tree"
 def ask(s, late, word):
     a = s.kind == "tree" or s["norm"] in (1, 2) or s.kind == TREE or s.get("kind") != "sine"
-    b = late == "drop" or s.hats is None or (1 if s.residual else 2)
+    b = late == "drop" or s.joint is None or (1 if s.residual else 2)
     return a, b, late == word, s.kind == word, s.column == "tree", s.late == "never a value of it"
 """
     found = rules(tags.questions(package(tmp_path, asks=text)))
     assert sorted(found) == sorted(
-        [("comparison", "kind")] * 3 + [("comparison", "norm"), ("comparison", "late"), ("comparison", "hats")]
+        [("comparison", "kind")] * 3 + [("comparison", "norm"), ("comparison", "late"), ("comparison", "joint")]
         + [("flag", "residual")]
     )  # fmt: skip
 

@@ -280,7 +280,7 @@ BOUGHT = ", mechanism: asked, nonnegative: false, questions: [[[[[0, 2]]]], [[[[
 PURE, DELTA = "delta: 0", "delta: 1e-6"
 REPLACED, REPLACED_DELTA = "neighbours: replace_one", "delta: 1e-6, neighbours: replace_one"
 PLANE = "sales.day, sales.size, person.age"
-HATS, LEVELS = ", mechanism: product_hats", ", mechanism: struct_construct"
+LEVELS = ", mechanism: struct_construct"
 DEAR_ROW = [(3, 1, DAYS[-1], 7, 9)]
 WAY = ("orders", "account")
 
@@ -293,8 +293,8 @@ JOINTS = (
     Joint("hundreds of rows, dense Gaussian rows", one_more(
         catalog(promise=DELTA, mechanism=", mechanism: gaussian")), TIGHT),
     Joint("hundreds of rows, Gaussian cells", one_more(catalog(promise=DELTA)), TIGHT, slow=True),
-    Joint("weighted rows, hats over two axes", one_more(
-        catalog(bounds="max_ids: 4, bounding: weight,", axes="sales.day, sales.size", mechanism=HATS)), TIGHT),
+    Joint("weighted rows over two axes", one_more(
+        catalog(bounds="max_ids: 4, bounding: weight,", axes="sales.day, sales.size")), TIGHT),
     Joint("rows beyond the bound are measured", one_more(
         catalog(bounds="max_ids: 4, clipped_share: 0.05,")), TIGHT, slow=True),
     Joint("a CSV line", csv_line(b"3,1,2025-01-08,7,9,x"), TIGHT),

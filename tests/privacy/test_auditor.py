@@ -20,9 +20,6 @@ from dpsql.mechanisms.axis.struct_construct import best_struct_construct, equal_
 from dpsql.mechanisms.axis.tents import tents
 from dpsql.mechanisms.axis.tree import tree_strategy
 from dpsql.mechanisms.family import adaptive, diffhr
-from dpsql.mechanisms.family.measurement import Terms
-from dpsql.mechanisms.family.plane import product_hats
-from dpsql.mechanisms.law import LAPLACE
 from dpsql.noise import Noise, noised
 from dpsql.tree import kary_tree
 from dpsql.variance.nonnegative import signal_tree
@@ -35,7 +32,6 @@ ROOTED = tree_strategy(kary_tree(CELLS, 4), optimise_levels(kary_tree(CELLS, 4))
 
 TAPERED = {3: adaptive.tapered_strategy(signal_tree(3), 1.5)}  # one strategy whatever the numbers say
 
-HATS = product_hats(3, 5, 2, 2, 0.5)
 
 STRATEGIES: dict[str, AxisStrategy] = {
     "identity": LeafStrategy(CELLS),
@@ -121,13 +117,8 @@ def signal_run(data: np.ndarray, noise: Noise) -> np.ndarray:
     return np.concatenate([release.signal.numbers, release.view.value])
 
 
-def hats_run(data: np.ndarray, noise: Noise) -> np.ndarray:
-    """A plane's noisy cells and hats."""
-    return HATS.draw(data.reshape(3, 5), Terms((), LAPLACE, EPSILON, 1), noise).value
-
-
-RUNS = {"diffhr": diffhr_run, "adaptive": signal_run, "product hats": hats_run}
-DATA = {"diffhr": [0, 900], "adaptive": [5, 0, 40], "product hats": [7] * 15}
+RUNS = {"diffhr": diffhr_run, "adaptive": signal_run}
+DATA = {"diffhr": [0, 900], "adaptive": [5, 0, 40]}
 
 
 def finding(name: str, plant: str) -> audit.AuditFinding:
@@ -153,7 +144,7 @@ def test_what_ships_passes(name: str) -> None:
     assert found.lower > 0.1  # it does look
 
 
-QUICK = {"diffhr": "halved", "adaptive": "bare", "product hats": "bare"}
+QUICK = {"diffhr": "halved", "adaptive": "bare"}
 """The plant that the default suite looks for where a run is drawn one at a time."""
 PLANTED = [
     pytest.param(name, plant, marks=pytest.mark.slow if QUICK.get(name, plant) != plant else ())

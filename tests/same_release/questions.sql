@@ -103,9 +103,6 @@ SELECT AVG(amount), DP_STDERR(AVG(amount)) FROM shop WHERE age < 40;
 SELECT sex, COUNT(*), DP_STDERR(COUNT(*)) FROM customer WHERE age < 40 GROUP BY sex;
 -- local_joint
 SELECT sex, COUNT(*), DP_STDERR(COUNT(*)), DP_INTERVAL_LOW(COUNT(*)) FROM customer WHERE age < 40 AND income > 20000 GROUP BY sex;
--- product_hats
-SELECT COUNT(*), DP_STDERR(COUNT(*)) FROM shop WHERE age BETWEEN 24 AND 53 AND price < 50;
-SELECT SUM(amount), DP_STDERR(SUM(amount)) FROM shop WHERE price BETWEEN 20 AND 70;
 -- residual
 SELECT region, COUNT(*), DP_STDERR(COUNT(*)) FROM shop GROUP BY region;
 SELECT category, SUM(amount), DP_STDERR(SUM(amount)) FROM shop GROUP BY category;

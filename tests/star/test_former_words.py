@@ -30,6 +30,7 @@ def read(view: str = "", stream: str = "") -> None:
     ("view", "stream", "hint"),
     [
         (", ways: 3", "", "write ways: 2"),
+        (", mechanism: product_hats", "", "write `mechanism: auto`"),
         (", mechanism: dawa", "", "write `mechanism: auto`"),
         (", ways: 2, objective: max", "", "remove the key"),
         ("", STREAM.replace("WORD", "chain"), "write strategy: tree"),

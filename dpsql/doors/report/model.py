@@ -12,7 +12,6 @@ page's prediction is exact. A view whose axes were measured together brings its 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -179,7 +178,6 @@ def _view(release: Release, name: str, tables: tuple[TableInfo, ...]) -> dict[st
         "table": widest(tables, of).name,
         "axes": list(statistics[0].axes),
         "cells": statistics[0].cells,
-        "joint": _rounded(release.reading(statistics[0].id).page()),
         "statistics": [_statistic(release, s) for s in statistics],
         "histograms": [
             _histogram(release, s, position)
@@ -188,18 +186,6 @@ def _view(release: Release, name: str, tables: tuple[TableInfo, ...]) -> dict[st
             for position in range(len(s.axes))
         ],
     }
-
-
-def _rounded(tables: Mapping[str, Any]) -> dict[str, Any] | None:
-    """What the page needs of a view's cells together; None where the axes' tables are enough."""
-    return {name: _short_all(table) for name, table in tables.items()} or None
-
-
-def _short_all(table: Any) -> Any:
-    """A table's numbers with seven digits, row by row."""
-    if isinstance(table, (float, int, np.generic)):
-        return int(table) if isinstance(table, np.integer) else _short(float(table), 7)
-    return [_short_all(row) for row in table]
 
 
 def _statistic(release: Release, statistic: StatisticMeta) -> dict[str, Any]:

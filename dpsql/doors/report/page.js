@@ -17,33 +17,8 @@ function parts(axis, range) {
   return [axis.rest[pairIndex(axis.cuts.length, a, b)], axis.prefix[b] - axis.prefix[a]];
 }
 
-// The leaves of a range, from the first to one past the last; an unused axis has all of them.
-function leaves(axis, range) {
-  return range === null ? [0, axis.leaves] : [axis.cuts[range[0]], axis.cuts[range[1]]];
-}
-
-// Sum of table[i][j] * weight(i, j) over rows [a, b) and columns [c, d).
-function total(table, [a, b], [c, d], weight) {
-  let sum = 0;
-  for (let i = a; i < b; i++) for (let j = c; j < d; j++) sum += table[i][j] * weight(i, j);
-  return sum;
-}
-
-// Axes measured together: cells of their own, less what the kernels, moved over the plane, explain.
-function jointVariance({ alone, kernel, starts, core }, rows, columns) {
-  const meet = ([a, b], from, length) => [Math.max(a, from), Math.min(b, from + length)];
-  const seen = starts[0].flatMap((s) => starts[1].map((t) => total(
-    alone, meet(rows, s, kernel.length), meet(columns, t, kernel[0].length), (i, j) => kernel[i - s][j - t])));
-  const explained = total(core, [0, seen.length], [0, seen.length], (k, l) => seen[k] * seen[l]);
-  return Math.max(0, total(alone, rows, columns, () => 1) - explained);
-}
-
 // Var = sum over components T of sigma^2 * prod_{i in T} rest_i * prod_{i not in T} share_i^2.
 function statisticVariance(model, view, statistic, ranges) {
-  if (view.joint) {
-    const [rows, columns] = view.axes.map((number, position) => leaves(model.axes[number], ranges[position]));
-    return statistic.components[0][1] * jointVariance(view.joint, rows, columns);
-  }
   const each = view.axes.map((number, position) => parts(model.axes[number], ranges[position]));
   let variance = 0;
   for (const [subset, sigma2] of statistic.components) {

@@ -45,7 +45,6 @@ from dpsql.noise import Noise
 from dpsql.tree import Exact, FloatArray, IntArray, Noisy
 from dpsql.variance import AxisVariance
 from dpsql.variance.kronecker import ProductReading
-from dpsql.variance.plane import PlaneVariance
 from dpsql.variance.reconcile import Subset, ViewEstimate
 
 MOST_LEAVES = 1 << 14
@@ -113,9 +112,9 @@ class DataDependent(Alone):
         """As of the plan's choice."""
         return PRODUCT.unit_variance(terms)
 
-    def joint_variance(self) -> PlaneVariance | None:
+    def joint_variance(self) -> None:
         """One axis has none."""
-        return None
+        return
 
     def mean_variance(
         self,

@@ -50,7 +50,6 @@ from dpsql.mechanisms.offers import Candidate, Offer, Refusal, least
 from dpsql.noise import Noise
 from dpsql.tree import Exact, FloatArray, IntArray
 from dpsql.variance.kronecker import ProductReading
-from dpsql.variance.plane import PlaneVariance
 from dpsql.variance.reconcile import Subset, ViewEstimate, component_variances, reconcile
 
 
@@ -85,9 +84,9 @@ class Product(Alone):
         """As the law says."""
         return terms.law.unit_variance(axis_budgets(terms.strategies), terms.spend, terms.sensitivity)
 
-    def joint_variance(self) -> PlaneVariance | None:
+    def joint_variance(self) -> None:
         """A product of axes."""
-        return None
+        return
 
     def mean_variance(
         self,

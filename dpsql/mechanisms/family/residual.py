@@ -71,7 +71,6 @@ from dpsql.mechanisms.offers import Offer, Refusal
 from dpsql.noise import Noise
 from dpsql.tree import Exact, FloatArray, IntArray
 from dpsql.variance.kronecker import ProductReading
-from dpsql.variance.plane import PlaneVariance
 from dpsql.variance.reconcile import Subset, subsets
 
 
@@ -109,9 +108,9 @@ class Residual(Alone):
         """As the law says."""
         return PRODUCT.unit_variance(terms)
 
-    def joint_variance(self) -> PlaneVariance | None:
+    def joint_variance(self) -> None:
         """A product of axes."""
-        return None
+        return
 
     def mean_variance(
         self,

@@ -1,0 +1,67 @@
+"""What `data_dependent: allow` errs by against `refuse`: ten histograms of one axis and five planes, under both laws.
+
+    DPSQL_DATA=... python -m benchmarks.central.competition
+
+Both catalogs are planned by `choose_families`. Where `allow` takes what `refuse` takes the ratio is that of the exact
+errors, which is 1. Where it takes blocks they are drawn and measured over 5,000 random rectangles, against the exact
+error of the product over all rectangles.
+"""
+
+from __future__ import annotations
+
+import sys
+from fractions import Fraction
+
+from benchmarks.central import blocks, datasets
+from benchmarks.figures import Figures
+from dpsql.mechanisms.axis.registry import AUTO
+from dpsql.mechanisms.family.blocks import Blocks
+from dpsql.mechanisms.family.question import FamilyAxis, FamilyQuestion, FamilyView, Grains
+from dpsql.mechanisms.family.registry import Family, choose_families
+from dpsql.mechanisms.law import GAUSSIAN, LAPLACE
+
+LAWS = {"delta 0": (LAPLACE,), "a delta": (GAUSSIAN, LAPLACE)}
+EPSILON, RUNS = Fraction(1, 10), 6
+LINES, PLANES = datasets.DPBENCH[:10], datasets.DPBENCH_2D[:5]
+
+
+def planned(shape: tuple[int, ...], law: str, allows: bool) -> Family:
+    """What measures a view of such axes that is alone in its table."""
+    axes = tuple(FamilyAxis(str(i), n, None, Grains(1 << 15, 1 << 12)) for i, n in enumerate(shape))
+    places = tuple(range(len(shape)))
+    view = FamilyView("view", places, AUTO, allows, {"count": Fraction(1)}, True, True)
+    (family,) = choose_families(
+        FamilyQuestion("table", (view,), axes, LAWS[law], batches=False, people=False)
+    )
+    return family
+
+
+def ratio(name: str, law: str, figures: Figures) -> bool:
+    """Print and hold the error of `allow` over that of `refuse`; whether blocks are taken."""
+    counts = datasets.dpbench_2d(name) if name in PLANES else datasets.dpbench(name)
+    allow, refuse = (planned(counts.shape, law, allows) for allows in (True, False))
+    takes_blocks = isinstance(allow.choice.strategy.measurement, Blocks)
+    if takes_blocks:
+        error = blocks.measured(counts, EPSILON, RUNS).error
+        least = blocks.method(counts.shape).product_error
+    else:
+        errors = [family.choice.strategy.views[0].error for family in (allow, refuse)]
+        error, least = errors
+    print(f"{name}, {law}: {allow.choice.name}, {error:.4g} against {least:.4g}", flush=True)
+    figures.at_most(f"{name}, {law}: allow over refuse", error / least, 1.1)
+    return takes_blocks
+
+
+def main() -> int:
+    """Print the figures."""
+    figures = Figures()
+    taken = 0
+    for law in LAWS:
+        for name in (*LINES, *PLANES):
+            taken += ratio(name, law, figures)
+    figures.at_least("planes by blocks under delta 0, of 5", taken, 5)
+    return figures.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
