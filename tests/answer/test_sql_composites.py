@@ -13,6 +13,10 @@ from benchmarks.composites.measure import STATEMENTS
 from benchmarks.composites.star import Publish, clinic
 from dpsql.answer import Answerer
 from dpsql.answer.session import OpenReleases
+from dpsql.answer.sql.parse import parse
+from dpsql.answer.sql.rewrite import take_apart
+from dpsql.answer.uncertainty.forms import Linear
+from dpsql.answer.uncertainty.linear import LinearNumbers, Weights, largest_cells
 from dpsql.errors import NotSupportedError, ProgrammingError, UnknownName
 from dpsql.noise import ExactNoise, insecure_test_entropy
 
@@ -117,6 +121,27 @@ def answerer(publishes: None, publish: Publish) -> Iterator[Answerer]:
     found = publish(ExactNoise(insecure_test_entropy(7)), "one.dpsql")
     yield found
     found.release.close()
+
+
+@pytest.mark.parametrize(
+    "value", ["COUNT(*)", "SUM(cost)", "2 * SUM(cost) FILTER (WHERE day < 5) - COUNT(*)"]
+)
+def test_a_value_row_by_row_errs_as_a_composite_of_one_cell_a_row(answerer: Answerer, value: str) -> None:
+    text = f"SELECT ward, day, {value} FROM clinic GROUP BY 1, 2"
+    statement = take_apart(parse(text, ""), answerer.schema, text)
+    form, relation = statement.forms[-1][0], answerer.relate(statement.blocks[0])
+    answered = relation.answered_for(form)
+    assert isinstance(form, Linear) and answered is not None
+    numbers = LinearNumbers.of_form(form, answered)
+    rows = np.arange(numbers.count)
+    cells = {key: Weights(rows, rows.copy(), weights.weight) for key, weights in numbers.terms.items()}
+    composite = LinearNumbers(numbers.count, cells)
+    assert all(weights.by_row for weights in numbers.reads.values())
+    assert not any(weights.by_row for weights in composite.reads.values())
+    assert composite.variances.noise == pytest.approx(numbers.variances.noise, rel=LINEAR)
+    assert numbers.variances.noise.min() > 0
+    largest = [largest_cells(each.reads, each.count) for each in (numbers, composite)]
+    assert largest[0] == pytest.approx(largest[1], rel=LINEAR)
 
 
 @pytest.mark.parametrize("name", ALIKE)
