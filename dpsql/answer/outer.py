@@ -147,11 +147,11 @@ class OuterStatement:
         """Which part of its candidates the statement's clauses kept by noisy values."""
         if not (self.statement.keeps and self.relations):
             return NOTHING
-        try:
-            queries = pick_queries(self.statement)
-            return together([self._choice(query) for query in queries])
-        except (RecursionError, NotSupportedError):
-            return UNCOUNTED
+        with self._held.request(self.limit):
+            try:
+                return together([self._choice(query) for query in pick_queries(self.statement)])
+            except (RecursionError, NotSupportedError):
+                return UNCOUNTED
 
     def _choice(self, query: PickQuery | None) -> NoisySelection:
         if query is None:
@@ -159,17 +159,22 @@ class OuterStatement:
         large = max(len(relation.columns[0]) for relation in self.relations) > MOST_ROWS
         executed_query = query.counted if query.score is None or (query.wide and large) else query
         rows = self._run(executed_query.over, self._carry_tables(NOTHING)).rows
-        kept_mask = np.array([row[0] for row in rows], bool)
+        kept_mask = np.fromiter((row[0] for row in paced(rows)), bool, len(rows))
         score = executed_query.score
         if score is None:
             return choice(executed_query, Candidates(kept_mask, np.zeros(len(rows))))
 
         def intervals(indices: IntArray, level: float) -> Interval:
-            return interval(composite(score, [rows[i] for i in indices], self.relations), level)
+            nearest = [rows[i] for i in indices]
+            ends = []
+            for block in _blocks_of([score], nearest):
+                check()
+                numbers = composite(score, nearest[block.start : block.stop], self.relations)
+                ends.append(interval(numbers, level))
+            return Interval(*(np.concatenate(column) for column in zip(*ends, strict=True)))
 
-        return choice(
-            executed_query, Candidates(kept_mask, numbers_of([row[score.value] for row in rows]), intervals)
-        )
+        values = numbers_of([row[score.value] for row in paced(rows)])
+        return choice(executed_query, Candidates(kept_mask, values, intervals))
 
     @Lazy
     def _inside(self) -> NoisySelection:

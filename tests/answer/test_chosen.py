@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pytest
 
-from dpsql.answer import Answerer, Result
+from dpsql.answer import Answerer, Result, outer
 from dpsql.answer.errorfunctions import Interval
+from dpsql.answer.outer import Row
 from dpsql.answer.output import margin_lines
+from dpsql.answer.relation import Relation
+from dpsql.answer.sql.carry import Emitted
 from dpsql.answer.sql.picks import Limit, PickQuery
 from dpsql.answer.uncertainty.chosen import UNKNOWN, Candidates, NoisySelection, choice
 from dpsql.answer.uncertainty.fieller import quantile
+from dpsql.answer.uncertainty.composite import Composite
+from dpsql.errors import QueryTimeout
 from dpsql.release import open_release
+from dpsql.release.request import Request
 from tests.release_fixture import make_rows, write_fixture
 
 GROUPS = "SELECT age, COUNT(*) AS n FROM shop GROUP BY age"
@@ -192,3 +199,39 @@ def test_groups_of_noisy_keys_are_all_candidates(answerer: Answerer) -> None:
     result = answerer.query(f"{grouped} HAVING n > {middle}")
     assert sorted(result.rows) == sorted(row for row in every if row[0] > middle)
     assert candidates(result) == len(every) > len(result.rows)
+
+
+def test_intervals_of_candidates_go_by_blocks_and_end_with_their_request(
+    answerer: Answerer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unblocked = candidates(answerer.query(TOP))
+    monkeypatch.setattr(outer, "BLOCK_ROWS", 4)
+    request, plain, sizes = Request(), outer.composite, list[int]()
+
+    def counted(column: Emitted, rows: Sequence[Row | None], relations: tuple[Relation, ...]) -> Composite:
+        sizes.append(len(rows))
+        return plain(column, rows, relations)
+
+    monkeypatch.setattr(outer, "composite", counted)
+    assert candidates(answerer.query(f"{TOP} OFFSET 0")) == unblocked  # another text: answers are kept
+    assert len(sizes) > 2 and max(sizes) == 4
+    sizes.clear()
+
+    def stopping(column: Emitted, rows: Sequence[Row | None], relations: tuple[Relation, ...]) -> Composite:
+        request.stop()
+        return counted(column, rows, relations)
+
+    monkeypatch.setattr(outer, "composite", stopping)
+    with pytest.raises(QueryTimeout), request.working():
+        answerer.query(f"{TOP} OFFSET 1").stderr_rows  # noqa: B018 - worked out here
+    assert len(sizes) == 1
+
+
+def test_where_only_nulls_are_shown_all_rows_are_candidates_without_a_warning() -> None:
+    value = np.array([np.nan, np.nan, 1.0, 2.0])
+    found = Candidates(
+        np.array([True, True, False, False]), value, lambda rows, level: Interval(value[rows], value[rows])
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert choice(PickQuery("", (), None, True), found).candidates == 4

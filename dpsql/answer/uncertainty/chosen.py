@@ -110,13 +110,21 @@ def choice(query: PickQuery, found: Candidates) -> NoisySelection:
         return NoisySelection(rows_kept, rows_kept)
     candidates = len(shown)
     if found.intervals is not None:
-        lowest = np.nanmin(found.value[shown]) if query.ranked else 0.0
-        highest = np.nanmax(found.value[shown]) if query.limit is not None and query.limit.offset else np.inf
         level = NoisySelection(rows_kept, candidates, rows_kept / candidates).level(DEFAULT_LEVEL)
-        candidates = rows_kept + _reaching(
-            found, np.flatnonzero(~shown), (float(lowest), float(highest)), level
-        )
+        ends = _chosen_between(query, found.value[shown])
+        candidates = rows_kept + _reaching(found, np.flatnonzero(~shown), ends, level)
     return NoisySelection(rows_kept, candidates, rows_kept / candidates)
+
+
+def _chosen_between(query: PickQuery, shown: FloatArray) -> tuple[float, float]:
+    """The values between which a clause shows rows."""
+    values = shown[~np.isnan(shown)]
+    if not query.ranked:
+        return 0.0, np.inf
+    if not len(values):  # NULLs alone are shown: any row may be chosen
+        return -np.inf, np.inf
+    offset = query.limit is not None and query.limit.offset
+    return float(values.min()), float(values.max()) if offset else np.inf
 
 
 def _ranks(limit: Limit, value: FloatArray) -> npt.NDArray[np.bool_]:
