@@ -20,7 +20,7 @@ from typing import Any
 import duckdb
 
 from dpsql.answer.output import STYLES, html_table, render, text_table
-from dpsql.answer.result import Result
+from dpsql.answer.result import OPEN, Result
 from dpsql.answer.session import OpenReleases, open_session
 from dpsql.doors.complete import complete, words_of
 from dpsql.doors.describe import asked_name, describe, widest
@@ -282,8 +282,11 @@ def fault_of(opened: OpenReleases, sql: str) -> str:
 
 
 def missing(result: Result, quotient: bool) -> str:
-    """The first value without an interval, and without a reason; only a quotient's may be unbounded."""
-    gaps = result.gaps(0.9) if quotient else {}
+    """The first value without an interval, and without a reason; only a quotient's may be unbounded on both sides.
+
+    Totals of a table with too few people for the noise have an open end; the reason of the column says so.
+    """
+    gaps = {name: why for name, why in result.gaps(0.9).items() if quotient or why == OPEN}
     low, high = result.interval_rows(0.9)
     for column, name in enumerate(result.columns):
         if (
