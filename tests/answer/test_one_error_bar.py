@@ -11,14 +11,21 @@ from dataclasses import replace
 from pathlib import Path
 
 import duckdb
+import numpy as np
 import pytest
 
 import dpsql
 from dpsql.answer import Answerer, Result
+from dpsql.answer.errorfunctions import interval
 from dpsql.answer.export import export
 from dpsql.answer.output import margin_lines, render
 from dpsql.answer.predict import predict
+from dpsql.answer.relation import relate
 from dpsql.answer.session import OpenReleases, Settings, open_session
+from dpsql.answer.sql.parse import parse
+from dpsql.answer.sql.rewrite import take_apart
+from dpsql.answer.uncertainty.composite import Composite
+from dpsql.answer.uncertainty.forms import Linear
 from dpsql.doors.explore.answers import answer_values
 from dpsql.doors.wire.catalogue import Catalogue
 from dpsql.doors.wire.statements import Backend
@@ -195,3 +202,19 @@ def test_exports_write_open_ends_as_null(blind: Path, tmp_path: Path) -> None:
         f"'{tmp_path / 'out' / 'days.parquet'}' WHERE count > 0"
     ).fetchall()[0]
     assert rows[0] == rows[1] == rows[2] > 0 and rows[3:] == (0, 0)
+
+
+@pytest.mark.parametrize("of", ["COUNT(*)", "SUM(amount)"])
+def test_noise_that_turns_a_blind_total_does_not_turn_its_open_end(blind: Path, of: str) -> None:
+    """Rows that nobody saw only add to a count, and to a sum of values that are never negative."""
+    answerer = Answerer(open_release(blind))
+    statement = take_apart(parse(f"SELECT {of} AS n FROM sales", "duckdb"), answerer.schema, of)
+    relation = relate(statement.blocks[0], answerer.release, answerer.schema, "refuse")
+    (form,) = statement.blocks[0].values
+    assert isinstance(form, Linear)
+    answered = relation.answered_for(form)
+    turned = replace(answered, totals={term: -np.abs(total) for term, total in answered.totals.items()})
+    for answers in (answered, turned):
+        low, high = interval(Composite.of_form(form, answers), 0.95)
+        assert np.isfinite(low).all() and np.isinf(high).all()
+    answerer.release.close()

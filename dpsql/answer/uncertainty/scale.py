@@ -16,8 +16,9 @@ derivative that follows a count's or a sum's own size,
 so that an average has A^2 rel_A^2 and what its centred sum has, and a share of a total has no scale at all.
 
 An error without an upper end (`RelativeError.up` is None) opens an end of each answer that it moves: the error of rows
-towards the sign of C + S, for sums then grow with the rows, that of a mean towards the sign of S. The variance of an
-open end is infinite.
+towards the sign of C + S, for sums then grow with the rows, that of a mean towards the sign of S. Noise may turn the
+sign of a total; rows cannot, where the catalog declares values of one sign (`_growth`). The variance of an open end is
+infinite.
 
 **Privacy**: published values alone.
 **Source**: docs/method/user_level.md, "Intervals that hold the plain answer".
@@ -100,11 +101,14 @@ def _scaled_components(scaled: Terms, terms: Terms, count: int) -> ErrorComponen
     """Scale, spread and tail of numbers, by their terms of one release."""
     none = np.zeros(count)
     sizes: dict[MeasureScale, FloatArray] = {}
+    growth: dict[MeasureScale, FloatArray] = {}
     gross: dict[MeasureScale, FloatArray] = {}
     for key, weights in scaled.items():
         scale = key.answered.errors.release.scales[key.answered.plan.view.of].measure(key.term.measure)
         size = weights.weight * key.answered.totals[key.term][weights.cell]
+        signed = weights.weight * _growth(key.answered, key.term)[weights.cell]
         sizes[scale] = sizes.get(scale, none) + weights.totals(size, count)
+        growth[scale] = growth.get(scale, none) + weights.totals(signed, count)
         gross[scale] = gross.get(scale, none) + weights.totals(np.abs(size), count)
     summands: dict[BoxStatistic, list[Weights]] = {}
     for key, weights in terms.items():
@@ -114,7 +118,17 @@ def _scaled_components(scaled: Terms, terms: Terms, count: int) -> ErrorComponen
     alike = {(one, two) for one in moved_shares for two in moved_shares if one.statistic == two.statistic}
     off = covariance(moved_shares, moved_shares, count, alike)
     sizes = {scale: _settled(size, gross[scale]) for scale, size in sizes.items()}
-    return _common_components(sizes, off.spread + none, off.tail + none)
+    growth = {scale: np.where(sizes[scale] == 0, 0.0, signed) for scale, signed in growth.items()}
+    return _common_components(sizes, growth, off.spread + none, off.tail + none)
+
+
+def _growth(answered: Answered, term: Term) -> FloatArray:
+    """Totals of a term with the sign that rows give them; as they are where values have both signs."""
+    total = answered.totals[term]
+    low, high = value_bounds(answered.plan.view.statistics[term.measure], answered.errors.release)
+    if term.factor is not None or low < 0 < high:
+        return total
+    return np.abs(total) if low >= 0 else -np.abs(total)
 
 
 def _shares(key: MeasuredTerm, weights: Weights) -> Iterator[tuple[BoxStatistic, Weights]]:
@@ -130,12 +144,20 @@ def _shares(key: MeasuredTerm, weights: Weights) -> Iterator[tuple[BoxStatistic,
             yield BoxStatistic(key.block, key.answered, count.id, box), moved
 
 
-def _common_components(sizes: Sizes, spread: FloatArray | float, tail: FloatArray | float) -> ErrorComponents:
-    """The components of answers, from what follows the size of each factor and what their shares may be off by."""
+def _common_components(
+    sizes: Sizes, growth: Sizes, spread: FloatArray | float, tail: FloatArray | float
+) -> ErrorComponents:
+    """The components of answers.
+
+    Args:
+        sizes: what follows the size of each factor.
+        growth: the same of totals with the sign that rows give them.
+        spread, tail: what their shares may be off by.
+    """
     noise = _common(sizes, lambda error, sign: np.full_like(sign, error.noise))
     sides = [_common(sizes, _towards(way)) for way in (-1.0, 1.0)]
     down, up = (
-        np.where(_is_open(sizes, way), np.inf, np.maximum(np.maximum(side - noise, 0.0) + tail, 0.0))
+        np.where(_is_open(growth, way), np.inf, np.maximum(np.maximum(side - noise, 0.0) + tail, 0.0))
         for side, way in zip(sides, (-1.0, 1.0), strict=True)
     )
     none = np.zeros_like(noise)
