@@ -18,7 +18,9 @@ from dpsql.answer.errorfunctions import DEFAULT_LEVEL, STDERR
 from dpsql.answer.relation import Relation, relate
 from dpsql.answer.sql.parse import parse, pointed
 from dpsql.answer.sql.rewrite import take_apart
+from dpsql.answer.uncertainty.beyond import measured_beyond
 from dpsql.answer.uncertainty.composite import Composite
+from dpsql.answer.uncertainty.even_rows import with_even_rows
 from dpsql.answer.uncertainty.forms import Form, Linear, is_summed
 from dpsql.answer.uncertainty.partial_bins import interpolated, overall
 from dpsql.errors import Error
@@ -64,7 +66,8 @@ def predict(answerer: Answerer, text: str, *, dialect: str = "duckdb") -> tuple[
     """Predicted standard errors of a statement's noisy columns.
 
     Args:
-        answerer: over a release; its estimates are not used.
+        answerer: over a release; its estimates are not used. Where rows beyond a declared bound were measured, the
+            intervals reach as far as these may move them if rows lie evenly over the values of the axes.
         text: one statement.
         dialect: the SQL dialect it is written in.
 
@@ -102,6 +105,9 @@ def _column(name: str, form: Form, relation: Relation) -> PredictedColumn:
     rehearsed, ratio = view.of in answered.errors.release.scales, len(form.sides) > 1
     if ratio and not rehearsed:
         return PredictedColumn(name, view.name, groups, None, None, None, False, 0, *facts, ratio=True)
+    beyond = measured_beyond(answered.errors.release, view.of)
+    if beyond is not None and beyond.counted is not None:
+        answered = with_even_rows(answered, beyond.counted)
     estimated = Composite.of_form(form, answered)
     errors = STDERR.values(estimated, DEFAULT_LEVEL)
     relative = _relative(errors, estimated.central()) if rehearsed else None

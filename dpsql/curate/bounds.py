@@ -1,14 +1,21 @@
 """What a release will know of the rows beyond declared contribution bounds, before it is published.
 
+How noisy their number will be is public. A dry release has a number of 0, as if no unit had a row beyond its bound:
+predicted intervals reach as far as they will then.
+
 **Privacy**: public facts alone.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 from dpsql.publishing.bounding import BEYOND, REACH, law_of
+from dpsql.publishing.content import unmeasured
 from dpsql.publishing.planned import ReleasePlan
+from dpsql.release.format import RowsBeyondBound
 
 
 class BoundForecast(NamedTuple):
@@ -36,6 +43,21 @@ class BoundForecast(NamedTuple):
             f"  {self.of}: rows beyond max_ids ({self.tau}) are measured to +- {self.stderr:,.0f} rows; intervals "
             "of its counts, sums and averages reach as far as these may move them"
         )
+
+
+ROWS = float(1 << 30)
+"""Rows of a table in a dry release: only shares of them decide how far the rows beyond may move an answer."""
+
+
+def none_beyond(plan: ReleasePlan) -> Iterator[RowsBeyondBound]:
+    """What a release states of every measured table if no unit has a row beyond its bound."""
+    for bound in bound_forecasts(plan):
+        if bound.stderr is not None:
+            counts = any(s.of == bound.of and s.measure.name == "count" for s in plan.statistics)
+            yield replace(
+                unmeasured(plan.catalog, bound.of), counted=ROWS if counts else None, rows=0, stderr=bound.stderr,
+                at_most=REACH * bound.tau,
+            )  # fmt: skip
 
 
 def bound_forecasts(plan: ReleasePlan) -> tuple[BoundForecast, ...]:

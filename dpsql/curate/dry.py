@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dpsql.answer.answerer import Answerer
+from dpsql.curate.bounds import none_beyond
 from dpsql.curate.rehearsal import Rehearsal
 from dpsql.curate.reported import foreseen
 from dpsql.mechanisms.law import nothing_drawn
@@ -95,6 +96,7 @@ def write_dry_release(
         for meta, e in zip(statistic_metas(known, _components(priced)), empty, strict=True)
     ]
     builder = planned_release(known, "dry", models, statistics, insecure=True)
+    builder = replace(builder, bounding=[*builder.bounding, *none_beyond(plan)])
     if rehearsal is not None:
         builder = rehearsal.put_into(builder)
     foreseen(builder, catalog or plan.catalog, plan, guess).write(path)

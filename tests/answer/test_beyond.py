@@ -15,9 +15,10 @@ from dpsql.answer.answerer import Answerer
 from dpsql.answer.export import export
 from dpsql.answer.session import open_session
 from dpsql.answer.uncertainty.beyond import UNSEEN, Grown, reach_of
+from dpsql.curate.forecast import plan_catalog
 from dpsql.doors.explore.answers import Explorer
 from dpsql.doors.report import report_page
-from dpsql.noise import ExactNoise, insecure_test_entropy
+from dpsql.noise import ExactNoise, Noise, ZeroNoise, insecure_test_entropy
 from dpsql.progress import silent
 from dpsql.publishing.central import publish_release
 from dpsql.release import open_release
@@ -48,11 +49,13 @@ views:
 """
 
 
-def published(folder: Path, share: str = "", star: str = STAR) -> Answerer:
-    """A star of 2,000 people with 1 to 40 rows, of which ten count."""
+def published(
+    folder: Path, share: str = "", star: str = STAR, most: int = 40, noise: Noise | None = None
+) -> Answerer:
+    """A star of 2,000 people with 1 to `most` rows, of which ten count."""
     folder.mkdir(parents=True, exist_ok=True)
     dice = np.random.default_rng(5)
-    many = np.minimum(40, np.ceil(dice.lognormal(1.5, 1.0, 2000))).astype(int)
+    many = np.minimum(most, np.ceil(dice.lognormal(1.5, 1.0, 2000))).astype(int)
     owner = np.repeat(np.arange(2000), many)
     kind, amount = dice.integers(0, 4, len(owner)), dice.integers(0, 60, len(owner))
     with duckdb.connect() as connection:
@@ -68,7 +71,7 @@ def published(folder: Path, share: str = "", star: str = STAR) -> Answerer:
         for table in ("sales", "customer"):
             connection.execute(f"COPY {table} TO '{folder / table}.parquet'")
     (folder / "shop.yaml").write_text(star.replace("SHARE", share))
-    noise = ExactNoise(insecure_test_entropy(3))
+    noise = noise or ExactNoise(insecure_test_entropy(3))
     made = publish_release(load_catalog(folder / "shop.yaml"), folder / "r.dpsql", noise=noise, key=bytes(32))
     return Answerer(open_release(made.path, insecure=True))
 
@@ -237,3 +240,28 @@ def test_reach_of_the_whole_is_the_measure_and_groups_reach_further():
 def test_without_a_count_of_rows_nothing_is_known():
     beyond = RowsBeyondBound("sales", "truncate", 10, None, 200, 10.0, 30)
     assert np.isnan(reach_of(lines(100, 0), 1, beyond).shift_high)
+
+
+def test_predictions_are_what_answers_show_when_nobody_has_rows_beyond_the_bound(
+    publishes: None, tmp_path: Path
+) -> None:
+    asked = published(tmp_path, "clipped_share: 0.001", most=10, noise=ZeroNoise())
+    (beyond,) = asked.release.meta.bounding
+    assert isinstance(beyond, RowsBeyondBound) and beyond.rows == 0
+    kinds = "SELECT kind, COUNT(*) AS n, SUM(amount) AS s FROM sales WHERE kind IS NOT NULL GROUP BY kind"
+    statements = [
+        "SELECT COUNT(*) FROM sales", "SELECT SUM(amount) FROM sales", kinds,
+        "SELECT COUNT(*) FROM sales WHERE kind = 2", "SELECT COUNT(DISTINCT customer_id) FROM sales",
+    ]  # fmt: skip
+    planned = plan_catalog(load_catalog(tmp_path / "shop.yaml"), statements, compare=False)
+    for query, sql in zip(planned.queries, statements, strict=True):
+        result = asked.query(sql)
+        for column in query.columns:
+            at = result.columns.index(column.name)
+            shown = float(np.median([row[at] for row in result.stderr_rows]))
+            noise = float(np.median([row[at] for row in result.noise_rows]))
+            assert column.median is not None and 0.67 < column.median / shown < 1.5, sql
+            assert shown > 1.5 * noise or "DISTINCT" in sql
+    total, people = planned.queries[0].columns[0], planned.queries[-1].columns[0]
+    assert total.median == pytest.approx(asked.query(statements[0]).stderr_rows[0][0], rel=1e-3)
+    assert people.median == pytest.approx(asked.query(statements[-1]).stderr_rows[0][0], rel=1e-6)

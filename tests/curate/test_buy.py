@@ -51,10 +51,6 @@ WHERE = [
 COUNTS = [f"SELECT COUNT(*) {JOIN} WHERE {where}" for where in WHERE]
 
 
-MECHANISMS_ALONE = CATALOG.replace("max_ids: 20", "max_ids: 20, clipped_share: 0")
-"""No rows beyond a bound are measured: only their release can say how far these may move an answer."""
-
-
 def shop(folder: Path, delta: str = "delta: 0", text: str = CATALOG) -> Path:
     raw = duckdb.connect()
     raw.execute(
@@ -128,13 +124,27 @@ def numbers(rows) -> list[float]:
 
 @pytest.mark.parametrize("delta", ["delta: 0", pytest.param("delta: 1e-6", marks=pytest.mark.slow)])
 def test_answers_state_the_errors_that_were_quoted(tmp_path: Path, delta: str):
-    quoted = dpsql.quote(shop(tmp_path, delta, MECHANISMS_ALONE), COUNTS, epsilon="0.5")
+    """Nobody owns more than `max_ids` rows. The first share of rows follows from no assumption, the others do."""
+    statements = ["SELECT COUNT(*) FROM sales", *COUNTS[:3]]
+    quoted = dpsql.quote(shop(tmp_path, delta), statements, epsilon="0.5")
     assert not (tmp_path / ".dpsql").exists()
-    noise = ExactNoise(insecure_test_entropy(1))
-    asked = release_of(tmp_path, COUNTS, noise, delta, "0.5", MECHANISMS_ALONE)
+    asked = release_of(tmp_path, statements, ZeroNoise(), delta, "0.5")
+    assert [table.rows for table in asked.release.meta.bounding] == [0]
+    for number, (query, sql) in enumerate(zip(quoted.queries, statements, strict=True)):
+        result, (column,) = asked.query(sql), query.columns
+        (stated,), (noise,) = result.stderr_rows[0], result.noise_rows[0]
+        assert stated > 2 * noise > 0
+        assert 0.67 < column.median / stated < 1.5
+        assert number or column.median == pytest.approx(stated, rel=1e-6)
+
+
+def test_noise_alone_is_what_was_quoted(tmp_path: Path):
+    alone = CATALOG.replace("max_ids: 20", "max_ids: 20, clipped_share: 0")
+    quoted = dpsql.quote(shop(tmp_path, text=alone), COUNTS, epsilon="0.5")
+    asked = release_of(tmp_path, COUNTS, ExactNoise(insecure_test_entropy(1)), "delta: 0", "0.5", alone)
     for query, sql in zip(quoted.queries, COUNTS, strict=True):
         result = asked.query(sql)
-        (stated,) = result.stderr.iloc[0]
+        (stated,) = result.stderr_rows[0]
         assert stated == pytest.approx(query.columns[0].median, rel=1e-6)
         assert abs(float(result.scalar()) - plain(tmp_path, sql)[0][0]) < 8 * stated
 
