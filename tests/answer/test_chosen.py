@@ -16,8 +16,8 @@ from dpsql.answer.relation import Relation
 from dpsql.answer.sql.carry import Emitted
 from dpsql.answer.sql.picks import Limit, PickQuery
 from dpsql.answer.uncertainty.chosen import UNKNOWN, Candidates, NoisySelection, choice
-from dpsql.answer.uncertainty.fieller import quantile
 from dpsql.answer.uncertainty.composite import Composite
+from dpsql.answer.uncertainty.fieller import quantile
 from dpsql.errors import QueryTimeout
 from dpsql.release import open_release
 from dpsql.release.request import Request
