@@ -16,9 +16,9 @@ from functools import reduce
 
 import numpy as np
 
-from dpsql.answer.answered import Answered
+from dpsql.answer.answered import AnsweredTerms
 from dpsql.answer.leafsets import FloatArray, special_leaves
-from dpsql.answer.plan import Plan, View
+from dpsql.answer.plan import ReleaseView, ViewPlan
 from dpsql.answer.terms import Term
 from dpsql.answer.uncertainty.partial_bins import value_bounds
 from dpsql.release import Release
@@ -29,7 +29,7 @@ WITHOUT = 0.02
 a column may have none does not say how often."""
 
 
-def with_even_rows(answered: Answered, rows: float) -> Answered:
+def with_even_rows(answered: AnsweredTerms, rows: float) -> AnsweredTerms:
     """Answers of a view that counts so many rows, evenly over the values of each axis."""
     release, view = answered.errors.release, answered.plan.view
     shares = [_leaf_shares(release, axis) for axis in view.axes]
@@ -54,7 +54,7 @@ def _leaf_shares(release: Release, axis: int) -> FloatArray:
     return shares
 
 
-def _counted_share(release: Release, view: View, shares: Sequence[FloatArray]) -> float:
+def _counted_share(release: Release, view: ReleaseView, shares: Sequence[FloatArray]) -> float:
     """The share of all rows that a view counts: all, or those that some of its few questions are about."""
     spec = release.catalog.views.get(view.name)
     if spec is None or not spec.questions:
@@ -67,13 +67,13 @@ def _counted_share(release: Release, view: View, shares: Sequence[FloatArray]) -
     return max(float(cells[counted].sum()), np.finfo(np.float64).tiny)
 
 
-def _mean(plan: Plan, term: Term, release: Release) -> float:
+def _mean(plan: ViewPlan, term: Term, release: Release) -> float:
     """The mean of the values that a term adds up."""
     low, high = value_bounds(plan.view.statistics[term.measure], release)
     return (3 * low + high) / 4
 
 
-def _share(answered: Answered, term: Term, shares: Sequence[FloatArray]) -> FloatArray:
+def _share(answered: AnsweredTerms, term: Term, shares: Sequence[FloatArray]) -> FloatArray:
     """The share of rows that a term takes, for each group shown."""
     index = answered.errors.index
     taken = np.zeros(len(index[0]) if index else 1)

@@ -122,7 +122,7 @@ def _scaled_components(scaled: Terms, terms: Terms, count: int) -> ErrorComponen
     return _common_components(sizes, growth, off.spread + none, off.tail + none)
 
 
-def _growth(answered: Answered, term: Term) -> FloatArray:
+def _growth(answered: AnsweredTerms, term: Term) -> FloatArray:
     """Totals of a term with the sign that rows give them; as they are where values have both signs."""
     total = answered.totals[term]
     low, high = value_bounds(answered.plan.view.statistics[term.measure], answered.errors.release)
