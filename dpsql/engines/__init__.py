@@ -227,7 +227,7 @@ def open_tables(
     if source.kind not in PLACES:
         raise CatalogError(f"source.kind: this needs rows in files or DuckDB, not in {source.kind.name}")
     opened = [name for name in (source.tables if names is None else names) if name in catalog.tables]
-    places = {name: query_of(catalog, name) or expand(source.tables[name]) for name in opened}
+    places = {name: query_of(catalog, name) or source.tables[name] for name in opened}
     public = [name for name in opened if catalog.tables[name].is_public]
     uses = {name: table_use(catalog, name) for name in opened}
     raw = open_sources(
@@ -259,7 +259,7 @@ def _refuse_views(catalog: Catalog, raw: RawSide, places: Mapping[str, str | Que
     ).fetchall()}  # fmt: skip
     for name, where in places.items():
         read = where.reads if isinstance(where, Query) else (where,)
-        view = next((place for place in read if place.split(".")[-1].lower() in views), "")
+        view = next((place for place in read if expand(place).split(".")[-1].lower() in views), "")
         if view and not catalog.tables[name].is_public:
             raise SourceError(
                 f"source.tables.{name}: {view} is a view of the database, whose SQL is not checked",
@@ -282,7 +282,8 @@ def open_sources(
     Args:
         kind: files or a database.
         root: folder of the files, or the database file.
-        tables: table -> file name under root, table name in the database, or a checked SELECT.
+        tables: table -> file name under root, table name in the database, or a checked SELECT; as the catalog writes
+            them, for errors print what is written and never what ${NAME} stands for.
         csv: how CSV files are written; RFC 4180 unless given.
         public: tables in which a line that is no row is an error.
         own_files: table -> Parquet or CSV file that stands in for its place.
@@ -369,7 +370,7 @@ class FolderFiles:
     def attach(self, connection: duckdb.DuckDBPyConnection, root: Path) -> None:
         """Make file names in SELECT statements relative to the root."""
         if not root.is_dir():
-            raise SourceError(f"source.root {root} is not a folder")
+            raise SourceError("source.root is not a folder")
         connection.execute(f"SET file_search_path = {literal(str(root))}")
 
     def members(
@@ -379,9 +380,9 @@ class FolderFiles:
         if isinstance(place, Path):
             return _own_file(opening, table, place)
         endings = [ending for ending, reader in READERS.items() if reader is self.read]
-        files = files_of(opening.root, place, endings)
+        files = files_of(opening.root, expand(place), endings)
         if not files:
-            raise _nothing_there(opening, table, place)
+            raise _nothing_there(table, place)
         reader = READERS.get(files[0].suffix.lower(), self.read) if parts else self.read
         return reader(opening, table, files)
 
@@ -396,7 +397,7 @@ class Database:
     def attach(self, connection: duckdb.DuckDBPyConnection, root: Path) -> None:
         """Attach the file, read-only."""
         if not root.is_file():
-            raise SourceError(f"source.root {root} is not a DuckDB file")
+            raise SourceError("source.root is not a DuckDB file")
         connection.execute(f"ATTACH {literal(str(root))} AS {self.home} (READ_ONLY)")
 
     def members(
@@ -405,7 +406,8 @@ class Database:
         """The rows of a table."""
         if isinstance(place, Path):
             return _own_file(opening, table, place)
-        name = ".".join(map(identifier, place.split("."))) if parts else identifier(place)
+        stored = expand(place)
+        name = ".".join(map(identifier, stored.split("."))) if parts else identifier(stored)
         return [_member(opening, table, f"{self.home}.{name}")]
 
 
@@ -413,7 +415,7 @@ def _attach(connection: duckdb.DuckDBPyConnection, places: SourcePlaces, root: P
     try:
         places.attach(connection, root)
     except duckdb.Error as error:
-        raise SourceError(f"source.root {root} cannot be opened ({type(error).__name__})") from error
+        raise SourceError(f"source.root cannot be opened ({type(error).__name__})") from error
 
 
 class _Opening(NamedTuple):
@@ -441,7 +443,7 @@ def _query(opening: _Opening, table: str, query: Query) -> SchemaGroup:
     if query.trusted:
         return _member(opening, table, f"({expand(query.sql)})", trusted=True)
     for place in query.reads:
-        members = opening.places.members(opening, table, expand(place), parts=True)
+        members = opening.places.members(opening, table, place, parts=True)
         select, _ = united(table, members, TableUse(), opening.places.stored_in)
         opening.raw.connection.execute(f"CREATE OR REPLACE VIEW memory.read.{identifier(place)} AS {select}")
     return _member(opening, table, f"({query.sql})")
@@ -459,12 +461,13 @@ def _read_by(opening: _Opening, table: str, place: str | Path | Query) -> str:
 def _own_file(opening: _Opening, table: str, file: Path) -> list[SchemaGroup]:
     """A batch's own file: Parquet unless its ending says otherwise."""
     if not file.exists():
-        raise _nothing_there(opening, table, file)
+        raise _nothing_there(table, file)
     return READERS.get(file.suffix.lower(), _parquet)(opening, table, (file.absolute(),))
 
 
-def _nothing_there(opening: _Opening, table: str, place: str | Path) -> SourceError:
-    return SourceError(f"source.tables.{table}: there is no file {place} in {opening.root}")
+def _nothing_there(table: str, place: str | Path) -> SourceError:
+    where = "" if isinstance(place, Path) else " below source.root"
+    return SourceError(f"source.tables.{table}: there is no file {place}{where}")
 
 
 def _parquet(opening: _Opening, table: str, files: Sequence[Path]) -> list[SchemaGroup]:

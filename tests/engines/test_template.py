@@ -221,6 +221,18 @@ def test_a_place_without_files_is_refused(tmp_path: Path) -> None:
             counted(tmp_path, "row", place)
 
 
+def test_a_place_without_files_is_named_as_the_catalog_writes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, sales_of("INTEGER"), "INTEGER")
+    (tmp_path / "hidden").mkdir()
+    monkeypatch.setenv("PLACE", "hidden")
+    for place in ("${PLACE}", "${PLACE}/*.parquet"):
+        with pytest.raises((SourceError, CatalogError), match="there is no file") as refusal:
+            counted(tmp_path, "row", f'"{place}"')
+        assert place in str(refusal.value) and "hidden" not in str(refusal.value)
+
+
 def test_a_memory_limit_is_kept_or_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path, sales_of("INTEGER"), "INTEGER")
     monkeypatch.setenv("DPSQL_MEMORY", "200MiB")
