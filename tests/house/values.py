@@ -9,6 +9,7 @@ members.
 from __future__ import annotations
 
 import ast
+import contextlib
 from collections import Counter
 from collections.abc import Iterator
 
@@ -122,7 +123,10 @@ def _names(annotation: ast.expr) -> Iterator[str]:
         if isinstance(node, ast.Name | ast.Attribute):
             yield ast.unparse(node)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            yield from _names(ast.parse(node.value, mode="eval").body)
+            with contextlib.suppress(
+                SyntaxError
+            ):  # a sentence of `Annotated` or a word of `Literal` is no type
+                yield from _names(ast.parse(node.value, mode="eval").body)
 
 
 def _alias_members(package: Package, alias: Name, bound: dict[str, dict[str, Name]]) -> Iterator[Name]:

@@ -1,0 +1,34 @@
+"""Each figure of `make house` keeps its bound, and one that is short of it does not move away from it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.house.__main__ import counts
+from tests.house.source import ROOT, read_package
+
+pytestmark = pytest.mark.long
+
+SHORT: dict[str, float] = {
+    "house-variants-asked-what-they-are": 45,
+    "house-import-cycles": 6,
+    "house-functions-of-seven-parameters": 15,
+    "house-unreached-definitions": 12,
+    "house-code-lines-ratio": 1.02,
+    "house-idle-value-classes": 175,
+    "house-modules": 405,
+    "house-modules-above-600-lines": 2,
+    "house-module-names-that-occur-twice": 8,
+}
+"""Figures above their bound, and their ceilings meanwhile: lower one when its figure falls, remove it at the bound."""
+
+
+def test_the_house_stands() -> None:
+    measured = counts(read_package(ROOT / "dpsql"))
+    assert SHORT.keys() <= measured.keys()
+    above = {
+        name: (value, max(bound, SHORT.get(name, bound)))
+        for name, (value, bound) in measured.items()
+        if value > max(bound, SHORT.get(name, bound))
+    }
+    assert above == {}
