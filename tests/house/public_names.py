@@ -55,6 +55,8 @@ def public_names() -> dict[str, list[str]]:
         names[f"command {name}"] = [word for parameter in command.params for word in parameter.opts]
     import_module("dpsql.star.resolve")
     for model in _models(Model):
+        if not model.__module__.startswith("dpsql.star."):
+            continue
         fields = model.model_fields.items()
         names[f"catalog {model.__name__}"] = [field.alias or name for name, field in fields]
     assert "catalog " + Catalog.__name__ in names
