@@ -87,7 +87,7 @@ class Foresight(NamedTuple):
     stands_for: int = 1
 
 
-class _Told(NamedTuple):
+class _RehearsalAnswers(NamedTuple):
     """What one rehearsal says."""
 
     rehearsal: Rehearsal
@@ -111,7 +111,7 @@ class RehearsalStage:
     crowds: Crowds
     workload: Sequence[str] = ()
 
-    def rehearsed(self, guess: Guess, seed: int) -> _Told:
+    def rehearsed(self, guess: Guess, seed: int) -> _RehearsalAnswers:
         """One rehearsal, asked."""
         plan = self.priced.plan
         rehearsal = rehearse(plan, guess, self.crowds, seed)
@@ -124,7 +124,7 @@ class RehearsalStage:
                 except Error as error:
                     predictions.append(str(error))
             classes = tuple(ask_classes(plan, self.crowds, answerer.release, rehearsal))
-        return _Told(rehearsal, tuple(predictions), classes)
+        return _RehearsalAnswers(rehearsal, tuple(predictions), classes)
 
 
 def foresee(stage: RehearsalStage, guess: Guess) -> Foresight:

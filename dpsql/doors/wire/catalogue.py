@@ -192,7 +192,7 @@ OWN = frozenset({"pg_database_name", "pg_version", *(text.split()[2].partition("
 """Names of the catalogue's functions."""
 
 
-class Found(NamedTuple):
+class CatalogueRows(NamedTuple):
     """What a catalogue query gave: names of its columns, their DuckDB types, rows."""
 
     names: tuple[str, ...]
@@ -210,7 +210,7 @@ class Catalogue:
 
     connection: duckdb.DuckDBPyConnection
 
-    def query(self, text: str) -> Found:
+    def query(self, text: str) -> CatalogueRows:
         """Answer one catalogue query.
 
         Raises:
@@ -236,7 +236,7 @@ class Catalogue:
             timer.cancel()
         if len(rows) > MOST_ROWS:
             raise NotSupportedError(f"the catalogue's answer has more than {MOST_ROWS} rows")
-        return Found(tuple(names), tuple(types), rows)
+        return CatalogueRows(tuple(names), tuple(types), rows)
 
 
 def make_catalogue(tables: Sequence[tuple[str, TableInfo]], database: str, version: str) -> Catalogue:
