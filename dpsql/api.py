@@ -58,15 +58,14 @@ def publish(
     Args:
         catalog: the YAML file.
         output: the release file to make.
-        label: idempotence label; the output's name unless given. With the same specification and label the
-            existing release is returned as it is and nothing is charged; where it lies elsewhere, a copy is made at the
-            output. Data are not compared; to publish today's rows, give another label or an output of another name.
+        label: makes a repeat safe; by default the output's name. The same specification and label return the existing
+            release, or a copy at the output, and charge nothing. Data are not compared: for new rows, change either.
         ledger: the ledger's file, where it is not the catalog's.
         new_ledger: take tables that another ledger of this computer has charged: they are about other people now.
         progress: called with each step, a value that prints as a line.
 
     Returns:
-        Where the release is, what was charged and what is left.
+        Where the release is, what was charged and what remains.
 
     Raises:
         CatalogError, SourceError: the catalog or its source is wrong; nothing was charged.
@@ -102,16 +101,15 @@ def buy(
     Args:
         catalog: the YAML file; statements are about axes that its views have.
         statements: SQL, one or several.
-        output: the release file to make. Opened beside the catalog's other releases it answers these statements, and
-            what follows from them; other statements it refuses.
-        epsilon: what is spent, at the catalog's delta, from the catalog's lineage. A number as text, or a fraction.
+        output: the release file to make. It answers these statements and what follows from them, and refuses others.
+        epsilon: spent from the catalog's lineage, at its delta: a number as text, or a fraction.
         label, ledger, new_ledger, progress: as for `publish`.
 
     Returns:
-        Where the release is, what was charged and what is left. `quote` says beforehand how far answers will be off.
+        Where the release is, what was charged and what remains. `quote` predicts the errors beforehand.
 
     Raises:
-        InterfaceError: nothing is asked, more than a release of a few questions holds, or no epsilon.
+        InterfaceError: no statement, more of them than such a release can hold, or no epsilon.
         dpsql.errors.Error: a statement cannot be read or answered, or as for `publish`.
 
     **Privacy**: as `publish`, with this epsilon. The statements become public.
@@ -135,15 +133,15 @@ def quote(catalog: ReleasePath, statements: str | Sequence[str], *, epsilon: Fra
         catalog, statements, epsilon: as for `buy`.
 
     Raises:
-        dpsql.errors.Error: as for `buy`; no ledger is asked.
+        dpsql.errors.Error: as for `buy`; no ledger is opened.
 
     **Privacy**: spends nothing and opens no private table.
     """
     from dpsql.curate.buy import read_purchase
     from dpsql.curate.forecast import plan_catalog
 
-    asked = (statements,) if isinstance(statements, str) else tuple(statements)
-    return plan_catalog(read_purchase(catalog, asked, epsilon), asked, compare=False)
+    workload = (statements,) if isinstance(statements, str) else tuple(statements)
+    return plan_catalog(read_purchase(catalog, workload, epsilon), workload, compare=False)
 
 
 def append(
@@ -163,11 +161,10 @@ def append(
         source: a file with the rows that arrive, or None for the catalog's rows whose time lies in the batch.
         batch: a date or time inside the batch.
         catalog: the YAML file, with `stream`.
-        ledger, new_ledger: as for `publish`; the private state of a stream lies beside its ledger.
-        progress: called with each step, a value that prints as a line.
+        ledger, new_ledger, progress: as for `publish`; a stream's private state lies next to its ledger.
 
     Returns:
-        What was appended and charged; a batch that is public already is a no-op, whatever rows come.
+        What was appended and charged. A batch that is public already is a no-op, whatever rows come.
 
     Raises:
         CatalogError, SourceError, BatchOrderError, PrivacyError, IntegrityError: refused; nothing was drawn.
@@ -202,7 +199,7 @@ def check_batch(
     catalog: ReleasePath,
     ledger: ReleasePath | None = None,
 ) -> Compared:
-    """Compare rows with those that a public batch of a stream was made of; nothing is appended or charged.
+    """Compare rows with those of a published batch; nothing is appended or charged.
 
     Args:
         release, source, batch, catalog, ledger: as for `append`.
@@ -240,15 +237,14 @@ def collection_plan(
     Args:
         catalog: the YAML file, with `collection:`.
         output: the plan to write; send it to everybody.
-        people: how many are expected to report; grids depend on it. With `target` where to begin.
+        people: respondents expected; grids depend on it. With `target`, the number to begin with.
         label: tells repeated collections of one catalog apart; a device answers each once.
         after: with `tau: estimate`, the first round's plan; without it that first round is planned.
         reports, engine, root: the first round's reports, as in `collect`.
-        target: plan for as many people as bring every predicted error down to this share of them, such as 0.05.
+        target: plan for so many people that no predicted error exceeds this share of them, such as 0.05.
 
     Returns:
-        For how many people the plan is, predicted standard errors in rows a person, what each view costs, and for
-        answers that would drown in noise the way out.
+        The people planned for, predicted standard errors, each view's cost, and remedies for suppressed answers.
 
     Raises:
         CatalogError: the catalog cannot be collected.
@@ -281,25 +277,25 @@ def collect(
 ) -> Collected:
     """Count people's reports and write a release of the same shape as a central one.
 
-    Where fitting axes together takes more than a second (the plan says how long), a release without these fits is
-    written first, under an id of its own; the smoothed release then takes its place. Stopping the fit keeps the first.
+    Where the joint fit of several axes takes more than a second (the plan says how long), a release without it is
+    written first, under another id; the fitted release then replaces it. Stopping the fit keeps the first.
 
     Args:
-        plan: the plan that they answered.
-        reports: Parquet, CSV and JSON-lines files, or folders of them; with `engine`, tables; one may stand alone.
+        plan: the plan that people answered.
+        reports: Parquet, CSV and JSON-lines files, or folders of them, one or several; with `engine`, tables.
         output: the release file to make.
         catalog: the YAML file; only where an axis is a public dimension's rows.
-        state: a private file that remembers what was counted, for later runs with more files.
+        state: a private file with the counts so far, for later runs with more files.
         engine: `postgresql` or `spark`: the server counts the reports, and only counts leave it.
         root: its address, as in a catalog's `source`; empty for its client's own profile.
-        progress: called with each step, a value that prints as a line.
+        progress: as for `publish`.
 
     Returns:
         Where the release is, and how many reports were accepted and rejected, by reason.
 
     Raises:
         OperationalError: a file cannot be opened or written, or the output exists.
-        InterfaceError: the catalog is needed, or is not the one that the plan was made from; a state beside a server.
+        InterfaceError: the catalog is needed, or is not the plan's; a state together with a server.
         DataError: no report was accepted.
         SourceError, EngineLost: a table holds no reports, or the server was lost.
 
@@ -317,13 +313,12 @@ def collect(
 
 
 def forget(held: ReleasePath, people: Sequence[str], *, catalog: ReleasePath | None = None) -> Forgotten:
-    """Erase what dpsql keeps of some people, wherever it keeps anything of one person.
+    """Erase the records of single people in a collection's state, stored reports or a stream.
 
     Args:
-        held: a collection's state, a file of stored reports, or a stream's directory. A release or a ledger keeps
-            nothing of one person; the answer says so.
+        held: a collection's state, a file of stored reports, or a stream's directory; releases record no person.
         people: tokens of reports, or keys of the stream's privacy unit, as text.
-        catalog: of a stream, its catalog: the private state lies beside the ledger.
+        catalog: the stream's catalog; its private state lies next to the ledger.
 
     Raises:
         InterfaceError: a stream without its catalog.
@@ -345,25 +340,23 @@ def simulate(
     label: str = "",
     progress: Progress | None = None,
 ) -> int:
-    """Let everybody of a raw star report, as their devices would; for planning and for demonstrations.
+    """Simulate the reports of the whole population of a raw star, for planning and demonstrations.
 
     Args:
         catalog: the YAML file, with `collection:` and a source.
         output: the Parquet file of reports to make.
-        plan: the plan to write; it says that it is simulated, and so will every release made with it.
-        seed: for repeatable draws; fresh ones without it.
-        label: as for `collection_plan`.
-        progress: called with each step, a value that prints as a line.
+        plan: the plan to write; it is stamped as simulated, and so is every release made with it.
+        seed: for repeatable draws; None draws fresh ones.
+        label, progress: as for `collection_plan` and `publish`.
 
     Returns:
         How many people reported.
 
-    **Privacy**: none. One machine sees all rows; what comes out is stamped as simulated.
+    **Privacy**: none. One machine sees all rows; the output is stamped as simulated.
     """
     from dpsql.collecting.simulate import simulate_to_files
 
-    told = progress or silent
-    return simulate_to_files(Path(catalog), Path(output), Path(plan), seed, label, told)
+    return simulate_to_files(Path(catalog), Path(output), Path(plan), seed, label, progress or silent)
 
 
 def query(
@@ -380,16 +373,16 @@ def query(
 
     Args:
         sql: the statement.
-        release: a release file or a stream directory, or several, which are asked as `connect` asks them; without it
+        release: a release file or a stream directory, or several, combined as `connect` combines them; without it
             `$DPSQL_RELEASE`, else the one set by `use`.
         dialect: the SQL dialect the statement is written in.
         as_of: for streams, the newest batch wanted, by number or label.
-        nonnegative: answer counts from their non-negative (biased) estimates, or from unbiased ones; errors are theirs
-            where a release has a model of them (one axis of a local release), else the unbiased ones'. None: a
-            statement about one axis of a local release takes the non-negative ones unless the release flags them.
-        combine: of several releases, answer from what independent ones hold together where that errs less.
-        min_relative_error: hide groups that drown in noise: the standard error of each of their numbers is at least
-            so many times the number. A note says how many.
+        nonnegative: True answers counts from non-negative (biased) estimates, False from unbiased ones; None takes the
+            former for one axis of a local release unless it flags them. Errors are of these estimates where a release
+            models them (one axis of a local release), else of the unbiased ones.
+        combine: pool independent releases where that has the least error.
+        min_relative_error: suppress groups as noise: the standard error of each of their numbers is at least so many
+            times the number. A note says how many.
 
     Returns:
         Rows with standard errors, intervals, the plan and its provenance.
@@ -401,9 +394,9 @@ def query(
     **Privacy**: post-processing of a release; costs nothing.
     """
     with requested():
-        asked = session.opened(release, as_of, nonnegative=nonnegative, combine=combine)
-        result = asked.query(sql, dialect=dialect)
-        return result if min_relative_error is None else hide(result, min_relative_error)
+        releases = session.opened(release, as_of, nonnegative=nonnegative, combine=combine)
+        answer = releases.query(sql, dialect=dialect)
+        return answer if min_relative_error is None else hide(answer, min_relative_error)
 
 
 def explain(
@@ -425,11 +418,11 @@ def explain(
 def plan(
     catalog: ReleasePath, workload: Sequence[str] = (), *, compare: bool = False, guess: Guess | None = None
 ) -> PlanReport:
-    """What a catalog's release will cost and how noisy it will be, before anything is spent.
+    """Forecast a release's cost and errors before anything is spent.
 
     Args:
         catalog: the YAML file.
-        workload: statements whose standard errors are wanted.
+        workload: statements to predict standard errors for.
         compare: also plan the views with flat, tree, tents and Gaussian mechanisms.
         guess: what is publicly known about tables with `max_ids: auto`, for their relative errors.
 
@@ -448,7 +441,7 @@ def plan(
 
 
 def budget(catalog: ReleasePath) -> BudgetReport:
-    """What the ledger of a catalog holds: caps, spends, releases. For the curator.
+    """The caps, spends and releases in a catalog's ledger, for the curator.
 
     Args:
         catalog: the YAML file.
@@ -469,7 +462,7 @@ def audit(
     witness: ReleasePath | None = None,
     progress: Progress | None = None,
 ) -> AuditReport:
-    """Check offline that a release holds what its catalog says, and nothing else.
+    """Check offline that a release contains what its catalog declares, and nothing else.
 
     Args:
         release: the release file.
@@ -484,7 +477,7 @@ def audit(
 
     Raises:
         ReleaseError, CatalogError: a file cannot be opened.
-        InterfaceError: a witness without a proof; no catalog to prove with, or another than the release was made from.
+        InterfaceError: a witness without a proof, or no catalog, or not the one that the release was made from.
 
     **Privacy**: reads no private table and spends nothing.
     """
@@ -495,18 +488,18 @@ def audit(
 
     if witness is not None and not prove:
         raise InterfaceError("a witness is written by a proof, and none is wanted", hint="write --prove too")
-    known = None if catalog is None else load_catalog(Path(catalog))
-    report = audit_release(Path(release), ExactNoise(os_entropy()), catalog=known, samples=samples)
+    curated = None if catalog is None else load_catalog(Path(catalog))
+    report = audit_release(Path(release), ExactNoise(os_entropy()), catalog=curated, samples=samples)
     if not prove:
         return report
     from dpsql.curate.prove import prove_release
 
     file = None if witness is None else Path(witness)
-    return report.plus(prove_release(Path(release), known, progress or silent, file).check)
+    return report.plus(prove_release(Path(release), curated, progress or silent, file).check)
 
 
 def verify(release: ReleasePath, *, require_signature: str | None = None) -> Verified:
-    """Read a whole release and check all that can be checked without its curator: signature, structure, every table.
+    """Check a release without its curator: signature, structure, every table.
 
     Args:
         release: a release file, or a stream directory, whose newest state is read.
@@ -534,21 +527,19 @@ def certificate(
     prove: bool = False,
     progress: Progress | None = None,
 ) -> Certificate:
-    """What a data-protection officer files about a release: who is protected, what it cost, what was checked.
+    """Write a release's certificate for a data-protection officer: who is protected, the cost, the checks.
 
     Args:
         release: the release file, or a stream directory.
-        catalog: the curator's YAML file, for the ledger's line.
+        catalog, progress: as for `audit`.
         prove: measure the exact loss of made-up neighbours and write it in; needs `catalog`.
-        progress: called with each step of proving.
 
     Returns:
         The certificate as values; `to_json()` gives plain ones, and `dpsql certificate` makes a page of them.
 
     Raises:
         ReleaseError, CatalogError: a file cannot be opened.
-        InterfaceError: people reported for themselves, there is no catalog to prove with, or it is another one than the
-            release was made from.
+        InterfaceError: a local release, or as for `audit`.
 
     **Privacy**: reads no private table and spends nothing.
     """
@@ -559,11 +550,11 @@ def certificate(
     from dpsql.release import open_release
     from dpsql.star import load_catalog
 
-    path, known = Path(release), None if catalog is None else load_catalog(Path(catalog))
+    path, curated = Path(release), None if catalog is None else load_catalog(Path(catalog))
     report = audit(path, catalog=catalog, samples=0)
-    proof = prove_release(path, known, progress or silent) if prove else None
+    proof = prove_release(path, curated, progress or silent) if prove else None
     with closing(open_release(path, insecure=True)) as opened:
-        return certify(opened, report, known, proof)
+        return certify(opened, report, curated, proof)
 
 
 def init(
@@ -574,14 +565,14 @@ def init(
     ask: Callable[[Sketch], CuratorChoices] | None = None,
     workload: DraftWorkload | None = None,
 ) -> CatalogDraft:
-    """Draft a catalog from raw tables; all that was read from private rows is marked `confirm: true`.
+    """Draft a catalog from raw tables; every value read from private rows is marked `confirm: true`.
 
     Args:
         source: a folder of Parquet or CSV files, one such file, a DuckDB file, or `postgresql://..`.
         output: the catalog to write; must not exist.
         name: the catalog's name.
-        ask: shown what was found, says what only the curator can; without it the draft leaves that open.
-        workload: questions that the views are designed for, as `design` does.
+        ask: takes the sketch and returns the curator's choices; without it the draft leaves them open.
+        workload: statements to design the views for, as `design` does.
 
     **Privacy**: the draft shows bounds of the data to the curator. It is not private until confirmed.
     """
@@ -592,18 +583,17 @@ def init(
 
 
 def design(catalog: ReleasePath, workload: Sequence[str], *, guess: Guess | None = None) -> CatalogDesign:
-    """The views, cuts, measures and shares that answer some questions with the least predicted error.
+    """Design the views, cuts, measures and shares of least predicted error for a workload.
 
     Args:
-        catalog: the YAML file; its own views play no part.
+        catalog: the YAML file; its views are ignored.
         workload: the statements.
-        guess: about how many units and rows there are, in public, for relative errors.
+        guess: publicly known numbers of units and rows, for relative errors.
 
-    **Privacy**: spends nothing and opens no private table. The views become public with the release: somebody who
-        chose the questions by what private rows hold has told it.
+    **Privacy**: spends nothing and opens no private table. The views become public with the release, and reveal what
+        the statements reveal if private rows suggested them.
     """
     from dpsql.curate.design.designing import design_catalog
     from dpsql.star.load import catalog_text
 
-    file = Path(catalog)
-    return design_catalog(catalog_text(file), file, workload, guess)
+    return design_catalog(catalog_text(Path(catalog)), Path(catalog), workload, guess)

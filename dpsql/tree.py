@@ -64,17 +64,14 @@ class Tree:
 
     @property
     def n(self) -> int:
-        """Number of leaves."""
         return int(self.hi[0])
 
     @property
     def size(self) -> int:
-        """Number of nodes."""
         return len(self.lo)
 
     @property
     def depth(self) -> int:
-        """Number of levels."""
         return int(self.level[-1]) + 1
 
     @cached_property

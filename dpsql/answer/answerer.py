@@ -66,7 +66,6 @@ class Answerer:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
-        """Read the star once."""
         self.schema = read_schema(self.release)
         self._shapes = Shapes(self.schema)
 

@@ -86,7 +86,6 @@ class Overlap(NamedTuple):
         return math.prod(axis.groups for axis in self.axes)
 
     def only(self, axes: Sequence[CommonAxis]) -> Overlap:
-        """Some of the columns."""
         return self._replace(axes=tuple(axes))
 
     def tables(self, left: Release, right: Release) -> tuple[ViewTable | None, ViewTable | None]:

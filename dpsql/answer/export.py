@@ -123,7 +123,6 @@ class Task:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Leaves of its axes."""
         return tuple(self.release.axes[axis].leaves for axis in self.view.axes)
 
 

@@ -325,7 +325,6 @@ class OuterStatement:
         return None
 
     def _carried_rows(self) -> list[Row]:
-        """Rows with their cells."""
         return self._carried_answer.rows
 
     @Lazy
@@ -350,7 +349,6 @@ class OuterStatement:
 
     @Lazy
     def _carried_answer(self) -> Rowset:
-        """Rows with their cells."""
         return self._carry(self._inside)
 
     def _carry(self, inside: NoisySelection) -> Rowset:

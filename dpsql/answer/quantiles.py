@@ -67,11 +67,9 @@ class Values(NamedTuple):
     last: Sequence[int]
 
     def value(self, step: int, part: float) -> Any:
-        """See `Steps`."""
         return self.values[step]
 
     def bounds(self, step: int) -> tuple[Any, Any]:
-        """See `Steps`."""
         return self.values[self.first[step]], self.values[self.last[step]]
 
 
@@ -89,14 +87,12 @@ class LeafSteps(NamedTuple):
     leaves: Sequence[int]
 
     def value(self, step: int, part: float) -> Any:
-        """See `Steps`."""
         leaf, size = self.leaves[step], self._size(step)
         offset = min(max(math.ceil(part * size) - 1, 0), size - 1)
         sql = f"SELECT v FROM ({self.source}) ORDER BY v LIMIT 1 OFFSET {offset}"
         return run(self.release, sql, (leaf,)).rows[0][0]
 
     def bounds(self, step: int) -> tuple[Any, Any]:
-        """See `Steps`."""
         return self.value(step, 0.0), self.value(step, 1.0)
 
     def _size(self, step: int) -> int:

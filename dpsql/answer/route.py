@@ -101,7 +101,6 @@ class RoutedStatement:
 
     @property
     def first(self) -> RouteCandidate:
-        """Who reads it first."""
         return next(iter(self.statements))
 
     @property

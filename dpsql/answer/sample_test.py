@@ -70,7 +70,6 @@ class SampleTest(NamedTuple):
         return any(column.compared for column in self.columns) or self.freedom > 0
 
     def words(self) -> str:
-        """One sentence."""
         if not self.compared:
             verdict = "not tested"
         else:
@@ -169,7 +168,6 @@ class Sample:
 
     @property
     def people(self) -> float:
-        """How many reported."""
         return float(self.local.reporters)
 
     def everybody(self, table: ViewTable) -> Everybody | None:

@@ -100,7 +100,6 @@ class OpenReleases:
         return "\n".join([*router.explained(answer), *answer.plan, *answer.notes])
 
     def close(self) -> None:
-        """Close every release."""
         if "router" in self.__dict__ and self.router is not None:
             self.router.close()
         for release in self.releases:

@@ -96,12 +96,10 @@ class ViewTable:
 
     @cached_property
     def total(self) -> float:
-        """All rows."""
         return float(self.values[COUNT].sum())
 
     @cached_property
     def total_variance(self) -> float:
-        """Its variance."""
         all_leaves = [np.ones((1, n)) for n in self.shape]
         return max(float(sum(p.between(all_leaves, all_leaves)[0] for p in self.errors[COUNT, COUNT])), 0.0)
 
@@ -119,7 +117,6 @@ class ViewTable:
         return replace(self, errors={k: (*v, *more.get(k, ())) for k, v in self.errors.items()})
 
     def only(self, measures: Sequence[str]) -> ViewTable:
-        """Some of its measures."""
         chosen = [m for m in self.measures if m in measures]
         return replace(
             self,

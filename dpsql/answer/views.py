@@ -159,7 +159,6 @@ def _row(release: Release, name: str, statistics: list[StatisticMeta]) -> ViewRo
 
 
 def _middle(leaves: int) -> range:
-    """The middle half."""
     return range(leaves // 4, leaves - leaves // 4)
 
 

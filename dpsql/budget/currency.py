@@ -119,7 +119,6 @@ class Epsilon:
         raise PrivacyError("Gaussian noise needs a delta above 0", hint="write privacy.delta, or auto")
 
     def promise(self, amount: Fraction) -> Promised:
-        """Epsilon alone."""
         return Promised(amount, self.delta)
 
 
@@ -141,11 +140,9 @@ class Mu2:
         return f" at delta {float(self.delta):g}"
 
     def counted(self, epsilon: Fraction) -> Fraction:
-        """See `mu2_of`."""
         return mu2_of(epsilon, self.delta)
 
     def epsilon(self, amount: Fraction) -> Fraction:
-        """See `curve.epsilon_of`."""
         return epsilon_of(amount, self.delta)
 
     def room(self, amount: Fraction) -> Fraction:
@@ -158,11 +155,9 @@ class Mu2:
         return charge / neighbours.moves**2
 
     def pure(self, amount: Fraction) -> Fraction:
-        """See `pure_of`."""
         return pure_of(amount)
 
     def gaussian(self, amount: Fraction) -> Fraction:
-        """The same."""
         return amount
 
     def promise(self, amount: Fraction) -> Promised:

@@ -225,7 +225,6 @@ class RandomisedResponse(ItemOracle):
     code: ClassVar[int] = 1
 
     def payload(self, item: int | None, own: int, entropy: Entropy) -> bytes:
-        """The item's number."""
         return varint(grr(_item(item), self.domain, own, entropy))
 
 
@@ -237,7 +236,6 @@ class UnaryEncoding(ItemOracle):
     code: ClassVar[int] = 2
 
     def payload(self, item: int | None, own: int, entropy: Entropy) -> bytes:
-        """The bits."""
         return oue(_item(item), self.domain, own, entropy)
 
 
@@ -249,7 +247,6 @@ class LocalHashing(ItemOracle):
     code: ClassVar[int] = 3
 
     def sound(self, own: int) -> bool:
-        """Two buckets at least."""
         return 2 <= self.extra <= LARGEST_DOMAIN
 
     def payload(self, item: int | None, own: int, entropy: Entropy) -> bytes:
@@ -271,7 +268,6 @@ class SquareWave(ItemOracle):
         return self.extra >= 0 and (2 * self.extra + 1) * own + (self.domain - 1) * OTHER <= LARGEST_BOUND
 
     def payload(self, item: int | None, own: int, entropy: Entropy) -> bytes:
-        """The bin's number."""
         return varint(wave(item, self.domain, self.extra, own, entropy))
 
 
@@ -349,7 +345,6 @@ class BlockDesign(ItemOracle):
         return space.blocks <= LARGEST_DESIGN and total_weight <= LARGEST_BOUND
 
     def payload(self, item: int | None, own: int, entropy: Entropy) -> bytes:
-        """The block's number."""
         return varint(block(_item(item), space_of(self.domain, self.extra), own, entropy))
 
 

@@ -47,7 +47,6 @@ class PlanAxis:
     lookup: Mapping[str, Any] = field(default_factory=dict)
 
     def body(self) -> dict[str, Any]:
-        """As plans have it."""
         return {**self.lookup, "name": self.name, "leaves": self.leaves, "smooth": self.smooth}
 
 
@@ -125,7 +124,6 @@ class View:
         return self.asks.table and set(axes) <= set(self.axes)
 
     def body(self) -> dict[str, Any]:
-        """As plans have it."""
         return asdict(self)
 
 

@@ -373,7 +373,6 @@ class _Grid(NamedTuple):
 
     @property
     def table_cells(self) -> int:
-        """Number of cells."""
         return math.prod(len(edges) - 1 for edges in self.edges)
 
     def as_fine(self, least: Sequence[int]) -> bool:
@@ -432,7 +431,6 @@ class _Pooled(NamedTuple):
 
 
 def _pooled(grids: Sequence[_Grid]) -> _Pooled:
-    """Grids by inverse variance."""
     sizes = [np.prod([(s**2).sum() for s in grid.noise.spreads]) for grid in grids]
     weights = weights_of(np.array([g.noise.variance * size for g, size in zip(grids, sizes, strict=True)]))
     table = np.asarray(sum(w * grid.table for w, grid in zip(weights, grids, strict=True)))

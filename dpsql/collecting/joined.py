@@ -319,7 +319,6 @@ def _bounding(survey: Survey, sheet: Sheet) -> list[SlotsLeftOut | BitLeftOut]:
 
 
 def _promise(survey: Survey, sheet: Sheet) -> Promise:
-    """Who is promised what."""
     return Promise(
         unit=survey.catalog.privacy.unit.name,
         neighbours="replace_one",

@@ -220,6 +220,5 @@ def _sound(plan: Plan, reports: Sequence[bytes], rejected: Counter[str]) -> NDAr
 
 
 def _heard(plan: Plan, payloads: Sequence[bytes]) -> ServiceReports:
-    """Payloads as an array."""
     oracle = oracle_of(plan, plan.views[0])
     return ServiceReports(oracle, oracle.packed(payloads))

@@ -214,7 +214,6 @@ class _Plans(NamedTuple):
         return read_plan(second_plan(design, self.first.plan, self.first.rows))
 
     def predictions(self, people: int, epsilon: float | None = None) -> list[Prediction]:
-        """Errors of a plan."""
         plan = self.plan(people, epsilon)
         return predict(plan, max(round(people * _part(plan)), 1))
 

@@ -105,7 +105,6 @@ class Sheet:
 
     @property
     def leaves(self) -> dict[int, int]:
-        """Leaves of every axis."""
         return {
             a: planned.leaves
             for name, service_axes in self.axes.items()

@@ -43,7 +43,6 @@ class ViewTally:
 
     @property
     def total(self) -> int:
-        """Reports of all folds."""
         return int(self.reports.sum())
 
 
@@ -98,7 +97,6 @@ class RespondentRows:
 
     @property
     def count(self) -> int:
-        """Number of people."""
         return self.first.size - 1
 
     def rows(self, who: IntArray) -> IntArray:

@@ -53,7 +53,6 @@ class ViewBoxes:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """As of `answer.plan.Plan`."""
         return (len(self.masks[0]),)
 
     def boxes_for(self, term: Term) -> list[Box]:
@@ -61,7 +60,6 @@ class ViewBoxes:
         return [(None,) * len(self.masks)]
 
     def box_masks(self, box: Box) -> Sequence[FloatArray]:
-        """As of `answer.plan.Plan`."""
         return self.masks
 
     def read(self, cells: FloatArray) -> FloatArray:

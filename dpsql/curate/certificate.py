@@ -143,7 +143,6 @@ class Certificate:
         return not self.checked[2] and (self.proof is None or self.proof.held)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values."""
         passed, open_, failed = self.checked
         return {
             "format": FORMAT,

@@ -112,7 +112,6 @@ class RehearsalStage:
     workload: Sequence[str] = ()
 
     def rehearsed(self, guess: Guess, seed: int) -> _RehearsalAnswers:
-        """One rehearsal, asked."""
         plan = self.priced.plan
         rehearsal = rehearse(plan, guess, self.crowds, seed)
         with dry_answerer(self.priced, self.catalog, guess, rehearsal) as answerer:

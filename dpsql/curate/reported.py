@@ -42,7 +42,6 @@ class GuessedSquares:
 
     @property
     def stored(self) -> tuple[SquareMeta, ...]:
-        """None: nothing is drawn."""
         return ()
 
     def rows(self, index: int, counts: FloatArray) -> Squares:

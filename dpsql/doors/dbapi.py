@@ -177,11 +177,9 @@ class TypeObject:
         return other is self or (isinstance(other, str) and other.split("(")[0].upper() in self.kinds)
 
     def __hash__(self) -> int:
-        """By name."""
         return hash(self.name)
 
     def __repr__(self) -> str:
-        """The name."""
         return self.name
 
 

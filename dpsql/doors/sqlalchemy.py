@@ -126,7 +126,6 @@ class DpsqlDialect(DefaultDialect):
         return "SERIALIZABLE"
 
     def get_default_isolation_level(self, dbapi_conn: Any) -> Any:
-        """See `get_isolation_level`."""
         return "SERIALIZABLE"
 
     def get_schema_names(self, connection: Connection, **kw: Any) -> list[str]:
@@ -174,7 +173,6 @@ class DpsqlDialect(DefaultDialect):
     def get_foreign_keys(
         self, connection: Connection, table_name: str, schema: str | None = None, **kw: Any
     ) -> list[Any]:
-        """The declared joins."""
         return [
             {
                 "name": None,
@@ -190,25 +188,21 @@ class DpsqlDialect(DefaultDialect):
     def get_table_comment(
         self, connection: Connection, table_name: str, schema: str | None = None, **kw: Any
     ) -> Any:
-        """What the table is."""
         return {"text": _table(connection, table_name, schema).comment}
 
     def get_indexes(
         self, connection: Connection, table_name: str, schema: str | None = None, **kw: Any
     ) -> list[Any]:
-        """None."""
         return []
 
     def get_unique_constraints(
         self, connection: Connection, table_name: str, schema: str | None = None, **kw: Any
     ) -> list[Any]:
-        """None."""
         return []
 
     def get_check_constraints(
         self, connection: Connection, table_name: str, schema: str | None = None, **kw: Any
     ) -> list[Any]:
-        """None."""
         return []
 
 

@@ -133,12 +133,10 @@ class RawSide:
         return table
 
     def public_rows(self, table: str) -> list[tuple[object, ...]]:
-        """See `Engine`."""
         with self.step(f"reading the public table {table}"):
             return self.connection.execute(f"SELECT * FROM raw.{identifier(table)}").fetchall()
 
     def check_key(self, table: str, key: str) -> KeyCheck:
-        """See `Engine`."""
         column = identifier(key)
         with self.step(f"checking the key of {table}"):
             counts = self.connection.execute(
@@ -148,7 +146,6 @@ class RawSide:
         return KeyCheck(present < total, distinct < present)
 
     def fetch(self, statement: str) -> Mapping[str, IntArray]:
-        """See `Engine`."""
         return self.relations("counting").fetch(statement)
 
     def fingerprint(self, table: str, columns: Sequence[str]) -> str | None:
@@ -166,7 +163,6 @@ class RawSide:
         return ()
 
     def value_words(self, catalog: Catalog) -> dict[str, str]:
-        """See `Engine`."""
         uses = {table: table_use(catalog, table) for table in self.members}
         return {
             table: source_words(place_words(members, uses[table]), self.columns[table], uses[table])
@@ -194,7 +190,6 @@ class RawSide:
         return StoredRelations(self, step)
 
     def as_duckdb(self, what: str) -> RawSide:
-        """See `Engine`."""
         return self
 
     def close(self) -> None:

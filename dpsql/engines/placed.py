@@ -139,7 +139,6 @@ class Packed(NamedTuple):
 
     @property
     def type(self) -> str:
-        """Its type."""
         return "INTEGER" if prod(digit.codes for digit, _ in self.digits) < NARROW else "BIGINT"
 
 

@@ -173,17 +173,14 @@ class PostgresSession:
         return StoredTable(f"{identifier(schema)}.{identifier(name)}", types, bool(is_base))
 
     def places(self, name: str) -> tuple[str, ...]:
-        """See `Session`."""
         with self._step("resolving a table's name"):
             return table_places(self._connection, name)
 
     def rows(self, sql: str, step: str) -> list[tuple[Any, ...]]:
-        """See `Session`."""
         with self._step(step):
             return list(self._connection.execute(sql.encode(), binary=True).fetchall())
 
     def columns(self, sql: str, step: str) -> Mapping[str, IntArray]:
-        """See `Session`."""
         with self._step(step):
             cursor = self._connection.execute(sql.encode(), binary=True)
             names, rows = [column.name for column in cursor.description], cursor.fetchall()
@@ -191,12 +188,10 @@ class PostgresSession:
         return {name: array[:, i] for i, name in enumerate(names)}
 
     def lookup(self, keys: str, kind: str) -> str:
-        """See `Session`."""
         pairs = f"jsonb_to_recordset({literal(keys)}) AS pairs(key {_key_type(kind)}, leaf integer)"
         return f"(SELECT key, leaf FROM {pairs})"
 
     def row_hash(self, columns: Sequence[str]) -> str:
-        """See `Session`."""
         return f"hashtextextended(CAST(ROW({', '.join(columns)}) AS text), 0)"
 
     def close(self) -> None:

@@ -63,18 +63,15 @@ class StoredRelations:
 
     @property
     def dialect(self) -> Dialect:
-        """See `Relations`."""
         return self.raw.dialect
 
     def make(self, name: str, query: str) -> str:
-        """See `Relations`."""
         table = self.dialect.identifier(name)
         with self.raw.step(self.step):
             self.raw.connection.execute(f"CREATE OR REPLACE TEMP TABLE {table} AS {query}")
         return table
 
     def fetch(self, statement: str) -> Mapping[str, IntArray]:
-        """See `Relations`."""
         with self.raw.step(self.step):
             found = self.raw.connection.execute(statement).fetchnumpy()
         return {name: np.asarray(column, np.int64) for name, column in found.items()}
@@ -94,7 +91,6 @@ class CommonRelations:
     _queries: dict[str, str] = field(default_factory=dict, repr=False)
 
     def make(self, name: str, query: str) -> str:
-        """See `Relations`."""
         table = self.dialect.identifier(name)
         self._queries.pop(table, None)  # a query that is named again stands after what it reads
         self._queries[table] = query

@@ -133,23 +133,19 @@ class ServerEngine:
 
     @property
     def name(self) -> str:
-        """See `Engine`."""
         return self._session.name
 
     @property
     def dialect(self) -> Dialect:
-        """See `Engine`."""
         return self._session.dialect
 
     @property
     def columns(self) -> Mapping[str, Mapping[str, str]]:
-        """See `Engine`."""
         return {
             table: {name: c.kind for name, c in columns.items()} for table, columns in self._columns.items()
         }
 
     def kind_of(self, table: str, column: str) -> str | None:
-        """See `Engine`."""
         columns = self._columns[table].items()
         return next((c.kind for name, c in columns if name.lower() == column.lower()), None)
 
@@ -168,21 +164,18 @@ class ServerEngine:
         return self._session.lookup(json.dumps(pairs, ensure_ascii=False, default=str), str(kind))
 
     def public_rows(self, table: str) -> list[tuple[object, ...]]:
-        """See `Engine`."""
         quoted = self.dialect.identifier
         columns = (f"{column.sql} AS {quoted(name)}" for name, column in self._columns[table].items())
         query = f"SELECT {', '.join(columns)} FROM {self._places[table]}"
         return self._session.rows(query, f"reading the public table {table}")
 
     def check_key(self, table: str, key: str) -> KeyCheck:
-        """See `Engine`."""
         column = self._sql_of(table, key)
         query = f"SELECT count(*), count({column}), count(DISTINCT {column}) FROM {self._places[table]}"
         total, present, distinct = self._session.rows(query, f"checking the key of {table}")[0]
         return KeyCheck(present < total, distinct < present)
 
     def fetch(self, statement: str) -> Mapping[str, IntArray]:
-        """See `Engine`."""
         return self._session.columns(statement, "counting")
 
     def relations(self, step: str) -> Relations:
@@ -190,7 +183,6 @@ class ServerEngine:
         return CommonRelations(self.dialect, lambda statement: self._session.columns(statement, step))
 
     def as_duckdb(self, what: str) -> NoReturn:
-        """See `Engine`."""
         raise CatalogError(
             f"{what} is for DuckDB, and the rows are in {self.name}",
             hint="publish from files, or from a DuckDB file",
@@ -212,14 +204,12 @@ class ServerEngine:
         return tuple(place for place in resolved if place not in public) or resolved
 
     def value_words(self, catalog: Catalog) -> dict[str, str]:
-        """See `Engine`."""
         return {
             table: source_words(f"a table of {self.name}", columns, table_use(catalog, table))
             for table, columns in self.columns.items()
         }
 
     def close(self) -> None:
-        """See `Engine`."""
         self._session.close()
 
     def _resolved(self, table: str) -> tuple[str, ...]:

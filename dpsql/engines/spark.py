@@ -178,17 +178,14 @@ class SparkSession:
         )
 
     def rows(self, sql: str, step: str) -> list[tuple[Any, ...]]:
-        """See `Session`."""
         table = self._arrow(sql, step)
         return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
 
     def columns(self, sql: str, step: str) -> Mapping[str, IntArray]:
-        """See `Session`."""
         table = self._arrow(sql, step)
         return {name: np.asarray(table[name].to_numpy(), np.int64) for name in table.column_names}
 
     def lookup(self, keys: str, kind: str) -> str:
-        """See `Session`."""
         spark_types = {
             "VARCHAR": "STRING",
             "TIMESTAMP": "TIMESTAMP_NTZ",
@@ -198,7 +195,6 @@ class SparkSession:
         return f"(SELECT inline(from_json({SPARK.literal(keys)}, '{schema}')))"
 
     def row_hash(self, columns: Sequence[str]) -> str:
-        """See `Session`."""
         return f"xxhash64({', '.join(columns)})"
 
     def close(self) -> None:

@@ -95,7 +95,6 @@ class EveryRow:
     """All rows count: every row is a unit."""
 
     def statement(self, rows: PlacedRows, groups: Sequence[StatisticGroup], dialect: Dialect) -> str:
-        """See `Bound`."""
         numbers = cell_numbers(rows, groups)
         tables = [
             *side_tables(rows, numbers, dialect),
@@ -114,7 +113,6 @@ class RowWeighting:
     tau: int
 
     def statement(self, rows: PlacedRows, groups: Sequence[StatisticGroup], dialect: Dialect) -> str:
-        """See `Bound`."""
         numbers = cell_numbers(rows, groups)
         share = dialect.quotient(f"CAST({UNIT * self.tau} AS BIGINT)", "n")
         weight = f"CASE WHEN n <= {self.tau} THEN {UNIT} ELSE {share} END AS w"
@@ -139,7 +137,6 @@ class Sampled:
     coefficients: tuple[int, ...]
 
     def statement(self, rows: PlacedRows, groups: Sequence[StatisticGroup], dialect: Dialect) -> str:
-        """See `Bound`."""
         numbers = cell_numbers(rows, groups)
         return with_tables(self._kept(rows, numbers, dialect), counts("x", numbers, groups, "", dialect))
 

@@ -49,7 +49,6 @@ class Lineage:
 
     @property
     def currency(self) -> Currency:
-        """What is counted."""
         return currency_at(self.delta)
 
     @property
@@ -170,7 +169,6 @@ class LedgerEntry:
 
     @property
     def currency(self) -> Currency:
-        """What its lineage counts."""
         return currency_at(Fraction(self.delta))
 
     def grains(self) -> int:

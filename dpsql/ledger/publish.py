@@ -78,7 +78,6 @@ class PendingDraw(NamedTuple):
 
     @property
     def file(self) -> Path:
-        """The draw."""
         return self.directory / self.target.name
 
 

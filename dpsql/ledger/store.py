@@ -108,7 +108,6 @@ class Store:
             raise
 
     def close(self) -> None:
-        """Close the file."""
         self._connection.close()
 
     def spent(self, name: str) -> Fraction:

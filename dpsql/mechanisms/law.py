@@ -200,7 +200,6 @@ class Laplace:
 
     @property
     def name(self) -> str:
-        """What people call it."""
         return "Laplace" if self.numbers == 1 else f"Laplace, {self.numbers} numbers a draw"
 
     @property
@@ -218,11 +217,9 @@ class Laplace:
         return scaled_denominator(self.numbers * max(self.widest, sensitivity))
 
     def integer_root(self, value: IntArray) -> IntArray:
-        """The integers themselves."""
         return value
 
     def budgets(self, axes: Sequence[AxisBudget], spend: Fraction, sensitivity: int) -> IntArray:
-        """See `NoiseLaw`."""
         budget = combine(self.column_cap(axes, spend, sensitivity), axes)
         if not budget.all():
             raise PrivacyError(
@@ -346,7 +343,6 @@ class Laplace:
         return NoisyValues(self.draw_units(exact, units, t * bound, noise), sd)
 
     def unit_noise(self, spend: Fraction) -> float:
-        """See `NoiseLaw`."""
         return sqrt(2) / float(spend)
 
     def bought(self, amount: Fraction, currency: Currency) -> Fraction:
@@ -447,7 +443,6 @@ class Gaussian:
         return NoisyValues(Noisy((2 * noisy + grain) // (2 * grain)), sd)
 
     def unit_noise(self, spend: Fraction) -> float:
-        """See `NoiseLaw`."""
         return sqrt(1 / float(spend) + ROUNDING)
 
     def bought(self, amount: Fraction, currency: Currency) -> Fraction:

@@ -84,17 +84,14 @@ class ExactNoise:
         return bool(getattr(self.entropy, "insecure", False))
 
     def laplace(self, units: IntArray, denominator: int, exact: IntArray | None = None) -> IntArray:
-        """See `discrete_laplace`."""
         return noised(exact, discrete_laplace(units, denominator, self.entropy))
 
     def joint(
         self, units: IntArray, denominator: int, bounds: Sequence[int], exact: IntArray | None = None
     ) -> IntArray:
-        """See `joint_rows`."""
         return noised(exact, joint_rows(units, denominator, bounds, self.entropy))
 
     def gaussian(self, sigma2: Fraction, size: int, exact: IntArray | None = None) -> IntArray:
-        """See `discrete_gaussian`."""
         return noised(exact, discrete_gaussian(sigma2, size, self.entropy))
 
 

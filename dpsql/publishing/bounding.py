@@ -166,7 +166,6 @@ class Truncate:
     unit: ClassVar[int] = 1
 
     def bound(self, tau: int, key: bytes) -> Bound:
-        """See `BoundedRows`."""
         return Sampled(tau, coefficients(key))
 
 
@@ -178,7 +177,6 @@ class RowWeight:
     unit: ClassVar[int] = UNIT
 
     def bound(self, tau: int, key: bytes) -> Bound:
-        """See `BoundedRows`."""
         return RowWeighting(tau)
 
 
@@ -202,15 +200,12 @@ class DeclaredBound:
 
     @property
     def unit(self) -> int:
-        """See `BoundedRows`."""
         return self.kept.unit
 
     def told(self, tau: int) -> int | str:
-        """The number."""
         return tau
 
     def divide(self, statistics: Sequence[PlannedStatistic], buy: Buy) -> Divided:
-        """See `set_aside`."""
         return set_aside(self, statistics, buy)
 
     def cells(self, scan: Scan) -> CountedCells:
@@ -220,7 +215,6 @@ class DeclaredBound:
         return CountedCells(scan.raw, scan.plan, self.of, counted, bound)
 
     def draw(self, scan: Scan) -> DrawnTable:
-        """See `Bounding`."""
         beyond = rows_beyond(scan, self)
         drawn = draw_cells(scan, self.of, self.cells(scan))
         settled = {
@@ -246,7 +240,6 @@ class Auto:
     people: ClassVar[bool] = True
 
     def told(self, tau: int) -> int | str:
-        """The catalog's word."""
         return "auto"
 
     def divide(self, statistics: Sequence[PlannedStatistic], buy: Buy) -> Divided:
@@ -263,7 +256,6 @@ class Auto:
         return Divided(steps, [reduced_at.get(i, s) for i, s in enumerate(statistics)])
 
     def draw(self, scan: Scan) -> DrawnTable:
-        """See `Bounding`."""
         relations = scan.raw.relations(f"choosing bounds for {self.of}")
         counted = counted_rows(scan.catalog, scan.raw, scan.plan, self.of)
         drawn = settle_table(placed_table(relations, scan.plan, self.of, counted, scan.noise))

@@ -73,7 +73,6 @@ class CountedCells:
     _sums: dict[tuple[tuple[int, ...], Value], CellSums] = field(default_factory=dict, repr=False)
 
     def of(self, *statistics: PlannedStatistic) -> list[Exact]:
-        """See `Cells`."""
         if any((s.axes, self._value(s)) not in self._sums for s in statistics):
             self._count([*self.plan.mine(self.of_table).values(), *statistics])
         return [self._dense(s) for s in statistics]
@@ -126,7 +125,6 @@ class PlacedCells:
     columns: Mapping[str, str]
 
     def of(self, *statistics: PlannedStatistic) -> list[Exact]:
-        """See `Cells`."""
         first = statistics[0]
         values = [row_value(s, self.columns) for s in statistics]
         return exact_sums(self.connection, self.rows, first.axes, self.plan.shape(first), values)

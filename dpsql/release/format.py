@@ -309,7 +309,6 @@ class RowsBeyondBound:
 
     @property
     def clipped_fraction_error(self) -> float | None:
-        """Its standard error."""
         if self.rows is None or self.stderr is None or self.counted is None:
             return None
         return self.stderr / max(1.0, max(0, self.rows) + self.counted)

@@ -296,7 +296,6 @@ class Release:
         return value
 
     def close(self) -> None:
-        """Close the connection."""
         self.connection.close()
 
     def read(

@@ -117,7 +117,6 @@ class LocalMeta:
 
     @property
     def reporters(self) -> int:
-        """How many people reported."""
         return self.manifest.accepted if self.people is None else self.people
 
     @property

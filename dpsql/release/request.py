@@ -72,7 +72,6 @@ class Request:
 
     @property
     def seconds_left(self) -> float:
-        """Until its deadline."""
         return self.deadline - time.monotonic()
 
     def stop(self) -> None:

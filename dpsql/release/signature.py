@@ -46,7 +46,6 @@ class Signer(NamedTuple):
     checked: bool
 
     def __str__(self) -> str:
-        """In words."""
         return f"{self.key} ({'checked' if self.checked else 'not checked'})"
 
 

@@ -45,7 +45,6 @@ class Verified(NamedTuple):
         }
 
     def summary(self) -> str:
-        """In lines for people."""
         signed = (
             "it is not signed: nothing tells who wrote it"
             if self.signer is None

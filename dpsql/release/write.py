@@ -142,7 +142,6 @@ class ReleaseBuilder:
 
     @property
     def meta(self) -> Meta:
-        """The `meta` table."""
         return Meta(
             self.release_id,
             self.catalog,

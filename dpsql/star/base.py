@@ -99,7 +99,6 @@ class OneOf:
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
-        """The words, for editors."""
         return {"enum": list(self.values), "type": "string"}
 
     def _read(self, written: Any) -> Named:

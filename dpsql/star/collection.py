@@ -324,7 +324,6 @@ class Collection(Model):
 
     @property
     def way(self) -> Way:
-        """How people are asked."""
         return next(way for way in WAYS if way.name == self.kind)
 
     @property

@@ -133,7 +133,6 @@ class StarView:
 
     @property
     def meant(self) -> tuple[ResolvedAxis, ...]:
-        """What its axes mean."""
         return tuple(axis.meant for axis in self.axes)
 
 

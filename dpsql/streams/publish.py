@@ -119,7 +119,6 @@ class Compared:
         return {"path": str(self.path), "batch": self.batch, "label": self.label, "same": True}
 
     def summary(self) -> str:
-        """One line for people."""
         return f"batch {self.batch} ({self.label}) of {self.path} was made of the same rows"
 
 

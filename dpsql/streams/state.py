@@ -80,7 +80,6 @@ class StreamState:
         self._database = database
 
     def close(self) -> None:
-        """Close the file."""
         self._database.close()
 
     @contextmanager

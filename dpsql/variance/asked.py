@@ -183,7 +183,6 @@ class AskedReading:
         return self.pieces[0].knows(*(_crossed(box) for box in boxes))
 
     def terms(self, masks: Sequence[FloatArray]) -> tuple[Sum, ...]:
-        """Its own node combinations."""
         return (Sum("node_combination", tuple(masks)),)
 
     def covariance(

@@ -122,11 +122,9 @@ class BlockReading:
         return 1
 
     def takes(self, boxes: Iterable[Masks]) -> bool:
-        """Cells add up."""
         return True
 
     def terms(self, masks: Masks) -> tuple[Sum, ...]:
-        """Its own node combinations."""
         return (Sum("node_combination", tuple(masks)),)
 
     def covariance(self, masks: Masks, other: Masks | None = None) -> Covariance:
@@ -151,7 +149,6 @@ class BlockReading:
         return np.array([covariance.noise + covariance.within_leaf for covariance in covariances])
 
     def columns(self) -> tuple[Columns, ...]:
-        """One table."""
         return tuple(model.columns() for model in self.pieces)
 
 
@@ -168,7 +165,6 @@ class SharedBlocks:
     factor: float
 
     def covariance(self, masks: Masks, other: Masks | None = None) -> Covariance:
-        """See `Shared`."""
         covariance = self.model.covariance(masks, other)
         return Covariance(covariance.noise, within_leaf=self.factor * np.asarray(covariance.within_leaf))
 
@@ -204,23 +200,18 @@ class LookedReading:
         return 1
 
     def takes(self, boxes: Iterable[Masks]) -> bool:
-        """Cells add up."""
         return True
 
     def terms(self, masks: Masks) -> tuple[Sum, ...]:
-        """Those of the product."""
         return self.product.terms(masks)
 
     def covariance(self, masks: Masks, other: Masks | None = None) -> Covariance:
-        """Those of the product."""
         return self.product.covariance(masks, other)
 
     def matrix(self, masks: Masks) -> FloatArray:
-        """That of the product."""
         return self.product.matrix(masks)
 
     def columns(self) -> tuple[Columns, ...]:
-        """Those of the product."""
         return self.product.columns()
 
 

@@ -109,11 +109,9 @@ class BoxReading:
         return 1
 
     def takes(self, boxes: Iterable[Sequence[FloatArray]]) -> bool:
-        """Cells add up."""
         return True
 
     def terms(self, masks: Sequence[FloatArray]) -> tuple[Sum, ...]:
-        """Its own node combinations."""
         return (Sum("node_combination", tuple(masks)),)
 
     def covariance(
@@ -129,5 +127,4 @@ class BoxReading:
         return all_pairs(self, masks)
 
     def columns(self) -> tuple[Columns, ...]:
-        """One table."""
         return tuple(model.columns() for model in self.pieces)

@@ -267,15 +267,12 @@ class ChannelReading:
 
     @property
     def indices(self) -> int:
-        """Those of the noise."""
         return self.noise.indices
 
     def takes(self, boxes: Iterable[Masks]) -> bool:
-        """As the noise does."""
         return self.noise.takes(boxes)
 
     def terms(self, masks: Masks) -> tuple[Sum, ...]:
-        """Its own node combinations."""
         return self.noise.terms(masks)
 
     def covariance(self, masks: Masks, other: Masks | None = None) -> Covariance:

@@ -164,7 +164,6 @@ class GapModel:
         return np.asarray(np.sum(self.people(*left) * self.project(self.people(*right)), axis=0))
 
     def mean_variance(self) -> float:
-        """Over all ranges."""
         ends = ranges_of(self.n)
         return float(self.covariance(ends, ends).mean())
 
@@ -193,7 +192,6 @@ class Single(NamedTuple):
     own: tuple[int, ...]
 
     def columns(self) -> Columns:
-        """One line an axis."""
         axes = len(self.leaves)
         return {
             "place": np.full(axes, self.place, np.int64),
@@ -292,7 +290,6 @@ class GapReading:
         return all_pairs(self, masks)
 
     def columns(self) -> tuple[Columns, ...]:
-        """The one table."""
         return tuple(piece.columns() for piece in self.pieces)
 
 
@@ -333,7 +330,6 @@ class TouchedReading:
         return single and _apart(taken, self.pieces[0].own)
 
     def terms(self, masks: Sequence[FloatArray]) -> tuple[Sum, ...]:
-        """Its own node combinations."""
         return (Sum("node_combination", tuple(masks), listed=self.listed),)
 
     def covariance(
@@ -348,5 +344,4 @@ class TouchedReading:
         return all_pairs(self, masks)
 
     def columns(self) -> tuple[Columns, ...]:
-        """The one table."""
         return tuple(piece.columns() for piece in self.pieces)

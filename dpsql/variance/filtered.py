@@ -42,7 +42,6 @@ class FilterVariance:
 
     @property
     def n(self) -> int:
-        """Number of leaves."""
         return len(self.kernel)
 
     def lags(self, reach: int) -> Iterator[FloatArray]:

@@ -60,7 +60,6 @@ class IntervalRows:
 
     @property
     def n(self) -> int:
-        """Number of leaves."""
         return len(self.diag)
 
     @property
@@ -292,7 +291,6 @@ class IntervalVariance:
 
     @property
     def n(self) -> int:
-        """Number of leaves."""
         return self.rows.n
 
     @cached_property

@@ -113,16 +113,13 @@ class ProductReading:
     listed: ClassVar[Mapping[int, int]] = {}
 
     def takes(self, boxes: Iterable[Sequence[FloatArray]]) -> bool:
-        """Cells add up."""
         return True
 
     @property
     def indices(self) -> int:
-        """One for each axis."""
         return len(self.axes)
 
     def terms(self, masks: Sequence[FloatArray]) -> tuple[Sum, ...]:
-        """Its own node combinations."""
         return (Sum("node_combination", tuple(masks)),)
 
     def covariance(

@@ -72,7 +72,6 @@ class PrefixVariance:
 
     @property
     def n(self) -> int:
-        """Number of leaves."""
         return len(self.leaves)
 
     @cached_property
@@ -138,7 +137,6 @@ class GroupedVariance:
 
     @property
     def n(self) -> int:
-        """Number of leaves."""
         return len(self.group)
 
     @cached_property

@@ -87,7 +87,6 @@ class StoredCovariance:
         return [np.ones((rows, n)) if place is None else masks[place] for place, n in pairs]
 
     def between(self, left: Masks, right: Masks) -> FloatArray:
-        """As the reading says."""
         second = None if left is right else self._own(right)
         covariance = self.reading.covariance(self._own(left), second)
         return np.asarray(self.weight * (covariance.noise + covariance.within_leaf))
@@ -105,7 +104,6 @@ class StoredCovariance:
         return np.eye(leaves) if self.groups is None else self.groups[place]
 
     def times(self, factor: float) -> StoredCovariance:
-        """With another weight."""
         return replace(self, weight=self.weight * factor)
 
     def transposed(self) -> StoredCovariance:
@@ -120,7 +118,6 @@ class Diagonal:
     values: FloatArray
 
     def between(self, left: Masks, right: Masks) -> FloatArray:
-        """What both masks take."""
         return weigh(self.values, [u * v for u, v in zip(left, right, strict=True)])
 
     def matrix(self) -> FloatArray:
@@ -128,11 +125,9 @@ class Diagonal:
         return np.diag(self.values.ravel())
 
     def times(self, factor: float) -> Diagonal:
-        """With other variances."""
         return Diagonal(self.values * factor)
 
     def transposed(self) -> Diagonal:
-        """Itself."""
         return self
 
 
@@ -149,15 +144,12 @@ class SharedError:
         return self.weight * weigh(self.left, left) * weigh(self.right, right)
 
     def matrix(self) -> FloatArray:
-        """Of rank one."""
         return self.weight * np.outer(self.left, self.right)
 
     def times(self, factor: float) -> SharedError:
-        """With another weight."""
         return replace(self, weight=self.weight * factor)
 
     def transposed(self) -> SharedError:
-        """Sides exchanged."""
         return replace(self, left=self.right, right=self.left)
 
 
@@ -185,13 +177,11 @@ class Lean:
         return self.weight * lean * weigh(self.values, value_masks)
 
     def matrix(self) -> FloatArray:
-        """Of rank one."""
         lean = np.asarray(sum(piece.matrix().sum(axis=1) for piece in self.pieces))
         sides = (self.values.ravel(), lean) if self.turned else (lean, self.values.ravel())
         return self.weight * np.outer(*sides)
 
     def times(self, factor: float) -> Lean:
-        """With another weight."""
         return replace(self, weight=self.weight * factor)
 
     def transposed(self) -> Lean:
@@ -216,15 +206,12 @@ class Matrix:
         return covariance
 
     def matrix(self) -> FloatArray:
-        """Itself."""
         return self.values
 
     def times(self, factor: float) -> Matrix:
-        """With other values."""
         return replace(self, values=self.values * factor)
 
     def transposed(self) -> Matrix:
-        """Rows for columns."""
         return replace(self, values=self.values.T)
 
 
@@ -251,15 +238,12 @@ class PooledReading:
 
     @property
     def indices(self) -> int:
-        """One an axis."""
         return len(self.shape)
 
     def takes(self, boxes: Iterable[Masks]) -> bool:
-        """Cells add up."""
         return True
 
     def terms(self, masks: Masks) -> tuple[Sum, ...]:
-        """Its own node combinations."""
         return (Sum("node_combination", tuple(masks)),)
 
     def covariance(self, masks: Masks, other: Masks | None = None) -> Covariance:

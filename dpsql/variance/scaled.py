@@ -131,7 +131,6 @@ class Spread:
         }
 
     def asked(self, masks: Sequence[FloatArray]) -> CovarianceSide:
-        """What masks ask for."""
         letters = "abcdefghijklmnopqrstuvwxyz"[: len(masks)]
         covered = []
         for i, mask in enumerate(masks):
@@ -235,15 +234,12 @@ class ScaledReading:
 
     @property
     def indices(self) -> int:
-        """Those of the shape."""
         return self.shape.indices
 
     def takes(self, boxes: Iterable[Sequence[FloatArray]]) -> bool:
-        """Cells add up."""
         return True
 
     def terms(self, masks: Sequence[FloatArray]) -> tuple[Sum, ...]:
-        """Those of the shape."""
         return self.shape.terms(masks)
 
     def covariance(

@@ -51,7 +51,6 @@ class StackVariance:
 
     @property
     def n(self) -> int:
-        """Number of leaves."""
         return len(self.shares)
 
     @cached_property
@@ -126,11 +125,9 @@ class StackReading:
         return 1
 
     def takes(self, boxes: Iterable[Sequence[FloatArray]]) -> bool:
-        """Leaves add up."""
         return True
 
     def terms(self, masks: Sequence[FloatArray]) -> tuple[Sum, ...]:
-        """Its own node combinations."""
         return (Sum("node_combination", tuple(masks)),)
 
     def covariance(
@@ -147,5 +144,4 @@ class StackReading:
         return np.array([self.model.covariance(np.broadcast_to(row, mask.shape), mask) for row in mask])
 
     def columns(self) -> tuple[Columns, ...]:
-        """One table."""
         return (self.model.columns(),)

@@ -40,7 +40,6 @@ class TreeVariance:
 
     @property
     def n(self) -> int:
-        """Number of leaves."""
         return self.tree.n
 
     @cached_property

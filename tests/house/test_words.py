@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
+import inspect
+import re
 
 import pytest
 
+import dpsql
 from tests.house import public_names, words
 from tests.house.same_tree import skeleton
 from tests.house.source import ROOT, Module, Package, read_package
@@ -54,3 +57,51 @@ def test_names_that_leave_the_process_are_as_listed() -> None:
 
 def test_a_class_has_one_name() -> None:
     assert len(words.repeated_classes(read_package(ROOT / "dpsql"))) <= 20
+
+
+def test_public_names_have_docstrings() -> None:
+    """What users call, and each function that another module may call; ruff asks for those of modules and classes."""
+    exported = {name: getattr(dpsql, name) for name in dpsql.__all__}
+    bare = [name for name, value in exported.items() if callable(value) and not inspect.getdoc(value)]
+    for module in read_package(ROOT / "dpsql").modules:
+        for node in module.tree.body:
+            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or node.name.startswith("_"):
+                continue
+            if not ast.get_docstring(node) and "overload" not in map(ast.unparse, node.decorator_list):
+                bare.append(module.place(node))
+    assert not bare
+
+
+def test_no_docstring_points_to_another() -> None:
+    """A method that implements a Protocol inherits its text; some stubs have no other body."""
+    nodes = (node for module in read_package(ROOT / "dpsql").modules for node in ast.walk(module.tree))
+    functions = (node for node in nodes if isinstance(node, ast.FunctionDef) and len(node.body) > 1)
+    assert not [f.name for f in functions if re.fullmatch(r"See `[\w.]+`\.?", ast.get_docstring(f) or "")]
+
+
+def class_names() -> set[str]:
+    modules = read_package(ROOT / "dpsql").modules
+    return {
+        node.name for module in modules for node in ast.walk(module.tree) if isinstance(node, ast.ClassDef)
+    }
+
+
+def test_classes_of_the_vocabulary_exist() -> None:
+    text = (ROOT / "docs" / "notation.md").read_text(encoding="utf-8")
+    rows = [
+        line.split("|")[1] for line in text.partition("| class | what it is |")[2].splitlines() if "|" in line
+    ]
+    listed = {name for row in rows for name in re.findall(r"`([A-Z]\w+)`", row)}
+    assert len(listed) >= 15 and listed <= class_names()
+
+
+SHUNNED = {"asked", "told", "held", "kept", "found", "own", "said", "drowned", "mine", "theirs"}
+NAMED_BY_THE_CATALOG = {"AskedRows", "AskedVariance", "AskedReading"}
+"""What `mechanism: asked` makes."""
+
+
+def test_class_names_keep_the_vocabulary() -> None:
+    shunned = {
+        name for name in class_names() if SHUNNED & {word.lower() for word in re.findall("[A-Z][a-z]*", name)}
+    }
+    assert shunned == NAMED_BY_THE_CATALOG

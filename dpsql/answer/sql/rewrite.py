@@ -380,7 +380,6 @@ def _subqueries(select: exp.Select) -> list[exp.Subquery]:
 
 
 def _child(context: Context, node: Node, scope: Scope, track: bool) -> tuple[str, RewrittenQuery]:
-    """One source of answers."""
     if isinstance(node, exp.Subquery):
         inner = rewrite_query(context, node.this, scope, track)
         return node.alias, inner

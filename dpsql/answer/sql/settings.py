@@ -157,7 +157,6 @@ def _refuse_misspelt(name: str) -> None:
 
 
 def _value(verb: str, name: str, written: str | None) -> Value:
-    """The value as written."""
     if verb in ("RESET", "SHOW"):
         if written:
             raise ProgrammingError(f"{verb} {name} takes no value", hint=f"write {verb} {name}")

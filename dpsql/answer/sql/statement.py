@@ -63,7 +63,6 @@ class Statement:
 
     @property
     def text(self) -> str:
-        """The whole outer statement."""
         return self.over(())
 
     def over(self, sources: Sequence[str]) -> str:

@@ -43,7 +43,6 @@ class ErrorComponents:
 
     @property
     def tail(self) -> FloatArray:
-        """The tail's longer side."""
         return np.maximum(self.down + self.shift_low**2, self.up + self.shift_high**2)
 
     @staticmethod

@@ -36,7 +36,6 @@ class Linear:
 
     @property
     def terms(self) -> tuple[Term, ...]:
-        """The noisy terms."""
         return tuple(term for term, _ in self.weights)
 
     @property
@@ -103,7 +102,6 @@ class Ratio:
 
     @property
     def sides(self) -> tuple[Linear, ...]:
-        """Numerator and denominator."""
         return self.above, self.below
 
     @property

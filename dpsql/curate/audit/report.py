@@ -31,7 +31,6 @@ class AuditReport:
 
     @property
     def held(self) -> bool:
-        """Whether no check failed."""
         return all(check.held is not False for check in self.checks)
 
     def plus(self, check: Check) -> AuditReport:

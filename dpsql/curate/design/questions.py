@@ -76,7 +76,6 @@ class Need:
 
     @property
     def places(self) -> frozenset[ScaffoldAxis]:
-        """The axes."""
         return frozenset(self.columns)
 
 

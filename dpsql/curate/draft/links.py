@@ -169,7 +169,6 @@ def _names(table: str) -> tuple[str, ...]:
 
 
 def _named(table: TableFacts, tables: Sequence[TableFacts], keys: dict[str, str | None]) -> Iterator[_Named]:
-    """Links that names suggest."""
     for target in tables:
         key = keys[target.name]
         if target.name == table.name or key is None or _same_shape(table, target):

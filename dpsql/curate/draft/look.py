@@ -153,17 +153,14 @@ class SourceFiles:
     _typed: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Open the tables."""
         self._raw = open_sources(self.kind, Path(self.root), self.places, csv=self.csv)
         for table in self._raw.from_csv:
             self._typed[table] = self._types_of(table)
 
     def columns(self, table: str) -> Mapping[str, str]:
-        """See `SelectReader`."""
         return self._typed.get(table) or self._raw.columns[table]
 
     def relation(self, table: str) -> str:
-        """See `SelectReader`."""
         place, typed = f"raw.{identifier(table)}", self._typed.get(table)
         if typed is None:
             return place
@@ -171,11 +168,9 @@ class SourceFiles:
         return f"(SELECT {', '.join(casts)} FROM {place}) AS typed"
 
     def fetch(self, sql: str) -> list[tuple[Any, ...]]:
-        """See `SelectReader`."""
         return self._raw.connection.execute(sql).fetchall()
 
     def close(self) -> None:
-        """See `SelectReader`."""
         self._raw.close()
 
     def _types_of(self, table: str) -> dict[str, str]:
@@ -233,20 +228,16 @@ class Postgres:
         }
 
     def columns(self, table: str) -> Mapping[str, str]:
-        """See `SelectReader`."""
         return {name: column.kind for name, column in self._columns[table].items()}
 
     def relation(self, table: str) -> str:
-        """See `SelectReader`."""
         selected = (f"{column.sql} AS {identifier(name)}" for name, column in self._columns[table].items())
         return f"(SELECT {', '.join(selected)} FROM {self._tables[table].place}) AS typed"
 
     def fetch(self, sql: str) -> list[tuple[Any, ...]]:
-        """See `SelectReader`."""
         return self._session.rows(sql, "reading the tables")
 
     def close(self) -> None:
-        """See `SelectReader`."""
         self._session.close()
 
 

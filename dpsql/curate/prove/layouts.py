@@ -109,11 +109,9 @@ class OneFile:
     name: ClassVar[str] = "one file"
 
     def fits(self, catalog: Catalog) -> bool:
-        """See `SourceLayout`."""
         return True
 
     def write(self, place: Path, tables: Tables, catalog: Catalog) -> dict[str, Any]:
-        """See `SourceLayout`."""
         write_tables(place, tables)
         return {"root": str(place), "tables": {name: f"{name}.parquet" for name in tables}}
 
@@ -139,11 +137,9 @@ class SeveralFiles:
     name: ClassVar[str] = "several files"
 
     def fits(self, catalog: Catalog) -> bool:
-        """See `SourceLayout`."""
         return True
 
     def write(self, place: Path, tables: Tables, catalog: Catalog) -> dict[str, Any]:
-        """See `SourceLayout`."""
         public = catalog.public_tables
         write_tables(place, {name: table for name, table in tables.items() if name in public})
         private = {name: table for name, table in tables.items() if name not in public}
@@ -186,7 +182,6 @@ class DatabaseFile:
         return not reported_columns(catalog)
 
     def write(self, place: Path, tables: Tables, catalog: Catalog) -> dict[str, Any]:
-        """See `SourceLayout`."""
         place.mkdir(parents=True, exist_ok=True)
         file = place / "tables.duckdb"
         with duckdb.connect(str(file)) as database, duckdb.connect() as raw:
@@ -235,7 +230,6 @@ class CsvFiles:
         return catalog.raw_source().kind.name == "csv"
 
     def write(self, place: Path, tables: Tables, catalog: Catalog) -> dict[str, Any]:
-        """See `SourceLayout`."""
         place.mkdir(parents=True, exist_ok=True)
         with duckdb.connect() as raw:
             load_tables(raw, tables)

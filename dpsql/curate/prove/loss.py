@@ -132,19 +132,16 @@ class Witness:
     insecure = True
 
     def laplace(self, units: IntArray, denominator: int, exact: IntArray | None = None) -> IntArray:
-        """See `Noise`."""
         drawn = self.noise.laplace(units, denominator)
         return self._note(Law(_who_draws(), _flat(units), denominator, None), exact, drawn)
 
     def joint(
         self, units: IntArray, denominator: int, bounds: Sequence[int], exact: IntArray | None = None
     ) -> IntArray:
-        """See `Noise`."""
         drawn = self.noise.joint(units, denominator, bounds)
         return self._note(Law(_who_draws(), _flat(units), denominator, None, tuple(bounds)), exact, drawn)
 
     def gaussian(self, sigma2: Fraction, size: int, exact: IntArray | None = None) -> IntArray:
-        """See `Noise`."""
         drawn = self.noise.gaussian(sigma2, size)
         return self._note(Law(_who_draws(), NO_UNITS, 0, sigma2), exact, drawn)
 
@@ -164,17 +161,14 @@ class NoiseReplay:
     insecure = True
 
     def laplace(self, units: IntArray, denominator: int, exact: IntArray | None = None) -> IntArray:
-        """See `Noise`."""
         return self._give(Law(_who_draws(), _flat(units), denominator, None), exact)
 
     def joint(
         self, units: IntArray, denominator: int, bounds: Sequence[int], exact: IntArray | None = None
     ) -> IntArray:
-        """See `Noise`."""
         return self._give(Law(_who_draws(), _flat(units), denominator, None, tuple(bounds)), exact)
 
     def gaussian(self, sigma2: Fraction, size: int, exact: IntArray | None = None) -> IntArray:
-        """See `Noise`."""
         return self._give(Law(_who_draws(), NO_UNITS, 0, sigma2), exact)
 
     def _give(self, law: Law, exact: IntArray | None) -> IntArray:

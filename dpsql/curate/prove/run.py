@@ -92,7 +92,6 @@ class Proof:
 
     @property
     def words(self) -> str:
-        """One line for people."""
         pairs = ", ".join(
             f"{pair_loss.pair} ({pair_loss.source}) {pair_loss.apart or format(pair_loss.share, '.4f')}"
             for pair_loss in self.pairs
@@ -100,7 +99,6 @@ class Proof:
         return f"exact loss over claim, {self.neighbours} neighbours: {pairs}"
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values."""
         return {
             "version": self.version,
             "measured_on": self.measured_on,

@@ -31,7 +31,6 @@ class ShareParam(click.ParamType):  # type: ignore[type-arg]  # generic in newer
     name = "share"
 
     def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> float:
-        """Read it."""
         try:
             return float(value.removesuffix("%")) / 100 if str(value).endswith("%") else float(value)
         except ValueError:

@@ -89,7 +89,6 @@ def _questions() -> Path | None:
 def _choices(
     unit: str | None, public: tuple[str, ...], cap: str | None, epsilon: str | None
 ) -> CuratorChoices:
-    """What the options settle."""
     from dpsql.curate.draft.drafting import CuratorChoices
 
     return CuratorChoices(unit, frozenset(public) - {"none"} if public else None, epsilon, cap)

@@ -38,7 +38,6 @@ class Explorer:
 
     @cached_property
     def words(self) -> Words:
-        """What completion offers."""
         return words_of(table for release in self.releases.releases for table in describe(release))
 
     @cached_property

@@ -101,7 +101,6 @@ class Gate:
 
     @property
     def address(self) -> str:
-        """What to open."""
         return f"http://{HOST}:{self.port}/{self.token}/"
 
     def enter(self, scope: Scope) -> str:
@@ -141,7 +140,6 @@ class App:
         self._turns = asyncio.Semaphore(MOST_AT_ONCE)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
         try:
             name, verb = self.gate.enter(scope), scope["method"]
             if verb == "GET" and name in FILES:
@@ -190,7 +188,6 @@ class App:
 
 
 async def _left(receive: Receive) -> None:
-    """Until the connection ends."""
     while (await receive())["type"] != "http.disconnect":
         pass
 

@@ -52,7 +52,6 @@ class ConnectionLimits:
 
     @property
     def patience(self) -> float | None:
-        """As `asyncio.timeout` takes it."""
         return self.idle or None
 
 

@@ -49,7 +49,6 @@ class FrameReader:
         self.at = 0
 
     def take(self, count: int) -> bytes:
-        """The next bytes."""
         if count < 0 or self.at + count > len(self.body):
             raise FrameError("a message ends too early")
         self.at += count

@@ -74,7 +74,6 @@ class Sessions:
         return session
 
     def close(self, key: Key) -> None:
-        """Forget a session."""
         self._open.pop(key.number, None)
 
     def cancel(self, body: bytes) -> None:

@@ -190,12 +190,10 @@ class DenseStrategy:
 
     @property
     def leaves(self) -> int:
-        """Number of leaves."""
         return len(self.matrix)
 
     @property
     def budget(self) -> IntArray:
-        """Ones."""
         return np.ones(len(self.matrix), np.int64)
 
     @cached_property
@@ -204,11 +202,9 @@ class DenseStrategy:
         return np.asarray(self.matrix / self.total, np.float64)
 
     def measure_columns(self, x: IntArray) -> IntArray:
-        """See `AxisStrategy`."""
         return self.matrix @ x
 
     def estimate_columns(self, y: FloatArray) -> FloatArray:
-        """The normal equations."""
         rows = self._scaled
         return np.linalg.solve(rows.T @ rows, rows.T @ (y / self.total)).astype(np.float64)
 
@@ -217,20 +213,16 @@ class DenseStrategy:
         return PrefixVariance(np.linalg.inv(self._scaled.T @ self._scaled).astype(np.float64))
 
     def entries(self) -> SparseRows:
-        """All of them."""
         return square_rows(self.matrix)
 
     def for_products(self, crumb: float) -> AxisStrategy:
-        """Itself."""
         return self
 
     def frozen(self) -> dict[str, Any]:
-        """The matrix."""
         return {"matrix": self.matrix.tolist(), "total": self.total, "grain": self.grain}
 
     @classmethod
     def thawed(cls, frozen: Frozen) -> Self:
-        """See `AxisStrategy`."""
         return cls(np.array(frozen["matrix"], np.int64), int(frozen["total"]), int(frozen["grain"]))
 
 

@@ -50,11 +50,9 @@ class LeafStrategy:
         return np.ones(self.leaves, np.int64)
 
     def measure_columns(self, x: IntArray) -> IntArray:
-        """The leaves themselves."""
         return x.copy()
 
     def estimate_columns(self, y: FloatArray) -> FloatArray:
-        """The measurements themselves."""
         return y
 
     def variance(self) -> IdentityVariance:
@@ -67,16 +65,13 @@ class LeafStrategy:
         return rows_of_ones(self.leaves, leaf, leaf + 1)
 
     def for_products(self, crumb: float) -> AxisStrategy:
-        """Itself."""
         return self
 
     def frozen(self) -> dict[str, Any]:
-        """Nothing was chosen."""
         return {"leaves": self.leaves, "norm": self.law.norm}
 
     @classmethod
     def thawed(cls, frozen: Frozen) -> Self:
-        """See `AxisStrategy`."""
         return cls(int(frozen["leaves"]), LAWS[frozen["norm"]])
 
 

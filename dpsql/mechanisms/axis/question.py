@@ -63,7 +63,6 @@ class AxisQuestion:
 
     @property
     def reach(self) -> int:
-        """The longest range asked."""
         return (
             self.leaves
             if self.workload is None

@@ -195,7 +195,6 @@ class SineStrategy:
 
     @property
     def budget(self) -> IntArray:
-        """Ones."""
         return np.ones(self.leaves, np.int64)
 
     @property
@@ -209,7 +208,6 @@ class SineStrategy:
         return self.scale
 
     def measure_columns(self, x: IntArray) -> IntArray:
-        """By convolution."""
         return measure_sine(x, self.scale)
 
     def estimate_columns(self, y: FloatArray) -> FloatArray:
@@ -217,7 +215,6 @@ class SineStrategy:
         return estimate_sine(y, self.scale)
 
     def variance(self) -> SineVariance:
-        """See `AxisStrategy`."""
         return SineVariance(self.leaves, column_norm(self.leaves) * (self.total / self.scale) ** 2)
 
     def entries(self) -> SparseRows | None:
@@ -225,7 +222,6 @@ class SineStrategy:
         return None
 
     def for_products(self, crumb: float) -> AxisStrategy:
-        """Itself."""
         return self
 
     def frozen(self) -> dict[str, Any]:
@@ -234,7 +230,6 @@ class SineStrategy:
 
     @classmethod
     def thawed(cls, frozen: Frozen) -> Self:
-        """See `AxisStrategy`."""
         return cls(int(frozen["leaves"]), int(frozen["scale"]))
 
 

@@ -68,7 +68,6 @@ class IntervalStrategy:
 
     @property
     def leaves(self) -> int:
-        """Number of leaves."""
         return self.rows.cells
 
     @property
@@ -89,7 +88,6 @@ class IntervalStrategy:
         return interval_rows(weight[:n], rows.start[n:], rows.stop[n:], weight[n:])
 
     def measure_columns(self, x: IntArray) -> IntArray:
-        """See `AxisStrategy`."""
         return self.rows.measure(x)
 
     def estimate_columns(self, y: FloatArray) -> FloatArray:
@@ -99,11 +97,9 @@ class IntervalStrategy:
         return blue_rows(rows, scaled[: self.leaves], scaled[self.leaves :][order])
 
     def variance(self) -> IntervalVariance:
-        """See `AxisStrategy`."""
         return IntervalVariance(self._layout[0])
 
     def entries(self) -> SparseRows:
-        """The rows."""
         return self.rows
 
     def for_products(self, crumb: float) -> AxisStrategy:
@@ -111,7 +107,6 @@ class IntervalStrategy:
         return self
 
     def frozen(self) -> dict[str, Any]:
-        """The rows."""
         rows = self.rows
         arrays = {"start": rows.start, "stop": rows.stop, "offset": rows.offset, "entry": rows.entry}
         return {
@@ -122,7 +117,6 @@ class IntervalStrategy:
 
     @classmethod
     def thawed(cls, frozen: Frozen) -> Self:
-        """See `AxisStrategy`."""
         arrays = (np.array(frozen[name], np.int64) for name in ("start", "stop", "offset", "entry"))
         return cls(SparseRows(int(frozen["leaves"]), *arrays), int(frozen["total"]))
 
@@ -289,7 +283,6 @@ class _Tents(NamedTuple):
 
     @property
     def name(self) -> str:
-        """In words."""
         rule = f"{'graded ' if self.graded else ''}tents of half-width {', '.join(map(str, self.widths))}"
         return f"{rule}, root" if self.root else rule
 

@@ -60,7 +60,6 @@ class TreeStrategy:
 
     @property
     def leaves(self) -> int:
-        """Number of leaves."""
         return self.tree.n
 
     @cached_property
@@ -81,7 +80,6 @@ class TreeStrategy:
         return blue(self.tree, self.precision, nodes)[self.tree.leaves]
 
     def variance(self) -> TreeVariance:
-        """Recursion along the tree."""
         return TreeVariance(self.tree, self.precision)
 
     def entries(self) -> SparseRows:
@@ -104,7 +102,6 @@ class TreeStrategy:
 
     @classmethod
     def thawed(cls, frozen: Frozen) -> Self:
-        """See `AxisStrategy`."""
         tree = tree_from_arrays(*(np.array(array, np.int64) for array in frozen["tree"]))
         node, budget = (np.array(frozen[name], np.int64) for name in ("node", "budget"))
         return cls(tree, node, budget, int(frozen["total"]), LAWS[frozen["norm"]])

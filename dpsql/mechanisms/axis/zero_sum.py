@@ -108,12 +108,10 @@ class ZeroSumStrategy:
 
     @property
     def leaves(self) -> int:
-        """Number of leaves."""
         return len(self.matrix)
 
     @property
     def budget(self) -> IntArray:
-        """Ones."""
         return np.ones(len(self.matrix), np.int64)
 
     @cached_property
@@ -123,7 +121,6 @@ class ZeroSumStrategy:
         return np.asarray(np.linalg.pinv(rows.T @ rows, rcond=1e-12, hermitian=True), np.float64)
 
     def measure_columns(self, x: IntArray) -> IntArray:
-        """See `AxisStrategy`."""
         return self.matrix @ x
 
     def estimate_columns(self, y: FloatArray) -> FloatArray:
@@ -136,20 +133,16 @@ class ZeroSumStrategy:
         return PrefixVariance(self._deviations + 1 / self.leaves**2)
 
     def entries(self) -> SparseRows:
-        """All of them."""
         return square_rows(self.matrix)
 
     def for_products(self, crumb: float) -> AxisStrategy:
-        """Itself."""
         return self
 
     def frozen(self) -> dict[str, Any]:
-        """The matrix."""
         return {"matrix": self.matrix.tolist(), "total": self.total}
 
     @classmethod
     def thawed(cls, frozen: Frozen) -> Self:
-        """See `AxisStrategy`."""
         return cls(np.array(frozen["matrix"], np.int64), int(frozen["total"]))
 
 

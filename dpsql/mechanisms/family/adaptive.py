@@ -83,7 +83,6 @@ class Signal(NamedTuple):
 
     @property
     def rows(self) -> int:
-        """Noisy number of rows."""
         return int(self.numbers[0])
 
     @property

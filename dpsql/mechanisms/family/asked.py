@@ -100,19 +100,15 @@ class AskedRows(Alone):
 
     @property
     def linear(self) -> LinearRows:
-        """These rows."""
         return self
 
     def words(self, strategies: Sequence[str]) -> str:
-        """How many."""
         return f"{len(self.matrix)} sums for a few questions"
 
     def row_count(self, strategies: Sequence[AxisStrategy]) -> int:
-        """The rows."""
         return len(self.matrix)
 
     def unit_variance(self, terms: Terms) -> float:
-        """As the law says."""
         return terms.law.unit_variance([self._axis], terms.spend, terms.sensitivity)
 
     @cached_property
@@ -148,15 +144,12 @@ class AskedRows(Alone):
         return [self.leaf_estimates(view, ()) for _, view in family]
 
     def shape(self, strategies: Sequence[AxisStrategy]) -> tuple[int, ...]:
-        """One line."""
         return (len(self.matrix),)
 
     def known(self, strategies: Sequence[AxisStrategy]) -> int:
-        """Different sums."""
         return self._model.rank
 
     def budgets(self, terms: Terms) -> IntArray:
-        """All the same."""
         return terms.law.budgets([self._axis], terms.spend, terms.sensitivity)
 
     def largest_column(self, budget: IntArray, terms: Terms) -> int:
@@ -175,7 +168,6 @@ class AskedRows(Alone):
         return np.asarray(self.matrix @ sums, np.int64)
 
     def weights(self, strategies: Sequence[AxisStrategy]) -> FloatArray:
-        """All the same."""
         return np.full(len(self.matrix), 1.0 / self.total)
 
     def leaf_estimates(self, view: NoisyRows, strategies: Sequence[AxisStrategy]) -> FloatArray:

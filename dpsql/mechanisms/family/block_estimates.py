@@ -132,7 +132,6 @@ class LeafGroups:
     size: IntArray
 
     def mean(self, values: FloatArray) -> FloatArray:
-        """Mean of each group."""
         return np.bincount(self.of, weights=values, minlength=len(self.size)) / self.size
 
 

@@ -48,7 +48,6 @@ class StageBudgets(NamedTuple):
 
     @property
     def variances(self) -> Variances:
-        """Of their noise."""
         return Variances(*laplace_variance(np.array([self.look, self.rows]), self.denominator).tolist())
 
     @property
@@ -57,7 +56,6 @@ class StageBudgets(NamedTuple):
         return Fraction(self.denominator, self.look)
 
     def selection(self, bar: int) -> Selection:
-        """What looks decide."""
         return Selection(bar, self.look / self.denominator)
 
 

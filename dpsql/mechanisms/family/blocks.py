@@ -139,7 +139,6 @@ class Blocks(Alone):
 
     @property
     def choice(self) -> Fraction:
-        """What the choice spends."""
         return CHOICE if self.first else Fraction(0)
 
     @property
@@ -155,7 +154,6 @@ class Blocks(Alone):
 
     @property
     def reading(self) -> str:
-        """As the outcome."""
         return self.outcome.reading
 
     def words(self, strategies: Sequence[str]) -> str:
@@ -171,15 +169,12 @@ class Blocks(Alone):
         return replace(self, outcome=_drawn(view).outcome)
 
     def row_count(self, strategies: Sequence[AxisStrategy]) -> int:
-        """Of the product."""
         return PRODUCT.row_count(strategies)
 
     def unit_variance(self, terms: Terms) -> float:
-        """Of the product."""
         return PRODUCT.unit_variance(self._left(terms))
 
     def joint_variance(self) -> BlockVariance | None:
-        """As the outcome."""
         return self.outcome.model
 
     def mean_variance(
@@ -270,7 +265,6 @@ class Blocks(Alone):
         return None if self.first or terms.beside is None else _drawn(terms.beside).rows
 
     def _grid(self, terms: Terms) -> BlockGrid:
-        """The blocks: public."""
         return best_grid(self.axes)
 
     def _forecast(self, terms: Terms) -> SelectionStatistic:
@@ -295,7 +289,6 @@ class Blocks(Alone):
     def estimates(
         self, family: Sequence[DrawnMember], strategies: Mapping[int, AxisStrategy]
     ) -> list[FloatArray]:
-        """Made with the draw."""
         return [_drawn(view).leaves for _, view in family]
 
     def components(
@@ -306,7 +299,6 @@ class Blocks(Alone):
 
 
 def _drawn(view: NoisyRows) -> DrawnBlocks:
-    """What `Blocks.draw` returned."""
     if not isinstance(view, DrawnBlocks):
         raise InternalError("a view by blocks was drawn by something else")
     return view
@@ -319,7 +311,6 @@ def _check_length(value: Noisy, wanted: int) -> None:
 
 
 def _words(pieces: Partition) -> str:
-    """What was measured."""
     loud = int(np.count_nonzero(pieces.loud))
     return f"blocks: {loud} of {pieces.grid.cells.size} cell by cell, the others as {len(pieces.level) - loud} leaves"
 

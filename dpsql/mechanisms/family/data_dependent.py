@@ -113,7 +113,6 @@ class DataDependent(Alone):
         return PRODUCT.unit_variance(terms)
 
     def joint_variance(self) -> None:
-        """One axis has none."""
         return
 
     def mean_variance(
@@ -127,7 +126,6 @@ class DataDependent(Alone):
         return PRODUCT.mean_variance(axes, unit, family, asked)
 
     def draw(self, cells: Exact, terms: Terms, noise: Noise) -> NoisyRows:
-        """Look, then measure."""
         return self.sample(cells, terms.spend, terms.sensitivity, noise)
 
     def drawn_axis(self, view: NoisyRows) -> DrawnAxis | None:
@@ -138,7 +136,6 @@ class DataDependent(Alone):
     def estimates(
         self, family: Sequence[DrawnMember], strategies: Mapping[int, AxisStrategy]
     ) -> list[FloatArray]:
-        """Made with the draw."""
         return [_adapted(view).leaves for _, view in family]
 
     def components(
@@ -155,7 +152,6 @@ class DataDependent(Alone):
 
 
 def _adapted(view: NoisyRows) -> AdaptedView:
-    """What `DataDependent.draw` returned."""
     if not isinstance(view, AdaptedView):
         raise InternalError("a data-dependent view was drawn by something else")
     return view

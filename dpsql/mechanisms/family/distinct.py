@@ -95,7 +95,6 @@ class Gaps(Alone):
         return {self.place: n * (n + 1) // 2}
 
     def words(self, strategies: Sequence[str]) -> str:
-        """The axis's leaves."""
         return f"gaps between {self.leaves[self.place]} leaves"
 
     def row_count(self, strategies: Sequence[AxisStrategy]) -> int:
@@ -107,7 +106,6 @@ class Gaps(Alone):
         return (terms.law.unit_noise(terms.spend) * terms.sensitivity) ** 2
 
     def joint_variance(self) -> Single:
-        """What the reading needs."""
         single_leaf = tuple(int(i != self.place) for i in range(len(self.leaves)))
         return Single(GAPS, self.place, self.norm, self.leaves, single_leaf)
 
@@ -191,11 +189,9 @@ class Touched(Alone):
         }
 
     def words(self, strategies: Sequence[str]) -> str:
-        """Cells."""
         return "cells"
 
     def row_count(self, strategies: Sequence[AxisStrategy]) -> int:
-        """All cells."""
         return prod(self.leaves)
 
     def unit_variance(self, terms: Terms) -> float:
@@ -203,7 +199,6 @@ class Touched(Alone):
         return (terms.law.unit_noise(terms.spend) * terms.sensitivity) ** 2
 
     def joint_variance(self) -> Single:
-        """What the reading needs."""
         return Single(CELLS, -1, 0, self.leaves, tuple(map(int, self.own)))
 
     def mean_variance(

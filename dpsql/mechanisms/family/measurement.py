@@ -318,11 +318,9 @@ class Alone:
     """What most measurements answer alike: nothing is left to a draw, and no other view is agreed with."""
 
     def kin(self, view: str) -> str:
-        """Its view alone."""
         return view
 
     def beside(self) -> Self:
-        """All statistics alike."""
         return self
 
     def settled(self, view: NoisyRows) -> Self:
@@ -336,7 +334,6 @@ class Alone:
     def components(
         self, family: Sequence[tuple[Subset, float]], totals: Mapping[int, float]
     ) -> dict[Subset, float]:
-        """One for all axes."""
         return dict(family)
 
     def agreed(

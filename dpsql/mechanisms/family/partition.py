@@ -50,7 +50,6 @@ class BlockGrid:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Runs of each axis."""
         return tuple(len(edges) - 1 for edges in self.edges)
 
     @cached_property

@@ -116,12 +116,10 @@ class Scaled:
 
     @property
     def noise(self) -> float:
-        """n."""
         return hypot(self.high.clipped.sd / self.high.value, self.low_noise)
 
     @property
     def tail(self) -> TailError:
-        """t, and its sides."""
         return TailError(*(side / abs(self.high.value) for side in self.high.tail))
 
     @property

@@ -65,7 +65,6 @@ class Product(Alone):
 
     @property
     def linear(self) -> LinearRows:
-        """These rows."""
         return self
 
     def kin(self, view: str) -> str:
@@ -73,15 +72,12 @@ class Product(Alone):
         return ""
 
     def words(self, strategies: Sequence[str]) -> str:
-        """Of each axis."""
         return " x ".join(strategies)
 
     def row_count(self, strategies: Sequence[AxisStrategy]) -> int:
-        """All products."""
         return prod(self.shape(strategies))
 
     def unit_variance(self, terms: Terms) -> float:
-        """As the law says."""
         return terms.law.unit_variance(axis_budgets(terms.strategies), terms.spend, terms.sensitivity)
 
     def joint_variance(self) -> None:
@@ -106,7 +102,6 @@ class Product(Alone):
     def estimates(
         self, family: Sequence[DrawnMember], strategies: Mapping[int, AxisStrategy]
     ) -> list[FloatArray]:
-        """Every view by itself."""
         return [leaf_estimates(view, [strategies[axis] for axis in axes]) for axes, view in family]
 
     def components(
@@ -118,15 +113,12 @@ class Product(Alone):
     def agreed(
         self, family: Sequence[ViewEstimate], totals: Mapping[int, float], spreads: Mapping[int, FloatArray]
     ) -> list[FloatArray]:
-        """Reconciled part by part."""
         return reconcile(family, totals, spreads)
 
     def shape(self, strategies: Sequence[AxisStrategy]) -> tuple[int, ...]:
-        """Rows of each axis."""
         return tuple(row_count(strategy) for strategy in strategies)
 
     def known(self, strategies: Sequence[AxisStrategy]) -> int:
-        """All cells."""
         return prod(strategy.leaves for strategy in strategies)
 
     def budgets(self, terms: Terms) -> IntArray:
@@ -143,7 +135,6 @@ class Product(Alone):
         return terms.law.column_cap(axis_budgets(terms.strategies), terms.spend, terms.sensitivity)
 
     def measure(self, cells: IntArray, strategies: Sequence[AxisStrategy]) -> IntArray:
-        """Axis by axis."""
         return measure_view(cells, strategies)
 
     def weights(self, strategies: Sequence[AxisStrategy]) -> FloatArray:

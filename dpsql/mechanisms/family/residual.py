@@ -97,15 +97,12 @@ class Residual(Alone):
         return "by sets"
 
     def words(self, strategies: Sequence[str]) -> str:
-        """Of each axis."""
         return PRODUCT.words(strategies)
 
     def row_count(self, strategies: Sequence[AxisStrategy]) -> int:
-        """All products."""
         return PRODUCT.row_count(strategies)
 
     def unit_variance(self, terms: Terms) -> float:
-        """As the law says."""
         return PRODUCT.unit_variance(terms)
 
     def joint_variance(self) -> None:

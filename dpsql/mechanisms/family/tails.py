@@ -123,7 +123,6 @@ class Tail:
 
     @property
     def clarity(self) -> float:
-        """People in noise SDs."""
         return self.people / self.sd
 
     @property
@@ -302,7 +301,6 @@ class HighTotal:
 
     @property
     def sd(self) -> float:
-        """Its standard error."""
         return hypot(self.clipped.sd, self.tail.sd)
 
 

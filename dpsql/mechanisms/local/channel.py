@@ -78,7 +78,6 @@ class Channel:
 
     @property
     def leaves(self) -> int:
-        """Leaves of the attribute."""
         return self.levels[0].edges[-1]
 
     @cached_property
@@ -94,7 +93,6 @@ class Channel:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Its levels, for people."""
         return tuple(f"{level.oracle} of {level.nodes}" for level in self.levels)
 
     @property

@@ -198,7 +198,6 @@ class SquaredBends:
         return float((bends**2 / 2).sum())
 
     def size(self, bends: FloatArray) -> FloatArray:
-        """Ones."""
         return np.ones_like(bends)
 
 

@@ -38,12 +38,10 @@ class ItemAggregator(ABC):
 
     @property
     def p(self) -> float:
-        """See `Oracle`."""
         return float(self.exact[0])
 
     @property
     def q(self) -> float:
-        """See `Oracle`."""
         return float(self.exact[1])
 
     def plugged(self, cells: FloatArray) -> FloatArray:
@@ -71,7 +69,6 @@ class BitOracle(ItemAggregator):
 
     @property
     def item_noise(self) -> float:
-        """See `Oracle`."""
         excess = self.p * (1 - self.p) - self.q * (1 - self.q)
         return (self.q * (1 - self.q) + excess / self.domain) / (self.p - self.q) ** 2
 

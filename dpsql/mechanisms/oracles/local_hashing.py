@@ -92,7 +92,6 @@ class LocalHashingAggregator(BitOracle):
         return np.asarray(buckets == packed[:, 1:])
 
     def payloads(self, items: IntArray, rng: np.random.Generator) -> list[bytes]:
-        """See `Oracle`."""
         seeds, buckets = self.hashed(items, rng)
         return [
             s.to_bytes(SEED, "big") + varint(h) for s, h in zip(seeds.tolist(), buckets.tolist(), strict=True)

@@ -48,7 +48,6 @@ class RandomisedResponseAggregator(ItemAggregator):
 
     @classmethod
     def offered(cls, domain: int, own: int) -> Self | None:
-        """Always."""
         return cls(domain, own)
 
     @property
@@ -90,7 +89,6 @@ class RandomisedResponseAggregator(ItemAggregator):
         return check_numbers(payloads, self.domain)
 
     def count(self, payloads: Bytes) -> IntArray:
-        """Reports of each item."""
         return np.bincount(varints(payloads), minlength=self.domain)
 
     def packed(self, payloads: Sequence[bytes]) -> Packed:
@@ -98,11 +96,9 @@ class RandomisedResponseAggregator(ItemAggregator):
         return numbers_of(payloads)[:, None]
 
     def supports(self, packed: Packed) -> NDArray[np.bool_]:
-        """The reported item."""
         return np.asarray(packed == np.arange(self.domain))
 
     def payloads(self, items: IntArray, rng: np.random.Generator) -> list[bytes]:
-        """See `Oracle`."""
         return [varint(item) for item in responses(self.domain, self.own, items, rng).tolist()]
 
 

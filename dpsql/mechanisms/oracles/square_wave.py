@@ -62,21 +62,17 @@ class SquareWaveAggregator:
 
     @property
     def cost(self) -> Fraction:
-        """It is not compared."""
         raise InternalError("Square Wave's leaves have no variance of their own")
 
     @property
     def item_noise(self) -> float:
-        """Leaves have no scores."""
         raise InternalError("Square Wave's reports are not joined person by person")
 
     @property
     def width(self) -> int:
-        """Bins."""
         return self.domain + 2 * self.extra
 
     def structure(self, shares: FloatArray, fan: float | FloatArray = 1.0) -> Structure:
-        """Those of a multinomial."""
         return Structure(shares, shares)
 
     def plugged(self, cells: FloatArray) -> FloatArray:
@@ -84,7 +80,6 @@ class SquareWaveAggregator:
         return np.asarray(np.maximum(cells, FLOOR / cells.size))
 
     def even_support(self) -> FloatArray:
-        """The mean over leaves."""
         return np.asarray(wave_matrix(self).mean(axis=1))
 
     def moved(self, gain: FloatArray, shares: FloatArray, fan: float | FloatArray) -> float:
@@ -96,7 +91,6 @@ class SquareWaveAggregator:
         return check_numbers(payloads, self.width)
 
     def count(self, payloads: Bytes) -> IntArray:
-        """Reports of each bin."""
         return np.bincount(varints(payloads), minlength=self.width)
 
     def packed(self, payloads: Sequence[bytes]) -> Packed:

@@ -48,7 +48,6 @@ class UnaryEncodingAggregator(BitOracle):
 
     @property
     def apart(self) -> int:
-        """All bytes."""
         return (self.domain + 7) // 8
 
     @property
@@ -77,7 +76,6 @@ class UnaryEncodingAggregator(BitOracle):
         return total
 
     def packed(self, payloads: Sequence[bytes]) -> Packed:
-        """The bytes."""
         return np.frombuffer(b"".join(payloads), np.uint8).reshape(-1, self.apart)
 
     def supports(self, packed: Packed) -> NDArray[np.bool_]:
@@ -85,7 +83,6 @@ class UnaryEncodingAggregator(BitOracle):
         return np.unpackbits(packed.astype(np.uint8, copy=False), axis=1, count=self.domain).astype(bool)
 
     def payloads(self, items: IntArray, rng: np.random.Generator) -> list[bytes]:
-        """See `Oracle`."""
         bits = rng.integers(0, self.own + OTHER, size=(items.size, self.domain), dtype=np.int64) < OTHER
         bits[np.arange(items.size), items] = rng.integers(0, 2, size=items.size) == 1
         return [row.tobytes() for row in np.packbits(bits, axis=1)]

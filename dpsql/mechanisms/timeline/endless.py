@@ -65,7 +65,6 @@ class EndlessStrategy:
 
     @property
     def name(self) -> str:
-        """See `TimeStrategy`."""
         return f"spectral over the last {self.rows.size} batches"
 
     @property
@@ -74,7 +73,6 @@ class EndlessStrategy:
         return Fraction(1, self.norm)
 
     def emissions(self, batch: int) -> tuple[Emission, ...]:
-        """See `TimeStrategy`."""
         refuse_past(self, batch)
         length = batch + 1
         weights = self.rows[:length][::-1]
@@ -85,11 +83,9 @@ class EndlessStrategy:
         )
 
     def needed(self, batches: int) -> tuple[int, ...]:
-        """See `TimeStrategy`."""
         return tuple(range(max(0, batches + 1 - self.rows.size), batches + 1))
 
     def shares(self) -> tuple[Fraction, Fraction]:
-        """See `TimeStrategy`."""
         return self.share, self.share
 
     def price(self, batches: int) -> Fraction:
@@ -113,15 +109,12 @@ class EndlessStrategy:
         return decoded(self.rows, check_rows(published, batches))
 
     def variance(self, batches: int) -> FilterVariance:
-        """See `TimeStrategy`."""
         return filter_variance(self.rows, np.ones(batches), self.norm)
 
     def errors(self, batches: int) -> FilterErrors:
-        """See `TimeStrategy`."""
         return FilterErrors(self.variance(batches), self.law.unit_error)
 
     def frozen(self) -> dict[str, Any]:
-        """See `TimeStrategy`."""
         return {"rows": self.rows.tolist()}
 
 

@@ -155,16 +155,13 @@ class FdaStrategy:
         return np.asarray(np.concatenate(blocks) / UNIT)
 
     def frozen(self) -> dict[str, Any]:
-        """See `TimeStrategy`."""
         return {"horizon": self.horizon, "corners": list(self.corners), "blocks": list(self.blocks)}
 
     @property
     def name(self) -> str:
-        """See `TimeStrategy`."""
         return f"{self.kind} over {self.horizon} batches"
 
     def emissions(self, batch: int) -> tuple[Emission, ...]:
-        """See `TimeStrategy`."""
         refuse_past(self, batch)
         length = batch + 1
         size = lowbit(length)
@@ -184,12 +181,10 @@ class FdaStrategy:
         return tuple(reversed(ends))
 
     def shares(self) -> tuple[Fraction, Fraction]:
-        """See `TimeStrategy`."""
         shares = self.node_shares()
         return self.share(int(shares.argmin()) + 1), self.share(int(shares.argmax()) + 1)
 
     def price(self, batches: int) -> Fraction:
-        """See `TimeStrategy`."""
         return one_node(self.law, batches)
 
     def estimate(self, batches: int, published: NDArray[np.generic]) -> FloatArray:
@@ -201,12 +196,10 @@ class FdaStrategy:
         return np.diff(prefix, axis=0)
 
     def variance(self, batches: int) -> AxisVariance:
-        """See `TimeStrategy`."""
         node_variance = share_variance(self.law, self.node_shares())
         return fenwick_nodes(self.horizon).within(batches).covariance(node_variance)
 
     def errors(self, batches: int) -> NodeErrors:
-        """See `TimeStrategy`."""
         return node_errors(fenwick_nodes(self.horizon).within(batches), self.node_shares(), self.law)
 
 

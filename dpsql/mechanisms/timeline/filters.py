@@ -92,21 +92,17 @@ class FilterErrors(NamedTuple):
     unit: float
 
     def running(self) -> float:
-        """See `TimeErrors`."""
         return self.prefix()
 
     def prefix(self) -> float:
-        """See `TimeErrors`."""
         n = self.model.n
         return self._mean(lambda i, j: np.asarray(n - j, np.float64), n, n)
 
     def range(self) -> float:
-        """See `TimeErrors`."""
         n = self.model.n
         return self._mean(lambda i, j: np.asarray((i + 1.0) * (n - j)), n, n * (n + 1) // 2)
 
     def window(self, length: int) -> float:
-        """See `TimeErrors`."""
         starts = window_starts(self.model.n, length)
 
         def held(i: IntArray, j: IntArray) -> FloatArray:

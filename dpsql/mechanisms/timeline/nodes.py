@@ -91,11 +91,9 @@ class NodeErrors(NamedTuple):
     variance: FloatArray
 
     def running(self) -> float:
-        """See `TimeErrors`."""
         return self.prefix()
 
     def prefix(self) -> float:
-        """See `TimeErrors`."""
         return float(self.variance @ self.nodes.uses) / self.nodes.horizon
 
     def range(self) -> float:
@@ -104,7 +102,6 @@ class NodeErrors(NamedTuple):
         return float(self.variance @ pairs) / (self.nodes.horizon * (self.nodes.horizon + 1) / 2)
 
     def window(self, length: int) -> float:
-        """See `TimeErrors`."""
         first, stop, starts = self.nodes.first, self.nodes.stop, window_starts(self.nodes.horizon, length)
 
         def count(lo: IntArray, hi: IntArray) -> IntArray:  # starts in both intervals

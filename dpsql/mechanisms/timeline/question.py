@@ -73,19 +73,15 @@ class Totals(NamedTuple):
     slow: bool = True
 
     def error(self, errors: TimeErrors) -> float:
-        """See `TimeQuestionKind`."""
         return self.mean(errors)
 
     def least(self, batches: int) -> float:
-        """See `TimeQuestionKind`."""
         return self.ends * (log(batches) / pi + self.constant) ** 2
 
     def spectrum(self, theta: FloatArray, low: FloatArray, batches: int) -> FloatArray:
-        """See `TimeQuestionKind`."""
         return self.ends * low / batches
 
     def weight(self, units: int) -> int:
-        """See `TimeQuestionKind`."""
         return 1
 
 
@@ -96,7 +92,6 @@ class Windows(NamedTuple):
     slow: bool = False
 
     def error(self, errors: TimeErrors) -> float:
-        """See `TimeQuestionKind`."""
         return errors.window(self.length)
 
     def least(self, batches: int) -> float:
@@ -104,7 +99,6 @@ class Windows(NamedTuple):
         return (0.4053 * log(self.length) + 0.9894) ** 2 if self.length > 1 else 1.0
 
     def spectrum(self, theta: FloatArray, low: FloatArray, batches: int) -> FloatArray:
-        """See `TimeQuestionKind`."""
         wave = np.sin(theta / 2)
         ratio = np.divide(np.sin(self.length * theta / 2), wave, out=np.full(theta.size, float(self.length)),
                           where=wave != 0)  # fmt: skip
@@ -129,7 +123,6 @@ class WeightedQuestion(NamedTuple):
     kind: TimeQuestionKind
 
     def error(self, errors: TimeErrors) -> float:
-        """Its mean variance."""
         return self.kind.error(errors)
 
 

@@ -83,11 +83,9 @@ class SubtractionStrategy:
 
     @property
     def name(self) -> str:
-        """See `TimeStrategy`."""
         return f"prefix over {self.horizon} batches"
 
     def emissions(self, batch: int) -> tuple[Emission, ...]:
-        """See `TimeStrategy`."""
         refuse_past(self, batch)
         nodes, length = self.nodes, batch + 1
         reads = tuple(
@@ -97,15 +95,12 @@ class SubtractionStrategy:
         return (Emission(0, 0, length, reads),)
 
     def needed(self, batches: int) -> tuple[int, ...]:
-        """See `TimeStrategy`."""
         return tuple(sorted({0, batches}))
 
     def shares(self) -> tuple[Fraction, Fraction]:
-        """See `TimeStrategy`."""
         return Fraction(int(self.budget.min()), UNIT), Fraction(int(self.budget.max()), UNIT)
 
     def price(self, batches: int) -> Fraction:
-        """See `TimeStrategy`."""
         return one_node(self.law, batches)
 
     def estimate(self, batches: int, published: NDArray[np.generic]) -> FloatArray:
@@ -114,15 +109,12 @@ class SubtractionStrategy:
         return np.diff(noisy, axis=0, prepend=np.zeros((1, *noisy.shape[1:])))
 
     def variance(self, batches: int) -> AxisVariance:
-        """See `TimeStrategy`."""
         return self.nodes.within(batches).covariance(share_variance(self.law, self.budget / UNIT))
 
     def errors(self, batches: int) -> NodeErrors:
-        """See `TimeStrategy`."""
         return node_errors(self.nodes.within(batches), self.budget / UNIT, self.law)
 
     def frozen(self) -> dict[str, Any]:
-        """See `TimeStrategy`."""
         shape = {"horizon": self.horizon, "arity": self.arity, "levels": self.levels}
         return {**shape, "budget": self.budget.tolist()}
 

@@ -77,12 +77,10 @@ class ToeplitzStrategy:
 
     @property
     def horizon(self) -> int:
-        """See `TimeStrategy`."""
         return self.rows.size
 
     @property
     def name(self) -> str:
-        """See `TimeStrategy`."""
         return f"{self.kind} over {self.horizon} batches"
 
     @property
@@ -91,18 +89,15 @@ class ToeplitzStrategy:
         return Fraction(1, self.norm)
 
     def emissions(self, batch: int) -> tuple[Emission, ...]:
-        """See `TimeStrategy`."""
         refuse_past(self, batch)
         length = batch + 1
         weights = self.rows[:length][::-1] * self.factors[:length]
         return (Emission(0, 0, length, (NodeRead(batch, 1, self.share, length + 1),), weights),)
 
     def needed(self, batches: int) -> tuple[int, ...]:
-        """See `TimeStrategy`."""
         return tuple(range(batches + 1))
 
     def shares(self) -> tuple[Fraction, Fraction]:
-        """See `TimeStrategy`."""
         return self.share, self.share
 
     def price(self, batches: int) -> Fraction:
@@ -131,15 +126,12 @@ class ToeplitzStrategy:
         return scaled_batches / self.factors[:batches].reshape(-1, *[1] * (scaled_batches.ndim - 1))
 
     def variance(self, batches: int) -> FilterVariance:
-        """See `TimeStrategy`."""
         return filter_variance(self.rows[:batches], self.factors[:batches], self.norm)
 
     def errors(self, batches: int) -> FilterErrors:
-        """See `TimeStrategy`."""
         return FilterErrors(self.variance(batches), self.law.unit_error)
 
     def frozen(self) -> dict[str, Any]:
-        """See `TimeStrategy`."""
         return {"rows": self.rows.tolist(), "factors": self.factors.tolist()}
 
 

@@ -84,7 +84,6 @@ class TimeTreeStrategy:
 
     @property
     def name(self) -> str:
-        """See `TimeStrategy`."""
         if len(self.spans) == 1:
             return "each batch on its own"
         blocks = ", ".join(map(str, self.spans[1:]))
@@ -108,11 +107,9 @@ class TimeTreeStrategy:
         return tuple(emissions)
 
     def needed(self, batches: int) -> tuple[int, ...]:
-        """See `TimeStrategy`."""
         return tuple(sorted({batches // span * span for span in self.spans}))
 
     def shares(self) -> tuple[Fraction, Fraction]:
-        """See `TimeStrategy`."""
         return Fraction(min(self.budgets), sum(self.budgets)), Fraction(max(self.budgets), sum(self.budgets))
 
     def price(self, batches: int) -> Fraction:
@@ -129,7 +126,6 @@ class TimeTreeStrategy:
         return Fraction(sum(paid), sum(self.budgets))
 
     def estimate(self, batches: int, published: NDArray[np.generic]) -> FloatArray:
-        """See `TimeStrategy`."""
         length = np.arange(1, batches + 1)
         level = np.nonzero(np.stack([length % span == 0 for span in self.spans], axis=1))[1]  # of each number
         noisy = check_rows(published, level.size)
@@ -160,12 +156,10 @@ class TimeTreeStrategy:
         return TreeVariance(tree, _in_order(tree, low, high, np.concatenate(precision)))
 
     def errors(self, batches: int) -> TreeErrors:
-        """See `TimeStrategy`."""
         levels = self.law.unit_error * self.level_variance
         return TreeErrors(self.spans, levels, time_variance(self.edges(batches), levels))
 
     def frozen(self) -> dict[str, Any]:
-        """See `TimeStrategy`."""
         return {"spans": list(self.spans), "budgets": list(self.budgets)}
 
     @property
@@ -192,7 +186,6 @@ class TreeErrors(NamedTuple):
     axis: TimeVariance
 
     def running(self) -> float:
-        """See `TimeErrors`."""
         return float(self.running_totals().mean())
 
     def running_totals(self) -> FloatArray:
@@ -214,7 +207,6 @@ class TreeErrors(NamedTuple):
         return value
 
     def prefix(self) -> float:
-        """See `TimeErrors`."""
         stop = np.arange(1, self.axis.n + 1)
         return float(self.axis.ranges(np.zeros_like(stop), stop).mean())
 
@@ -233,7 +225,6 @@ class TreeErrors(NamedTuple):
         return value / (n * (n + 1) / 2)
 
     def window(self, length: int) -> float:
-        """See `TimeErrors`."""
         start = np.arange(window_starts(self.axis.n, length))
         return float(self.axis.ranges(start, start + length).mean())
 

@@ -204,7 +204,6 @@ class Owned:
 
     @cached_property
     def tail(self) -> Tail:
-        """The upper end."""
         return read_tail(self.histogram)
 
     def quantile(self, share: float) -> float:
@@ -337,7 +336,6 @@ class RecipeTable:
 
     @property
     def law(self) -> NoiseLaw:
-        """The noise."""
         return next(iter(self.statistics.values())).law
 
     @property

@@ -82,7 +82,6 @@ class Guess:
 
     @property
     def mean(self) -> float:
-        """Rows of a unit."""
         return self.rows / self.units
 
     @property

@@ -160,11 +160,9 @@ class Bounded:
     wide: ClassVar[float] = 2.0
 
     def cell_variance(self, plan: ReleasePlan, statistic: PlannedStatistic, tau: int) -> float:
-        """See `NoiseShape`."""
         return float(2 * (pure_reach(statistic, tau) / statistic.spend) ** 2)
 
     def draw(self, table: RecipeTable, choices: RecipeChoices) -> Shaped:
-        """See `NoiseShape`."""
         reaches = [pure_reach(s, choices.tau) for s in table.sums.values()]
         values = [row_value(s, table.columns) for s in table.sums.values()]
         weights = make_pure_weights(
@@ -236,7 +234,6 @@ class Whitened:
     wide: ClassVar[float] = 3.0
 
     def cell_variance(self, plan: ReleasePlan, statistic: PlannedStatistic, tau: int) -> float:
-        """See `NoiseShape`."""
         return float(typical_size(plan, statistic, tau) / statistic.spend)
 
     def draw(self, table: RecipeTable, choices: RecipeChoices) -> Shaped:
