@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.mechanisms.local.channel import channel_of
-from dpsql.publishing.hybrid import Undone, reported_at, undo
+from dpsql.publishing.hybrid import ChannelInputs, invert_channel, reported_at
 from dpsql.publishing.planned import ReleasePlan
 from dpsql.publishing.squares import COUNT, hybrid_statistics
 from dpsql.publishing.userlevel.guess import Guess
@@ -88,8 +88,8 @@ def foreseen(
         nodes = node_sums(np.rint(even * UNIT).astype(np.int64), trees)
         empty = statistic.content.value
         statistics[i] = StatisticPart(statistic.meta, StatisticContent(empty, empty, nodes))
-    channel_inputs = Undone(catalog, plan, GuessedSquares(plan, guess), ())
-    return undo(replace(builder, statistics=statistics), channel_inputs)
+    channel_inputs = ChannelInputs(catalog, plan, GuessedSquares(plan, guess), ())
+    return invert_channel(replace(builder, statistics=statistics), channel_inputs)
 
 
 def typical_errors(release: Release, plan: ReleasePlan, catalog: Catalog) -> Mapping[int, float]:

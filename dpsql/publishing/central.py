@@ -57,7 +57,7 @@ from dpsql.progress import Progress, Stage, silent
 from dpsql.publishing.axes import axis_maker
 from dpsql.publishing.bounding import DrawnRelease, Scan, draw_release
 from dpsql.publishing.content import release_content
-from dpsql.publishing.hybrid import Undone, attach_reports, counted_catalog, undo
+from dpsql.publishing.hybrid import ChannelInputs, attach_reports, counted_catalog, invert_channel
 from dpsql.publishing.plan import plan_release
 from dpsql.publishing.planned import ReleasePlan
 from dpsql.publishing.rows import prepare_tables
@@ -218,7 +218,7 @@ def publish_release(
             progress(Stage("estimating and writing", target.name))
             content = release_content(drawn, release_id, insecure=noise.insecure)
             squares = draw_squares(scan, content)
-            release = undo(content, Undone(catalog, plan, squares, reported))
+            release = invert_channel(content, ChannelInputs(catalog, plan, squares, reported))
             promise = replace(release.privacy, values=declared_values(inside))
             replace(release, privacy=promise).write(path, seed)
 

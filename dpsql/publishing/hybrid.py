@@ -1,13 +1,13 @@
 """Attributes that only devices know: their items joined to the curator's rows, counted as any column, then undone.
 
     attach    the reported item stands in the unit's table as a column, NULL where nobody reported
-    undo      noisy counts of items -> unbiased counts of values, by a public matrix
+    invert_channel      noisy counts of items -> unbiased counts of values, by a public matrix
 
 How the rows of one person add up, for error bars, is measured in `dpsql.publishing.squares`.
 
 Noise, sensitivity, ledger and storage are those of any other column: a unit's rows stand under one item.
 
-**Privacy**: docs/privacy/hybrid.md. For fixed reports the release is an ordinary one of the items; `undo` is
+**Privacy**: docs/privacy/hybrid.md. For fixed reports the release is an ordinary one of the items; `invert_channel` is
 post-processing of it. The stored reports never leave the curator.
 **Source**: docs/method/hybrid.md, "What is published".
 """
@@ -142,23 +142,23 @@ def _stored_plan(file: Path, column: ReportedColumn, channel: Channel) -> str:
     return metadata["plan"]
 
 
-class Undone(NamedTuple):
-    """What undoing needs.
+class ChannelInputs(NamedTuple):
+    """What the inversion of a channel takes.
 
     Args:
         catalog: as it was written.
         plan: the release that was drawn, of items.
         squares: how the rows of one person add up.
-        told: of each reported column.
+        reports: of each reported column.
     """
 
     catalog: Catalog
     plan: ReleasePlan
     squares: RowsOfPeople
-    told: Sequence[ReportedMeta]
+    reports: Sequence[ReportedMeta]
 
 
-def undo(builder: ReleaseBuilder, how: Undone) -> ReleaseBuilder:
+def invert_channel(builder: ReleaseBuilder, how: ChannelInputs) -> ReleaseBuilder:
     """A release of items -> the release of values that analysts ask.
 
     Args:
@@ -196,8 +196,8 @@ def undo(builder: ReleaseBuilder, how: Undone) -> ReleaseBuilder:
             )
             models.append(model)
             statistics[i] = _as_values(statistics[i], leaves, axes, len(models) - 1)
-    lines = [SpentAmount(meta.line, "0") for meta in how.told]
-    reported = tuple(replace(meta, squares=how.squares.stored) for meta in how.told)
+    lines = [SpentAmount(meta.line, "0") for meta in how.reports]
+    reported = tuple(replace(meta, squares=how.squares.stored) for meta in how.reports)
     return replace(
         builder, catalog=json.loads(catalog.to_json()), spec_hash=spec_hash(catalog), axes=axes, models=models,
         statistics=statistics, spends=[*builder.spends, *lines], reported=reported,

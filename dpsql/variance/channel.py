@@ -75,12 +75,12 @@ class Deviations(NamedTuple):
     """How far what rows add is from its mean; nothing where rows are counted.
 
     Args:
-        each: E, the mean square.
+        mean_square: E, the mean square.
         alike: rho, how much two rows of a person deviate alike, in [0, 1].
         reach: the most that a row adds, up or down.
     """
 
-    each: float
+    mean_square: float
     alike: float
     reach: float
 
@@ -227,7 +227,9 @@ class ChannelModel:
     def _alone(self, left: Masks, right: Masks, rows: FloatArray) -> FloatArray:
         together = self.squares.pairs * self.together(left, right)
         means = self.mean(left) * self.mean(right)
-        apart = np.minimum(self.deviations.each, np.maximum(self.deviations.reach**2 - np.abs(means), 0.0))
+        apart = np.minimum(
+            self.deviations.mean_square, np.maximum(self.deviations.reach**2 - np.abs(means), 0.0)
+        )
         size = self.squares.own + together
         return np.asarray(
             rows * (means * size + apart * (self.squares.own + self.deviations.alike * together))
@@ -300,14 +302,14 @@ class ChannelReading:
 class SharedChannel:
     """How two statistics of a view err together: their noise is independent, a person's rows stand under one item."""
 
-    one: ChannelModel
-    other: ChannelModel
+    first: ChannelModel
+    second: ChannelModel
 
     def covariance(self, masks: Masks, other: Masks | None = None) -> Covariance:
         """See `Reading`; masks of the first, and of the second."""
         second = masks if other is None else other
-        channel = self.one.shared(self.other, masks, second)
-        return Covariance(channel + self.one.shared_sample(self.other, masks, second), channel=channel)
+        channel = self.first.shared(self.second, masks, second)
+        return Covariance(channel + self.first.shared_sample(self.second, masks, second), channel=channel)
 
 
 def shared_channel(one: ChannelReading, other: ChannelReading) -> SharedChannel:

@@ -270,7 +270,7 @@ class _Boundary(NamedTuple):
 
     state: IntArray  # rows eliminated so far
     open: FloatArray  # v, shape (q, slots)
-    before: FloatArray  # c - A
+    unexplained: FloatArray  # c - A
     variance: FloatArray  # P
 
 
@@ -279,7 +279,7 @@ class _Solution(NamedTuple):
 
     explained: FloatArray  # A, shape (p + 1,)
     owed: FloatArray  # shape (p + 1, slots)
-    held: FloatArray  # x at the slots, shape (p + 1, slots)
+    in_slots: FloatArray  # x at the slots, shape (p + 1, slots)
 
 
 @dataclass(frozen=True, eq=False)
@@ -362,8 +362,8 @@ class IntervalVariance:
         """Variance of each half-open range, shape (q,); a single `lo` serves all ranges at little cost."""
         lo, hi = np.atleast_1d(np.asarray(lo, np.int64)), np.atleast_1d(np.asarray(hi, np.int64))
         first, second = self._at(lo), self._at(hi)
-        in_slots = self._solution.held
-        together = first.before - np.sum(first.open * in_slots[first.state], axis=1)
+        in_slots = self._solution.in_slots
+        together = first.unexplained - np.sum(first.open * in_slots[first.state], axis=1)
         if np.any(first.open):
             states = np.broadcast_arrays(first.state, second.state)
             carried = self._carry(np.broadcast_to(first.open, (len(states[0]), self.rows.slots)), *states)

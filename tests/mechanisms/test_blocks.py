@@ -112,7 +112,7 @@ def dense(found: Partition, variances: Variances) -> tuple[np.ndarray, np.ndarra
     sums = np.array([by_look[found.piece.ravel() == p].sum(axis=0) for p in range(len(found.level))])
     rows = np.concatenate([sums, whole, share[found.loud[pieces]]])
     weight = np.concatenate([
-        1 / (found.blocks * variances.before), np.full(len(rows) - len(sums), 1 / variances.after)
+        1 / (found.blocks * variances.look), np.full(len(rows) - len(sums), 1 / variances.row)
     ])  # fmt: skip
     covariance = np.linalg.inv(rows.T @ (rows * weight[:, None]))
     return share @ covariance @ (rows * weight[:, None]).T, share @ covariance @ share.T

@@ -31,7 +31,7 @@ from dpsql.mechanisms.family.measurement import LinearRows, Terms
 from dpsql.mechanisms.law import NoisyView, published
 from dpsql.publishing.bounding import DrawnRelease
 from dpsql.publishing.content import release_content
-from dpsql.publishing.hybrid import Undone, counted_catalog, reported_meta, undo
+from dpsql.publishing.hybrid import ChannelInputs, counted_catalog, invert_channel, reported_meta
 from dpsql.publishing.squares import stored_squares
 from dpsql.release import Release
 from dpsql.release.format import Meta, SpentAmount, to_json
@@ -266,7 +266,9 @@ def _undone(release: Release, replanned: Replanned, content: ReleaseBuilder) -> 
         return content
     stored = [square for reported in release.meta.reported for square in reported.squares]
     squares = stored_squares(replanned.plan, counted_catalog(replanned.catalog), content, stored)
-    return undo(content, Undone(replanned.catalog, replanned.plan, squares, _told(release, replanned)))
+    return invert_channel(
+        content, ChannelInputs(replanned.catalog, replanned.plan, squares, _told(release, replanned))
+    )
 
 
 def near(stored: npt.NDArray[np.generic] | None, made: IntArray) -> bool:

@@ -62,10 +62,10 @@ class _Family(NamedTuple):
     children: slice
     first: IntArray  # offset of each parent's first child
     of: IntArray  # index of each child's parent
-    left: FloatArray  # sum of s over earlier siblings
+    earlier_sum: FloatArray  # sum of s over earlier siblings
     spread: FloatArray  # S, sum of s
-    one: FloatArray  # sum of (leaves left + first)
-    two: FloatArray  # sum of (leaves left^2 + 2 left first + second)
+    first_sum: FloatArray  # sum of (leaves left + first)
+    second_sum: FloatArray  # sum of (leaves left^2 + 2 left first + second)
     overlap: FloatArray
     gain: FloatArray
 
@@ -136,8 +136,8 @@ def _downwards(
 ) -> None:
     """The same level backwards: adjoints of the parents give those of the children and of the weights."""
     x, children, of, gain = family.parents, family.children, family.of, family.gain
-    w, two, overlap = weight[x], family.two, family.overlap
-    to_gain = down.s[x] * family.spread + down.first[x] * family.one + 2 * down.second[x] * gain * two
+    w, two, overlap = weight[x], family.second_sum, family.overlap
+    to_gain = down.s[x] * family.spread + down.first[x] * family.first_sum + 2 * down.second[x] * gain * two
     to_gain += -down.prefixes[x] * w * two + down.overlap[x] * overlap - down.square[x] * w * overlap**2
     gradient[x] = -gain * (down.prefixes[x] * two + down.square[x] * overlap**2)
     gradient[x] -= to_gain * family.spread * gain**2
@@ -145,12 +145,12 @@ def _downwards(
     to_two = down.second[x] * gain**2 - down.prefixes[x] * w * gain
     to_one = down.first[x] * gain
     leaves = (tree.hi - tree.lo)[children]
-    inner = family.left * leaves + up.first[children]
+    inner = family.earlier_sum * leaves + up.first[children]
     to_left = leaves * (to_one[of] + down.prefixes[x][of]) + 2 * to_two[of] * inner
     through = np.cumsum(to_left)
     last = np.append(family.first[1:], len(through)) - 1
     down.s[children] = to_spread[of] + through[last][of] - through
-    down.first[children] = to_one[of] + 2 * family.left * to_two[of]
+    down.first[children] = to_one[of] + 2 * family.earlier_sum * to_two[of]
     down.second[children] = to_two[of]
     down.overlap[children] = (gain * (down.overlap[x] - 2 * down.square[x] * w * overlap))[of]
 
@@ -216,8 +216,8 @@ class _Tables(NamedTuple):
 
     s: FloatArray  # variance of each node from below, shape (size,)
     g: FloatArray  # gain of each node, shape (size,)
-    before: FloatArray  # Left, shape (size + 1,)
-    known: FloatArray  # K, shape (size + 1,)
+    earlier_sum: FloatArray  # Left, shape (size + 1,)
+    reduction: FloatArray  # K, shape (size + 1,)
     a: FloatArray  # of the prefix of path[level] that ends at each border, shape (depth, borders)
     r: FloatArray
 
@@ -272,16 +272,16 @@ def asked_loss(asked: TreeWorkload, weight: FloatArray) -> tuple[float, FloatArr
     """
     up, share = _asked_upwards(asked, weight), asked.share
     a, r = up.a.ravel(), up.r.ravel()
-    total = up.before[asked.last] + a[asked.end] - up.before[asked.first] - a[asked.begin]
-    variance = up.before[asked.last] + r[asked.end]
-    variance -= up.before[asked.first] + 2 * a[asked.begin] - r[asked.begin]
-    weighted_total = up.known[asked.node] * total
+    total = up.earlier_sum[asked.last] + a[asked.end] - up.earlier_sum[asked.first] - a[asked.begin]
+    variance = up.earlier_sum[asked.last] + r[asked.end]
+    variance -= up.earlier_sum[asked.first] + 2 * a[asked.begin] - r[asked.begin]
+    weighted_total = up.reduction[asked.node] * total
     variance -= weighted_total * total
     to_total = -2 * share * weighted_total
     to_a = _sum(asked.end, to_total, a.size) - _sum(asked.begin, to_total + 2 * share, a.size)
     to_r = _sum(asked.end, share, a.size) + _sum(asked.begin, share, a.size)
     to_before = share + to_total
-    size = len(up.before)
+    size = len(up.earlier_sum)
     down = _Tables(
         np.zeros_like(up.s), np.zeros_like(up.g),
         _sum(asked.last, to_before, size) - _sum(asked.first, to_before, size),
@@ -319,7 +319,7 @@ def _asked_downwards(ranges: TreeWorkload, weight: FloatArray, up: _Tables, down
     gains, gradients, befores = ([np.zeros(0)] for _ in range(3))
     for level, (border, x, child) in enumerate(reversed(ranges.steps), start=1):
         to_a, to_r = down.a[level - 1, border], down.r[level - 1, border]
-        total, w, g = up.before[child] + up.a[level, border], weight[x], up.g[x]
+        total, w, g = up.earlier_sum[child] + up.a[level, border], weight[x], up.g[x]
         square = to_r * total * total
         to_total = g * (to_a - 2 * w * to_r * total)
         gains.append(to_a * total - w * square)
@@ -328,7 +328,7 @@ def _asked_downwards(ranges: TreeWorkload, weight: FloatArray, up: _Tables, down
         down.a[level, border] += to_total
         down.r[level, border] += to_r
     node, child = ranges.grown
-    down.before[:] += _sum(child, np.concatenate(befores), size + 1)
+    down.earlier_sum[:] += _sum(child, np.concatenate(befores), size + 1)
     down.g[:] = _sum(node, np.concatenate(gains), size)
     gradient = _sum(node, np.concatenate(gradients), size)
     return _through_nodes(ranges, weight, up, down, gradient)
@@ -340,13 +340,13 @@ def _through_nodes(
     """The rest of the gradient: K reads the nodes above; Left, g and s read those below."""
     tree, count = ranges.tree, ranges.tree.child_count
     for parents, children, offset in ranges.families:
-        down.known[parents] += np.add.reduceat(down.known[children] * up.g[children] ** 2, offset)
-    above = np.append(up.known[-1], up.known[tree.parent[1:]])
-    gradient += down.known[:-1] * up.g
-    down.g[:] += down.known[:-1] * (weight + 2 * up.g * above)
-    through = np.cumsum(down.before[:-1])
+        down.reduction[parents] += np.add.reduceat(down.reduction[children] * up.g[children] ** 2, offset)
+    above = np.append(up.reduction[-1], up.reduction[tree.parent[1:]])
+    gradient += down.reduction[:-1] * up.g
+    down.g[:] += down.reduction[:-1] * (weight + 2 * up.g * above)
+    through = np.cumsum(down.earlier_sum[:-1])
     last = (tree.first_child + count - 1)[tree.parent[1:]]
-    down.s[:] = np.append(down.before[-1], through[last] - through[1:])
+    down.s[:] = np.append(down.earlier_sum[-1], through[last] - through[1:])
     for parents, children, offset in reversed(ranges.families):
         spread, g = np.add.reduceat(up.s[children], offset), up.g[parents]
         to_gain = (down.g[parents] + down.s[parents] * spread) * g**2

@@ -34,8 +34,8 @@ KURTOSIS = 5.0
 class Variances(NamedTuple):
     """Noise variances of a look at a block and of a measured row."""
 
-    before: float
-    after: float
+    look: float
+    row: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,7 +143,7 @@ def leaf_groups(of: BlockRows) -> LeafGroups:
     """
     quiet = ~of.partition.loud
     level, blocks = of.partition.level[quiet], of.partition.blocks[quiet]
-    height = of.partition.of_blocks(of.look)[quiet] / np.sqrt(blocks * of.variances.before)
+    height = of.partition.of_blocks(of.look)[quiet] / np.sqrt(blocks * of.variances.look)
     band = np.clip(np.floor(height), -1, HIGHEST_BAND).astype(np.int64)
     group, number = np.zeros(len(level), np.int64), 0
     for merges in np.unique(level).tolist():
@@ -167,7 +167,7 @@ def mean_squares(of: BlockRows, groups: LeafGroups) -> FloatArray:
     Rows are fresh noise, which neither the partition nor the groups have seen, so that squares less their noise are
     unbiased.
     """
-    row_variance = of.variances.after
+    row_variance = of.variances.row
     square = np.maximum(groups.mean(of.leaf**2) - row_variance, 0.0)
     return np.asarray(
         square + np.sqrt((KURTOSIS * row_variance**2 + 4 * square * row_variance) / groups.size)
