@@ -62,7 +62,7 @@ from dpsql.variance.nonnegative import signal_tree
 ROWS_SHARE, FILLED_SHARE = Fraction(1, 200), Fraction(1, 100)
 SIGNAL_SHARE = ROWS_SHARE + FILLED_SHARE
 CLIP = 5  # noise scales of one cell: what a cell counts for at most
-FEWEST_LEAVES = 17  # up to 16 leaves a tree is its leaves, and so is the unbiased optimum
+ENOUGH_LEAVES = 64  # trees over so many leaves have inner nodes, whatever their arity
 FULL = 0.53  # share of full cells at which tree and tents err alike on DPBench, at every epsilon
 FEWEST_FULL = (
     100  # full cells, five noise scales of their number: below it a tree is safe unless all are full
@@ -276,7 +276,9 @@ def largest_error(leaves: int) -> float:
 def offers(question: FamilyQuestion) -> Iterator[Answer]:
     """For a view of one axis that lets noisy numbers choose its strategy."""
     (view,) = question.views
-    if not question.named and all(n < FEWEST_LEAVES for n in question.leaves(view)):
-        yield Refusal(ADAPTIVE.title, f"has strategies to select from {FEWEST_LEAVES} leaves on")
+    if not question.named and all(
+        signal_tree(min(n, ENOUGH_LEAVES)).depth < 3 for n in question.leaves(view)
+    ):
+        yield Refusal(ADAPTIVE.title, "has one strategy on so few leaves, and nothing to select")
     else:
         yield from selecting_offers(question, ADAPTIVE, largest_error)
