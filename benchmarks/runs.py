@@ -57,7 +57,17 @@ RUNS: tuple[Run, ...] = (
     *_modules(
         "Accuracy of central releases",
         "central",
-        *("expected", "joint", "planning", "questions", "cubes", "measure chosen", "dense", "blocks", "competition"),
+        *(
+            "expected",
+            "joint",
+            "planning",
+            "questions",
+            "cubes",
+            "measure chosen",
+            "dense",
+            "blocks",
+            "competition",
+        ),
     ),
     *_modules("Accuracy about people", "userlevel", "measure", "predicted", "made_up", "people"),
     *_modules("Reports of devices", "local", *(f"measure --only {part}" for part in LOCAL_PARTS), "collect"),

@@ -26,6 +26,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import NamedTuple
 
+from dpsql.errors import CatalogError
 from dpsql.mechanisms.axis.registry import AUTO
 from dpsql.mechanisms.family import product
 from dpsql.mechanisms.family.distinct import LONGEST, Gaps, Touched
@@ -156,7 +157,12 @@ def plan_people(asked: PeopleQuery) -> PeoplePlan:
 
 def _counted(request: PeopleQuery, view: StarView, charge: Fraction) -> _CountedView:
     """A view as its rows are counted."""
-    axes = next(s.axes for s in request.rows if s.view == view.name)
+    axes = next((s.axes for s in request.rows if s.view == view.name), None)
+    if axes is None:
+        raise CatalogError(
+            f"views.{view.name}.measures: people are counted on all axes of a view, and `ways` measures sets of them",
+            hint="write `people` in a view without `ways`",
+        )
     placed = [request.planner.entries[axis].axis for axis in axes]
     is_own = tuple(request.table.is_own(axis.path) for axis in placed)
     return _CountedView(view, axes, is_own, tuple(axis.leaves for axis in placed), charge)

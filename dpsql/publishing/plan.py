@@ -22,7 +22,7 @@ from dpsql.budget import NEIGHBOURS, currency_at, share_of_cap
 from dpsql.errors import CatalogError
 from dpsql.mechanisms.axis.dense import DENSE_SCALE
 from dpsql.mechanisms.axis.question import Word
-from dpsql.mechanisms.family.joint_rows import JOINT
+from dpsql.mechanisms.family.product import PRODUCT
 from dpsql.mechanisms.family.question import FamilyAxis, FamilyQuestion, FamilyView, Grains, ViewChoice
 from dpsql.mechanisms.family.registry import Family, choose_families
 from dpsql.mechanisms.law import Laplace, NoiseLaw, laws_for
@@ -171,7 +171,7 @@ def _jointly(catalog: Catalog, statistics: Sequence[PlannedStatistic]) -> list[P
 
     A row moves the count and the sums of its cell by one factor, so they share one draw (docs/privacy.md, "Several
     numbers by one draw"). Not where counts and sums are bounded apart (`max_ids: auto`), where a view's numbers have
-    rows of their own (measurements outside of `JOINT`), or over time.
+    rows of their own (any measurement but `PRODUCT`), or over time.
 
     Raises:
         CatalogError: a view gives shares to numbers that share one draw.
@@ -180,7 +180,7 @@ def _jointly(catalog: Catalog, statistics: Sequence[PlannedStatistic]) -> list[P
         return list(statistics)
     groups: dict[tuple[str, tuple[int, ...]], list[int]] = {}
     for i, statistic in enumerate(statistics):
-        if statistic.tau and statistic.measurement in JOINT:
+        if statistic.tau and statistic.measurement is PRODUCT:
             groups.setdefault((statistic.view, statistic.axes), []).append(i)
     drawn = list(statistics)
     for group in groups.values():

@@ -32,7 +32,7 @@ tables:
     y: {type: int, lower: 0, upper: 63, out_of_domain: drop}, z: {type: int, lower: 0, upper: 3, out_of_domain: drop},
     paid: {type: int, lower: 0, upper: 9, measure: true}}}
 views:
-  plane: {of: rides, axes: [rides.x, rides.y], measures: {count: 0.5, rides.paid: 0.5}, data_dependent: allow}
+  plane: {of: rides, axes: [rides.x, rides.y], measures: {count: 0.5, rides.paid: 0.5}, mechanism: blocks}
 """
 SPARSE = """SELECT CASE WHEN i % 50 = 0 THEN NULL ELSE 10 + (i * i) % 9 END AS x, 20 + (i * 7) % 11 AS y, i % 4 AS z,
             i % 10 AS paid FROM range(8000) t(i)"""
@@ -142,11 +142,21 @@ def test_full_planes_are_measured_by_the_product(tmp_path: Path):
 def test_what_does_not_fit_is_refused_by_name_and_passed_over_by_auto(
     tmp_path: Path, old: str, new: str, word: str
 ):
-    named = city(tmp_path, SPARSE, "data_dependent: allow", "mechanism: blocks")
-    named.write_text(named.read_text().replace(old, new))
     with pytest.raises(CatalogError, match=word):
-        readings(named)
-    assert "looked" not in readings(city(tmp_path, SPARSE, old, new))
+        readings(city(tmp_path, SPARSE, old, new))
+    allowed = city(tmp_path, SPARSE, "mechanism: blocks", "data_dependent: allow")
+    allowed.write_text(allowed.read_text().replace(old, new))
+    assert "looked" not in readings(allowed)
+
+
+def test_counts_take_blocks_and_counts_with_sums_one_draw(tmp_path: Path):
+    """The bound of blocks is 1.02 times the product's error, that of numbers drawn together half of it."""
+    shares, numbers = (
+        "{count: 0.5, rides.paid: 0.5}, mechanism: blocks",
+        "[count, rides.paid], data_dependent: allow",
+    )
+    assert readings(city(tmp_path, SPARSE, shares, "[count], data_dependent: allow")) == {"looked"}
+    assert readings(city(tmp_path, SPARSE, shares, numbers)) == {"product"}
 
 
 def readings(catalog: Path) -> set[str]:

@@ -114,3 +114,13 @@ def test_a_customer_costs_what_is_claimed(tmp_path: Path):
     loss = measure(catalog, star(500), star(500, victim=False), tmp_path)
     assert 0.98 <= loss.share <= 1
     assert len(loss.lines) == 2 * 7 + 1, "one measures rows beyond max_ids"
+
+
+def test_people_of_sets_of_axes_are_refused(tmp_path: Path) -> None:
+    axes = "sales.day, customer.age, sales.amount"
+    views = f"views:\n  all: {{of: sales, axes: [{axes}], measures: [count, people], ways: 2}}\n"
+    text = people("unit: customer.id, epsilon: 1, delta: 1e-6", "max_ids: 4,", views)
+    path = tmp_path / "shop.yaml"
+    path.write_text(text.replace("ROOT", str(tmp_path)).replace("LEDGER", str(tmp_path / "ledger.duckdb")))
+    with pytest.raises(CatalogError, match=r"views.all.measures: people are counted on all axes"):
+        dpsql.plan(path)

@@ -10,15 +10,10 @@ from collections.abc import Sequence
 
 from dpsql.errors import InternalError
 from dpsql.mechanisms.axis.strategy import axis_budgets, measure_view
-from dpsql.mechanisms.family.measurement import Measurement, Terms
-from dpsql.mechanisms.family.product import PRODUCT
-from dpsql.mechanisms.family.residual import RESIDUAL
+from dpsql.mechanisms.family.measurement import Terms
 from dpsql.mechanisms.law import Laplace, NoisyView
 from dpsql.noise import Noise
 from dpsql.tree import Exact
-
-JOINT: tuple[Measurement, ...] = (PRODUCT, RESIDUAL)
-"""Measurements that take the same integer rows of every number of a view, with the same budgets."""
 
 
 def draw_together(cells: Sequence[Exact], terms: Sequence[Terms], noise: Noise) -> list[NoisyView]:

@@ -207,7 +207,8 @@ def _strategy(axis: FamilyAxis, law: NoiseLaw, word: Word, shared: bool) -> Axis
 def _error(question: FamilyQuestion, views: Sequence[ViewChoice]) -> float:
     """Of one view in closed form; of several once they are reconciled, the mean over measures."""
     if len(views) == 1:
-        return question.price(views[0].law) * views[0].error
+        gain = question.joint_gain(question.views[0], views[0].law)
+        return gain * question.price(views[0].law) * views[0].error
     ids: dict[tuple[int, AxisStrategy], int] = {}  # views that share a strategy have one axis
     members = []
     for view, choice in zip(question.views, views, strict=True):
@@ -220,8 +221,10 @@ def _error(question: FamilyQuestion, views: Sequence[ViewChoice]) -> float:
     for measure in question.measures:
         charges = [float(view.charges.get(measure, 0)) for view in question.views]
         drawn = [
-            StatisticShare(axes, question.unit(choice.law, charge / sum(charges)))
-            for axes, choice, charge in zip(members, views, charges, strict=True)
+            StatisticShare(
+                axes, question.joint_gain(view, choice.law) * question.unit(choice.law, charge / sum(charges))
+            )
+            for view, axes, choice, charge in zip(question.views, members, views, charges, strict=True)
             if charge
         ]
         sets = asked_sets(

@@ -29,7 +29,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 from dpsql.mechanisms.axis.question import AxisChoice, Word
 from dpsql.mechanisms.axis.registry import AUTO, WHOLE
 from dpsql.mechanisms.family.measurement import Measurement
-from dpsql.mechanisms.law import NoiseLaw
+from dpsql.mechanisms.law import GAUSSIAN, Laplace, NoiseLaw
 from dpsql.mechanisms.offers import Choice, Offer, Refusal
 from dpsql.tree import Workload
 
@@ -154,6 +154,15 @@ class FamilyQuestion:
     def price(self, law: NoiseLaw) -> float:
         """What a law's variances are multiplied by in the currency of the promise, whose own law comes first."""
         return 1.0 if law is self.laws[0] else law.abroad
+
+    def joint_gain(self, view: FamilyView, law: NoiseLaw) -> float:
+        """Variance of each of a view's numbers where they share one draw, over that of a draw of its own.
+
+        1 where they do not: under a delta, over time, with bounds from data, and for one number.
+        """
+        if len(view.charges) < 2 or GAUSSIAN in self.laws or self.batches or self.people:
+            return 1.0
+        return Laplace(len(view.charges)).unit_error / law.unit_error
 
     def unit(self, law: NoiseLaw, share: float) -> float:
         """Variance of a row of whole budget that gets a share of all that the family may spend."""
