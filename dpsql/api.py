@@ -32,11 +32,10 @@ if TYPE_CHECKING:
     from dpsql.collecting.run import Collected
     from dpsql.curate.audit import AuditReport
     from dpsql.curate.certificate import Certificate
-    from dpsql.curate.design.designing import CatalogDesign
-    from dpsql.curate.draft.drafting import CatalogDraft, CuratorChoices, Sketch
+    from dpsql.curate.design import CatalogDesign
+    from dpsql.curate.draft import CatalogDraft, CuratorChoices, DraftWorkload, Sketch
     from dpsql.curate.forecast import PlanReport
     from dpsql.curate.forget import Forgotten
-    from dpsql.curate.init import DraftWorkload
     from dpsql.ledger import BudgetReport
     from dpsql.publishing.central import Published
     from dpsql.publishing.userlevel.guess import Guess
@@ -576,8 +575,7 @@ def init(
 
     **Privacy**: the draft shows bounds of the data to the curator. It is not private until confirmed.
     """
-    from dpsql.curate.draft.drafting import leave_open
-    from dpsql.curate.init import draft_from_source
+    from dpsql.curate.draft import draft_from_source, leave_open
 
     return draft_from_source(fspath(source), Path(output), name, ask or leave_open, workload)
 
@@ -593,7 +591,7 @@ def design(catalog: ReleasePath, workload: Sequence[str], *, guess: Guess | None
     **Privacy**: spends nothing and opens no private table. The views become public with the release, and reveal what
         the statements reveal if private rows suggested them.
     """
-    from dpsql.curate.design.designing import design_catalog
+    from dpsql.curate.design import design_catalog
     from dpsql.star.load import catalog_text
 
     return design_catalog(catalog_text(Path(catalog)), Path(catalog), workload, guess)

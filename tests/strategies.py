@@ -7,10 +7,16 @@ from fractions import Fraction
 
 import numpy as np
 
+from dpsql.mechanisms.axis import WHOLE, axis_strategy
 from dpsql.mechanisms.axis.dense import DENSE_SCALE
-from dpsql.mechanisms.axis.question import AxisChoice, AxisQuestion, Word
-from dpsql.mechanisms.axis.registry import WHOLE, axis_strategy
-from dpsql.mechanisms.axis.strategy import AxisStrategy, axis_budgets, measure_view
+from dpsql.mechanisms.axis.strategy import (
+    AxisChoice,
+    AxisQuestion,
+    AxisStrategy,
+    Word,
+    axis_budgets,
+    measure_view,
+)
 from dpsql.mechanisms.family.adaptive import AdaptiveRelease, unbiased_cells
 from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, NoiseLaw, NoisyView
 from dpsql.noise import Noise

@@ -20,10 +20,10 @@ import numpy as np
 from dpsql.mechanisms.law import GAUSSIAN, NoiseLaw
 from dpsql.mechanisms.timeline.endless import EndlessStrategy
 from dpsql.mechanisms.timeline.fda import fenwick_nodes
-from dpsql.mechanisms.timeline.question import TimeQuestion, question_of
 from dpsql.mechanisms.timeline.spectral import ending_rows, lasting_rows
+from dpsql.mechanisms.timeline.time_strategy import TimeQuestion, question_of
+from dpsql.mechanisms.timeline.time_tree import TimeTreeStrategy
 from dpsql.mechanisms.timeline.toeplitz import ToeplitzStrategy
-from dpsql.mechanisms.timeline.tree import TimeTreeStrategy
 from dpsql.streams.append import StreamSpec
 from dpsql.streams.public import create_directory
 from dpsql.streams.state import create_state

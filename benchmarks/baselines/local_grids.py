@@ -27,8 +27,8 @@ from benchmarks.local.simulated import tally as tally_of
 from dpsql.client.plan import largest_weight
 from dpsql.mechanisms.local.blue import normsub
 from dpsql.mechanisms.local.grids import granularity
+from dpsql.mechanisms.oracles import choose_oracle
 from dpsql.mechanisms.oracles.oracle import FloatArray, estimate
-from dpsql.mechanisms.oracles.registry import choose_oracle
 
 TURNS = 3
 UPDATES = 100

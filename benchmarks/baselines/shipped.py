@@ -10,8 +10,8 @@ from fractions import Fraction
 from functools import lru_cache
 
 from benchmarks.baselines.common import FloatArray, IntArray, Publish
+from dpsql.mechanisms.axis import auto_strategy
 from dpsql.mechanisms.axis.leaves import LeafStrategy
-from dpsql.mechanisms.axis.registry import auto_strategy
 from dpsql.mechanisms.axis.strategy import AxisStrategy, draw_view, leaf_estimates
 from dpsql.mechanisms.axis.struct_construct import best_struct_construct, equal_strategy
 from dpsql.mechanisms.axis.tents import half_widths

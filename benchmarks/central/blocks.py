@@ -30,7 +30,7 @@ from benchmarks.central import datasets
 from benchmarks.central.ranges import FIRST_SEED
 from benchmarks.figures import Figures
 from dpsql.answer.answerer import Answerer
-from dpsql.mechanisms.axis.registry import auto_strategy
+from dpsql.mechanisms.axis import auto_strategy
 from dpsql.mechanisms.family.block_plan import best_grid, forecast
 from dpsql.mechanisms.family.blocks import BLOCKS_IF, Blocks
 from dpsql.mechanisms.family.measurement import DrawnMember, Terms

@@ -15,7 +15,7 @@ from math import isfinite
 
 from benchmarks.central import blocks, datasets
 from benchmarks.figures import Figures
-from dpsql.mechanisms.axis.registry import AUTO
+from dpsql.mechanisms.axis import AUTO
 from dpsql.mechanisms.family.blocks import Blocks
 from dpsql.mechanisms.family.question import FamilyAxis, FamilyQuestion, FamilyView, Grains
 from dpsql.mechanisms.family.registry import Family, choose_families

@@ -8,8 +8,7 @@ from benchmarks.baselines import linear, shipped
 from benchmarks.baselines.common import Publish
 from dpsql.mechanisms.axis.leaves import LeafStrategy
 from dpsql.mechanisms.axis.lue_dptree import lue_dptree
-from dpsql.mechanisms.axis.question import expected_error
-from dpsql.mechanisms.axis.strategy import AxisStrategy
+from dpsql.mechanisms.axis.strategy import AxisStrategy, expected_error
 from dpsql.mechanisms.axis.struct_construct import equal_strategy
 from dpsql.mechanisms.axis.tree import tree_strategy
 from dpsql.tree import kary_tree

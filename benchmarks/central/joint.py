@@ -14,7 +14,7 @@ from math import prod
 import numpy as np
 
 from benchmarks.figures import Figures
-from dpsql.mechanisms.axis.registry import auto_strategy
+from dpsql.mechanisms.axis import auto_strategy
 from dpsql.mechanisms.axis.strategy import AxisStrategy, axis_budgets, leaf_estimates
 from dpsql.mechanisms.family.joint_rows import draw_together
 from dpsql.mechanisms.family.measurement import Terms

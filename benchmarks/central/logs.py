@@ -17,8 +17,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from benchmarks.central.ranges import Row
-from dpsql.mechanisms.axis.question import expected_error
-from dpsql.mechanisms.axis.registry import auto_strategy
+from dpsql.mechanisms.axis import auto_strategy
+from dpsql.mechanisms.axis.strategy import expected_error
 from dpsql.publishing.axes import with_unforeseen
 from dpsql.tree import Workload
 

@@ -27,7 +27,7 @@ from benchmarks.central.best import PROMISED, RIVALS, promise
 from benchmarks.central.exact import exact_errors, shipped_errors
 from benchmarks.central.ranges import FIRST_SEED, Row, all_ranges, measure, prefix_errors
 from benchmarks.figures import Figures
-from dpsql.mechanisms.axis.question import expected_error
+from dpsql.mechanisms.axis.strategy import expected_error
 
 BUILD = Path("build/accuracy")
 EPSILONS = (Fraction(1, 100), Fraction(1, 10), Fraction(1))

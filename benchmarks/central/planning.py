@@ -14,8 +14,8 @@ from collections.abc import Callable
 
 from benchmarks.figures import Figures
 from dpsql.axis import Axis, build_axis
+from dpsql.mechanisms.axis import WHOLE, auto_strategy
 from dpsql.mechanisms.axis.dense import DENSE_SCALE
-from dpsql.mechanisms.axis.registry import WHOLE, auto_strategy
 from dpsql.mechanisms.law import GAUSSIAN, LAPLACE
 from dpsql.publishing.plan import plan_release
 from dpsql.star import ResolvedAxis, catalog_from_json

@@ -21,7 +21,7 @@ from benchmarks.figures import Figures
 from benchmarks.firsthour.corpus import CATALOGS, Statement, by_hand, statements
 from dpsql.answer.answerer import Answerer
 from dpsql.answer.result import Result
-from dpsql.curate.design.designing import CatalogDesign, design_catalog
+from dpsql.curate.design import CatalogDesign, design_catalog
 from dpsql.errors import Error
 from dpsql.examples.demo import QUESTIONS
 from dpsql.examples.retail import CUSTOMERS, PRODUCTS, make_star, write_star

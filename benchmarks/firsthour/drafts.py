@@ -17,8 +17,7 @@ import duckdb
 from benchmarks.figures import Figures
 from benchmarks.firsthour.corpus import data
 from dpsql.api import publish
-from dpsql.curate.draft.drafting import CatalogDraft, leave_open
-from dpsql.curate.init import draft_from_source
+from dpsql.curate.draft import CatalogDraft, draft_from_source, leave_open
 from dpsql.star import Catalog, load_catalog
 
 FOREIGN_KEYS = {

@@ -18,8 +18,8 @@ from dpsql.collecting.plan import CollectionDesign, PlannedAxis, build_plan
 from dpsql.collecting.smooth import smooth_axis
 from dpsql.mechanisms.local.blue import ViewReports, cell_design, range_workload
 from dpsql.mechanisms.local.grids import even_edges, granularity, level_edges
+from dpsql.mechanisms.oracles import choose_oracle
 from dpsql.mechanisms.oracles.oracle import estimate
-from dpsql.mechanisms.oracles.registry import choose_oracle
 
 
 def interval_hierarchy(shares: np.ndarray, people: int, epsilon: str, rng: np.random.Generator) -> np.ndarray:

@@ -24,8 +24,8 @@ from dpsql.collecting.estimate import axis_table, table
 from dpsql.collecting.parts import interactions
 from dpsql.collecting.plan import CollectionDesign, PlannedAxis, build_plan
 from dpsql.collecting.smooth import joint_table
+from dpsql.mechanisms.oracles import choose_oracle
 from dpsql.mechanisms.oracles.oracle import item_scores
-from dpsql.mechanisms.oracles.registry import choose_oracle
 
 AXES = (0, 2, 3)
 """Of the star: one of the person's, two of the row's."""

@@ -18,8 +18,8 @@ import numpy as np
 
 from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, AxisBudget, NoiseLaw
 from dpsql.mechanisms.offers import Refusal
-from dpsql.mechanisms.timeline.registry import MECHANISMS, choose
-from dpsql.mechanisms.timeline.strategy import Emission, TimeStrategy
+from dpsql.mechanisms.timeline import MECHANISMS, choose
+from dpsql.mechanisms.timeline.time_strategy import Emission, TimeStrategy
 from dpsql.noise import ExactNoise, os_entropy
 from dpsql.star import load_catalog
 from dpsql.streams.append import StreamStatistic

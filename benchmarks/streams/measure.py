@@ -30,14 +30,12 @@ from benchmarks.streams.agree import agreement_figures, choice_figures
 from benchmarks.streams.retail import retail_figures, retail_run, retail_table
 from benchmarks.streams.spectral import spectral_figures
 from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, AxisBudget, NoiseLaw
-from dpsql.mechanisms.timeline import toeplitz
+from dpsql.mechanisms.timeline import toeplitz, words
 from dpsql.mechanisms.timeline.fda import fda_strategy, fenwick_nodes
 from dpsql.mechanisms.timeline.nodes import NodeErrors
-from dpsql.mechanisms.timeline.question import question_of
-from dpsql.mechanisms.timeline.registry import words
-from dpsql.mechanisms.timeline.strategy import TimeStrategy
 from dpsql.mechanisms.timeline.subtraction import best_subtraction
-from dpsql.mechanisms.timeline.tree import TimeTreeStrategy
+from dpsql.mechanisms.timeline.time_strategy import TimeStrategy, question_of
+from dpsql.mechanisms.timeline.time_tree import TimeTreeStrategy
 from dpsql.noise import ExactNoise, os_entropy
 from dpsql.streams.append import Batch, StreamSpec, StreamStatistic, noise_for, opened_stream
 from dpsql.tree import FloatArray

@@ -22,8 +22,8 @@ from dpsql.answer.answerer import Answerer
 from dpsql.examples.retail import CUSTOMERS, make_star, write_star
 from dpsql.mechanisms.law import LAPLACE
 from dpsql.mechanisms.timeline.fda import fda_strategy
-from dpsql.mechanisms.timeline.strategy import TimeStrategy
-from dpsql.mechanisms.timeline.tree import TimeTreeStrategy
+from dpsql.mechanisms.timeline.time_strategy import TimeStrategy
+from dpsql.mechanisms.timeline.time_tree import TimeTreeStrategy
 from dpsql.noise import ExactNoise, os_entropy
 from dpsql.release import open_release
 from dpsql.star import load_catalog

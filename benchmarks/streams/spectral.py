@@ -15,10 +15,9 @@ import numpy as np
 from benchmarks.streams.agree import Figure
 from dpsql.mechanisms.law import GAUSSIAN, AxisBudget
 from dpsql.mechanisms.offers import Refusal
-from dpsql.mechanisms.timeline.question import TimeQuestion, question_of
-from dpsql.mechanisms.timeline.registry import MECHANISMS, choose, words
-from dpsql.mechanisms.timeline.strategy import TimeStrategy
-from dpsql.mechanisms.timeline.tree import TimeTreeStrategy
+from dpsql.mechanisms.timeline import MECHANISMS, choose, words
+from dpsql.mechanisms.timeline.time_strategy import TimeQuestion, TimeStrategy, question_of
+from dpsql.mechanisms.timeline.time_tree import TimeTreeStrategy
 from dpsql.noise import ExactNoise, os_entropy
 from dpsql.streams.append import StreamStatistic
 from dpsql.tree import FloatArray

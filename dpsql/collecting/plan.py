@@ -41,8 +41,8 @@ from dpsql.mechanisms.local.grids import (
 )
 from dpsql.mechanisms.local.joint import knots_of
 from dpsql.mechanisms.local.truncation import estimated_rows, weighting_named
+from dpsql.mechanisms.oracles import choose_oracle, oracle_named
 from dpsql.mechanisms.oracles.oracle import OTHER, FloatArray, Oracle
-from dpsql.mechanisms.oracles.registry import choose_oracle, oracle_named
 from dpsql.mechanisms.oracles.square_wave import SquareWaveAggregator, wave_reach
 
 PlannedAxis = PlanAxis

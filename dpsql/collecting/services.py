@@ -38,7 +38,7 @@ from dpsql.collecting.tallies import layout_of, oracle_of
 from dpsql.collecting.tau import Prediction
 from dpsql.errors import CatalogError, DataError, OperationalError, PrivacyError
 from dpsql.mechanisms.local.truncation import weighting_named
-from dpsql.mechanisms.oracles.registry import choose_oracle
+from dpsql.mechanisms.oracles import choose_oracle
 from dpsql.star import Collection, service_shares
 
 MOST_ITEMS = 4096

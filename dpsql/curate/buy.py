@@ -32,8 +32,7 @@ from dpsql.answer.terms import Term
 from dpsql.axis.model import OrderedRule
 from dpsql.curate.dry import Priced, dry_answerer, priced_plan
 from dpsql.errors import CatalogError, InterfaceError, NotSupportedError
-from dpsql.mechanisms.family.asked import held_cells
-from dpsql.mechanisms.family.asked_rows import best_rows, classes_of
+from dpsql.mechanisms.family.asked import best_rows, classes_of, held_cells
 from dpsql.publishing.axes import axis_maker, open_public
 from dpsql.star import Catalog, load_catalog, made_view
 from dpsql.star.base import as_fraction, from_units

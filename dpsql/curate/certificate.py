@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dpsql.curate.audit import AuditReport
-from dpsql.curate.prove.run import Proof
+from dpsql.curate.prove import Proof
 from dpsql.engines.postgresql_places import is_by_address
 from dpsql.errors import InterfaceError, ReleaseError
 from dpsql.ledger import EntryReport, LineageReport, budget_report

@@ -1,10 +1,10 @@
 """Kinds of questions that a release is judged by before it is made, asked of rehearsals.
 
-Each view is asked its groups or cells and ranges between even cuts, its table is asked for everything. An error is half
-of the 95% interval over 1.96 and over the answer, as `DP_STDERR` tells it later; the median over questions, then over
-rehearsals.
+Each view is asked its groups or cells and ranges between even cuts, its table is asked for everything. COUNT, SUM and
+AVG of many such boxes are asked at once, by the functions that SQL's errors are made of. An error is half of the 95%
+interval over 1.96 and over the answer, as `DP_STDERR` gives it later; the median over questions, then over rehearsals.
 
-**Privacy**: public facts and guesses alone.
+**Privacy**: public facts and guesses, and post-processing of a release or of a dry one.
 **Source**: docs/method/user_level.md, "Expecting before spending".
 """
 
@@ -14,19 +14,117 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from math import inf, isinf, prod
-from typing import NamedTuple
+from types import SimpleNamespace
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
+from dpsql.answer.answered import AnsweredTerms
+from dpsql.answer.errorfunctions import DEFAULT_LEVEL, HIGH, LOW, STDERR
 from dpsql.answer.leafsets import FloatArray
-from dpsql.answer.plan import views_of
+from dpsql.answer.plan import Box, ReleaseView, presence, views_of
+from dpsql.answer.terms import Term
+from dpsql.answer.uncertainty.composite import Composite
+from dpsql.answer.uncertainty.forms import Noisy, Ratio, one
+from dpsql.answer.uncertainty.reads import PlanVariances
 from dpsql.axis.model import OrderedRule
-from dpsql.curate.boxes import BoxAnswer, ViewBoxes, box_answers
-from dpsql.curate.rehearsal import Rehearsal
+from dpsql.curate.dry import Rehearsal
 from dpsql.publishing.planned import ReleasePlan
 from dpsql.publishing.userlevel.guess import Crowds, ordinary_leaves
 from dpsql.publishing.userlevel.made_up import evenly
 from dpsql.release import Release
+
+SEEN = 3.0
+"""Standard errors of a count from 0 below which its average is not judged."""
+
+
+class BoxAnswer(NamedTuple):
+    """One aggregate of many boxes; NaN where AVG is below noise.
+
+    Args:
+        value, low, high, stderr: as SQL has them; ends are infinite where they are open.
+    """
+
+    value: FloatArray
+    low: FloatArray
+    high: FloatArray
+    stderr: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class ViewBoxes:
+    """Boxes of leaves of one view, in the place of a statement's plan.
+
+    Args:
+        view: the view.
+        masks: leaf masks, one array (boxes, leaves) for each axis.
+    """
+
+    view: ReleaseView
+    masks: Sequence[FloatArray]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (len(self.masks[0]),)
+
+    def boxes_for(self, term: Term) -> list[Box]:
+        """As of `answer.plan.Plan`: each group is one box."""
+        return [(None,) * len(self.masks)]
+
+    def box_masks(self, box: Box) -> Sequence[FloatArray]:
+        return self.masks
+
+    def read(self, cells: FloatArray) -> FloatArray:
+        """The sums of the cells of each box."""
+        letters = "abcdefgh"[: len(self.masks)]
+        names = ",".join([letters, *(f"z{letter}" for letter in letters)])
+        return np.asarray(np.einsum(f"{names}->z", cells, *self.masks, optimize=True), np.float64)
+
+
+def box_answers(
+    release: Release, boxes: ViewBoxes, leaves: Mapping[int, FloatArray], measure: str | None
+) -> dict[str, BoxAnswer]:
+    """COUNT of each box, and SUM and AVG of a measure, in stored units.
+
+    Args:
+        release: an open release.
+        boxes: what is asked.
+        leaves: estimates of the leaves of a statistic, by its id, in stored units.
+        measure: of the view; None for COUNT alone.
+    """
+    counted, rows = one(Term("count")), boxes.view.statistics["count"]
+    count = boxes.read(leaves[rows.id])
+    totals, forms, scale = {Term("count"): count}, dict[str, Noisy](COUNT=counted), 1.0
+    if measure is not None:
+        sums, summed, there = (
+            boxes.view.statistics[measure],
+            one(Term(measure)),
+            presence(measure, boxes.view),
+        )
+        assert there is not None
+        scale = 10.0**-sums.scale
+        totals[Term(there.measure)] = boxes.read(leaves[there.id])
+        totals[Term(measure)] = (boxes.read(leaves[sums.id]) + sums.mid * totals[Term(there.measure)]) * scale
+        forms |= {"SUM": summed, "AVG": Ratio(summed, one(Term(there.measure)), mean=True)}
+    plan = cast(Any, boxes)
+    index = tuple(np.arange(len(count)) for _ in boxes.masks)
+    lookup = cast(Any, SimpleNamespace(nodes=(len(count),)))
+    answered = AnsweredTerms(plan, totals, (lookup,), PlanVariances(plan, release, index), {})
+    return {
+        name: _answer(form, answered, 1.0 if name == "COUNT" else 1 / scale) for name, form in forms.items()
+    }
+
+
+def _answer(form: Noisy, answered: AnsweredTerms, scale: float) -> BoxAnswer:
+    numbers = Composite.of_form(form, answered)
+    errors = [error.values(numbers, DEFAULT_LEVEL) for error in (LOW, HIGH, STDERR)]
+    columns = [column * scale for column in (numbers.central(), *errors)]
+    if numbers.quotient is not None:
+        count = Composite.of_form(form.sides[-1], answered)
+        lost = np.abs(count.central()) < SEEN * np.maximum(count.noise(), 1e-150)
+        columns = [np.where(lost, np.nan, column) for column in columns]
+    return BoxAnswer(*columns)
+
 
 HOPELESS = 0.5
 """Relative error of a view's typical question from which it says nothing worth its budget."""

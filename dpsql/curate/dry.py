@@ -1,38 +1,205 @@
-"""The dry release: axes and variance models of a planned release, for the answering side to say standard errors.
+"""The dry release: axes and variance models of a planned release, for the answering side to state standard errors.
 
-It has no estimates, but of tables with `max_ids: auto` whose release was rehearsed on a made-up table: these are there
-as they would be published, with estimates of the made-up rows.
+It has no estimates, with two exceptions. A table with `max_ids: auto` is rehearsed: the recipe runs on made-up rows,
+and the dry release holds what it would publish. For a reported column people are supposed to lie evenly over the
+attribute and over all other leaves, and all to report; their channel then adds h of a question times the rows that it
+asks for, times how rows of one person add up.
 
-**Privacy**: made of the catalog, of public tables and of public guesses. A dry release is marked as not private, so
-nothing opens it by mistake.
+**Privacy**: made of the catalog, of public tables and of public guesses; the noise of a rehearsal is test entropy. A
+dry release is marked as not private, so nothing opens it by mistake.
+**Source**: docs/method/hybrid.md, "Error bars".
 """
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from math import prod, sqrt
 from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
 
 from dpsql.answer.answerer import Answerer
 from dpsql.curate.bounds import none_beyond
-from dpsql.curate.rehearsal import Rehearsal
-from dpsql.curate.reported import foreseen
 from dpsql.mechanisms.law import nothing_drawn
+from dpsql.mechanisms.local.channel import channel_of
 from dpsql.publishing.axes import AxisMaker
-from dpsql.publishing.content import Components, planned_release, statistic_metas
+from dpsql.publishing.bounding import DrawnRelease
+from dpsql.publishing.content import Components, planned_release, release_content, statistic_metas
+from dpsql.publishing.hybrid import ChannelInputs, invert_channel, reported_at
 from dpsql.publishing.plan import plan_release
 from dpsql.publishing.planned import PlannedStatistic, ReleasePlan
-from dpsql.publishing.squares import with_squares
-from dpsql.publishing.userlevel.guess import Guess
-from dpsql.release import open_release
-from dpsql.release.write import StatisticContent, StatisticPart
+from dpsql.publishing.squares import COUNT, hybrid_statistics, with_squares
+from dpsql.publishing.userlevel.guess import Crowds, Guess
+from dpsql.publishing.userlevel.made_up import RehearsedTable, chosen_tables, make_up
+from dpsql.release import Release, open_release
+from dpsql.release.format import UNIT, ScaleMeta
+from dpsql.release.reports import SquareMeta
+from dpsql.release.write import ReleaseBuilder, StatisticContent, StatisticPart
 from dpsql.star import Catalog
 from dpsql.streams.plan import whole_stream
 from dpsql.variance import AxisVariance
+from dpsql.variance.channel import COUNTED, Deviations, Squares
 from dpsql.variance.kronecker import AxisSplit
 from dpsql.variance.reading import Together
+from dpsql.variance.reconcile import node_sums
+
+FloatArray = npt.NDArray[np.float64]
+BOXES = 256
+
+
+@dataclass(frozen=True)
+class GuessedSquares:
+    """How rows of one person add up, by a guess; without one, the most that they may."""
+
+    plan: ReleasePlan
+    guess: Guess | None
+
+    @property
+    def stored(self) -> tuple[SquareMeta, ...]:
+        return ()
+
+    def rows(self, index: int, counts: FloatArray) -> Squares:
+        """As of `DrawnSquares`: as many rows a person as she has on average, as alike as the guess says."""
+        if self.guess is None:
+            return Squares(float(self.plan.statistics[index].tau), 0.0, (0.0,) * counts.ndim)
+        mean = min(self.guess.mean, self.plan.statistics[index].tau)
+        return Squares(1.0, mean - 1.0, (self.guess.alike,) * counts.ndim)
+
+    def deviations(self, index: int, counts: FloatArray) -> Deviations:
+        """As of `DrawnSquares`: values even over the measure's bounds, a person's independent."""
+        bounds = self.plan.statistics[index].bounds
+        if bounds is None:
+            return COUNTED
+        return Deviations((bounds.upper - bounds.lower) ** 2 / 12, 0.0, float(bounds.reach))
+
+
+def foreseen(
+    builder: ReleaseBuilder, catalog: Catalog, plan: ReleasePlan, guess: Guess | None
+) -> ReleaseBuilder:
+    """A planned release of items as one of values, with the people of a guess; nobody without one.
+
+    Args:
+        builder: the planned release, without estimates.
+        catalog: as it was written.
+        plan: of what is counted.
+        guess: what is publicly known.
+    """
+    statistics = list(builder.statistics)
+    for i, number in hybrid_statistics(plan, catalog).items():
+        statistic = statistics[i]
+        leaves = [plan.axes[axis].axis.leaves for axis in statistic.meta.axes]
+        rows = guess.rows if guess is not None and statistic.meta.measure == COUNT else 0
+        column = reported_at(catalog, plan.axes[number].resolved)
+        if column is None:
+            continue
+        items = channel_of(*column.asked).law.mean(axis=1)
+        place = statistic.meta.axes.index(number)
+        shape = [1] * len(leaves)
+        shape[place] = leaves[place]
+        along = np.concatenate([items, np.zeros(leaves[place] - len(items))]).reshape(shape)
+        even = np.broadcast_to(rows * leaves[place] / prod(leaves) * along, leaves)
+        trees = [builder.axes[axis].content.tree for axis in statistic.meta.axes]
+        nodes = node_sums(np.rint(even * UNIT).astype(np.int64), trees)
+        empty = statistic.content.value
+        statistics[i] = StatisticPart(statistic.meta, StatisticContent(empty, empty, nodes))
+    channel_inputs = ChannelInputs(catalog, plan, GuessedSquares(plan, guess), ())
+    return invert_channel(replace(builder, statistics=statistics), channel_inputs)
+
+
+def typical_errors(release: Release, plan: ReleasePlan, catalog: Catalog) -> Mapping[int, float]:
+    """Standard error of a random range on every axis, in stored units, of statistics with a reported column.
+
+    Args:
+        release: what `foreseen` wrote, opened.
+        plan, catalog: as there.
+    """
+    rng, errors = np.random.default_rng(0), {}
+    for i in hybrid_statistics(plan, catalog):
+        masks = []
+        for axis in release.statistics[i].axes:
+            n = release.axes[axis].leaves
+            ends = np.sort(rng.integers(0, n + 1, (BOXES, 2)), axis=1)
+            ends[ends[:, 0] == ends[:, 1]] = 0, n
+            at = np.arange(n)
+            masks.append(((at >= ends[:, :1]) & (at < ends[:, 1:])).astype(np.float64))
+        errors[i] = sqrt(float(np.mean(release.reading(i).covariance(masks).noise)))
+    return errors
+
+
+@dataclass(frozen=True, eq=False)
+class Rehearsal:
+    """One rehearsal of all tables with `max_ids: auto`.
+
+    Args:
+        parts: what the release holds of each of their statistics, by index in the plan, and its leaves in stored units.
+        spreads: how far shares may be off, the last model of each statistic.
+        scales: of each table.
+        stands_for: how many units each made-up unit stands for, by table: counts and sums, and their errors, are that
+            many times as large.
+    """
+
+    parts: Mapping[int, tuple[StatisticPart, FloatArray]]
+    spreads: Mapping[int, AxisVariance | Together]
+    scales: tuple[ScaleMeta, ...]
+    stands_for: Mapping[str, int]
+
+    def put_into(self, builder: ReleaseBuilder) -> ReleaseBuilder:
+        """A dry release with these statistics in the place of its own."""
+        models, statistics = list(builder.models), list(builder.statistics)
+        for i, (part, _) in self.parts.items():
+            numbers = part.meta.models
+            if i in self.spreads:
+                numbers = (*numbers[:-1], len(models))
+                models.append(self.spreads[i])
+            statistics[i] = StatisticPart(replace(part.meta, id=i, models=numbers), part.content)
+        return replace(builder, models=models, statistics=statistics, scales=self.scales)
+
+    @property
+    def blind(self) -> dict[str, tuple[str, ...]]:
+        """Table -> what has no upper end of it: the empty name for its rows, else names of measures."""
+        found = {s.of: tuple(m.measure for m in s.measures if m.error.up is None) for s in self.scales}
+        return {of: names for of, names in found.items() if names}
+
+
+def rehearse(plan: ReleasePlan, guess: Guess, crowds: Crowds, seed: int) -> Rehearsal:
+    """Make every table with `max_ids: auto` up and run the recipe on it.
+
+    Args:
+        plan: the planned release.
+        guess: what is publicly known about these tables.
+        crowds: how crowded the leaves of axes are expected to be.
+        seed: of made-up rows and noise.
+    """
+    made = {of: make_up(plan, of, guess, crowds, seed) for of in chosen_tables(plan)}
+    content = release_content(_drawn(plan, made), "rehearsal", insecure=True)
+    parts, spreads = {}, {}
+    for i, part in zip(
+        (i for each in made.values() for i in each.drawn.statistics), content.statistics, strict=True
+    ):
+        where = np.ix_(*(content.axes[axis].content.tree.leaves for axis in part.meta.axes))
+        nodes = part.content.nodes
+        parts[i] = part, np.asarray((nodes[where] if part.meta.axes else nodes) / UNIT, np.float64)
+        if part.meta.models and part.meta.models[-1] >= len(plan.axes):
+            spreads[i] = content.models[part.meta.models[-1]]
+    stands_for = {of: each.stands_for for of, each in made.items()}
+    return Rehearsal(parts, spreads, tuple(content.scales), stands_for)
+
+
+def _drawn(plan: ReleasePlan, made: Mapping[str, RehearsedTable]) -> DrawnRelease:
+    """The rehearsed tables as one release, without the others."""
+    mine = [(i, each.drawn) for each in made.values() for i in each.drawn.statistics]
+    return DrawnRelease(
+        replace(plan, statistics=tuple(drawn.statistics[i] for i, drawn in mine)),
+        tuple(drawn.views[i] for i, drawn in mine),
+        tuple(each.drawn.scale for each in made.values()),
+        (),
+        {place: drawn.corrected[i] for place, (i, drawn) in enumerate(mine) if i in drawn.corrected},
+        {place: drawn.differences[i] for place, (i, drawn) in enumerate(mine) if i in drawn.differences},
+    )
 
 
 @dataclass(frozen=True)

@@ -21,13 +21,12 @@ from dpsql.answer.predict import PredictedColumn, predict
 from dpsql.budget import currency_at
 from dpsql.curate.bounds import BoundForecast, bound_forecasts
 from dpsql.curate.classes import ClassForecast, Hopeless, hopeless
-from dpsql.curate.dry import Priced, dry_answerer, priced_plan
+from dpsql.curate.dry import Priced, dry_answerer, priced_plan, typical_errors
 from dpsql.curate.foresight import Blind, Foresight, GuessSensitivity, Prediction, RehearsalStage, foresee
 from dpsql.curate.refreshes import Refreshes, refreshes
-from dpsql.curate.reported import typical_errors
 from dpsql.engines.engine import Engine
 from dpsql.errors import CatalogError, Error, PrivacyError
-from dpsql.mechanisms.axis.registry import AUTO
+from dpsql.mechanisms.axis import AUTO
 from dpsql.mechanisms.family.measurement import AxisWorkload
 from dpsql.mechanisms.offers import Refusal
 from dpsql.publishing.axes import AxisMaker, axis_maker, open_public

@@ -19,8 +19,7 @@ import numpy as np
 
 from dpsql.answer.predict import PredictedColumn, predict
 from dpsql.curate.classes import ClassForecast, ask_classes, typical_of
-from dpsql.curate.dry import Priced, dry_answerer
-from dpsql.curate.rehearsal import Rehearsal, rehearse
+from dpsql.curate.dry import Priced, Rehearsal, dry_answerer, rehearse
 from dpsql.errors import Error, InterfaceError
 from dpsql.publishing.userlevel.guess import Crowds, Guess
 from dpsql.publishing.userlevel.made_up import chosen_tables

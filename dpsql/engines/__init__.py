@@ -21,7 +21,6 @@ from dpsql.engines.csv import load_csv
 from dpsql.engines.dialect import DUCK, Dialect
 from dpsql.engines.engine import NOTHING_HAPPENED, IntArray, KeyCheck, engine_lost
 from dpsql.engines.files import files_of
-from dpsql.engines.keygroups import roots
 from dpsql.engines.placed import ROW
 from dpsql.engines.relations import Relations, StoredRelations
 from dpsql.engines.united import (
@@ -39,6 +38,7 @@ from dpsql.engines.values import DATABASE, FILES, INTEGERS, exact_cast, family, 
 from dpsql.errors import CatalogError, SourceError
 from dpsql.star import Catalog
 from dpsql.star.derived import derived_sql
+from dpsql.star.graph import roots
 from dpsql.star.source import CSV, DUCKDB, PARQUET, Csv, SourceKind, expand, query_of
 from dpsql.star.sql import identifier, literal
 from dpsql.star.sql.rowlocal import Query

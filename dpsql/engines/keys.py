@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dpsql.engines import RawSide, open_tables, retyped
-from dpsql.engines.keygroups import key_of, roots
 from dpsql.engines.values import EMPTY, exact_cast, family, type_word, widest
 from dpsql.errors import SourceError
 from dpsql.star import Catalog
+from dpsql.star.graph import key_of, roots
 from dpsql.star.source import query_of
 from dpsql.star.sql import identifier
 

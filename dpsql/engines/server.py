@@ -19,13 +19,13 @@ from typing import Any, ClassVar, NamedTuple, NoReturn, Protocol
 
 from dpsql.engines.dialect import Dialect
 from dpsql.engines.engine import IntArray, KeyCheck, missing_column
-from dpsql.engines.keygroups import roots
 from dpsql.engines.relations import CommonRelations, Relations
 from dpsql.engines.united import TableUse, source_words, table_use, unlisted
 from dpsql.engines.values import BITS, POSTGRESQL, SourceColumn, family, leaving, reads, type_word
 from dpsql.errors import CatalogError, SourceError
 from dpsql.star import Catalog
 from dpsql.star.derived import expressions
+from dpsql.star.graph import roots
 from dpsql.star.source import expand
 
 

@@ -25,7 +25,6 @@ from urllib.parse import unquote
 
 import duckdb
 
-from dpsql.engines.keygroups import key_of, roots
 from dpsql.engines.values import (
     EMPTY,
     DeclaredType,
@@ -46,6 +45,7 @@ from dpsql.engines.values import (
 from dpsql.errors import SourceError
 from dpsql.star import Catalog
 from dpsql.star.derived import expressions
+from dpsql.star.graph import key_of, roots
 from dpsql.star.sql import identifier, literal
 
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"

@@ -29,7 +29,7 @@ import numpy.typing as npt
 
 from dpsql.budget import SLACK, Currency, cap_units, combine, gaussian_sigma2, scaled_denominator
 from dpsql.errors import InternalError, PrivacyError
-from dpsql.mechanisms.axis.rows import SparseRows, largest_sum
+from dpsql.mechanisms.rows import SparseRows, largest_sum
 from dpsql.noise import Noise, laplace_variance
 from dpsql.tree import Exact, IntArray, Noisy
 

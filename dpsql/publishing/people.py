@@ -27,7 +27,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from dpsql.errors import CatalogError
-from dpsql.mechanisms.axis.registry import AUTO
+from dpsql.mechanisms.axis import AUTO
 from dpsql.mechanisms.family import product
 from dpsql.mechanisms.family.distinct import LONGEST, Gaps, Touched
 from dpsql.mechanisms.family.measurement import Measurement

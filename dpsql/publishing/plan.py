@@ -21,7 +21,7 @@ from dpsql.axis import Axis
 from dpsql.budget import NEIGHBOURS, currency_at, share_of_cap
 from dpsql.errors import CatalogError
 from dpsql.mechanisms.axis.dense import DENSE_SCALE
-from dpsql.mechanisms.axis.question import Word
+from dpsql.mechanisms.axis.strategy import Word
 from dpsql.mechanisms.family.product import PRODUCT
 from dpsql.mechanisms.family.question import FamilyAxis, FamilyQuestion, FamilyView, Grains, ViewChoice
 from dpsql.mechanisms.family.registry import Family, choose_families

@@ -22,8 +22,7 @@ from typing import NamedTuple
 
 from dpsql.axis import Axis
 from dpsql.budget import Currency, currency_at
-from dpsql.mechanisms.axis.question import AxisChoice
-from dpsql.mechanisms.axis.strategy import AxisStrategy, axis_budgets
+from dpsql.mechanisms.axis.strategy import AxisChoice, AxisStrategy, axis_budgets
 from dpsql.mechanisms.family.measurement import Measurement, Terms
 from dpsql.mechanisms.family.product import PRODUCT
 from dpsql.mechanisms.family.question import FamilyAxis, FamilyChoice, Grains

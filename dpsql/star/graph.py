@@ -2,7 +2,9 @@
 
 A **path** is the tuple of foreign-key columns that leads from one table to another: ``()`` is the table
 itself, ``("order_id", "customer_id")`` goes through the orders to the customer. Two paths may lead to one
-table (pick-up and drop-off zone); then the path is the name.
+table (pick-up and drop-off zone); then the path is the name. A key and all foreign keys that name it are one group.
+
+**Privacy**: of the catalog alone.
 """
 
 from __future__ import annotations
@@ -19,7 +21,6 @@ from dpsql.star.tables import Column, Cuts
 
 if TYPE_CHECKING:
     from dpsql.star.model import AxisSpec, Catalog, View
-
 
 KeyPath = tuple[str, ...]
 
@@ -431,3 +432,34 @@ def _measure(catalog: Catalog, of: str, written: str, share: Fraction) -> Resolv
         hint = f"write `measure: true` in tables.{of}.columns.{column}" if spec else nearest(written, names)
         raise CatalogError(f"`{written}` is no measure", hint=hint)
     return ResolvedMeasure(name, share, of, column, "", spec.digits, spec.bounds, spec.nullable)
+
+
+def roots(catalog: Catalog) -> dict[tuple[str, str], str]:
+    """(table, column in lower case) -> the table whose key it holds, for every key and foreign key.
+
+    A key that is itself a foreign key belongs to the group of the key that it names.
+    """
+    named = {(name, key_of(catalog, name)): name for name, table in catalog.tables.items() if table.key}
+    for name, table in catalog.tables.items():
+        for column in table.foreign_keys:
+            named[name, column.lower()] = _root(catalog, name, column)
+    return named
+
+
+def _root(catalog: Catalog, table: str, column: str) -> str:
+    """The table at the end of a chain of keys that are foreign keys too."""
+    for _ in catalog.tables:
+        foreign = {
+            name.lower(): foreign_key.references
+            for name, foreign_key in catalog.tables[table].foreign_keys.items()
+        }
+        if column.lower() not in foreign:
+            return table
+        table = foreign[column.lower()]
+        column = key_of(catalog, table)
+    return table
+
+
+def key_of(catalog: Catalog, table: str) -> str:
+    """The key column of a table, in lower case."""
+    return str(catalog.tables[table].key).lower()

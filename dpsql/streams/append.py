@@ -33,7 +33,7 @@ from dpsql.errors import BatchOrderError, IntegrityError, InternalError
 from dpsql.ledger.files import beside, remove_aside
 from dpsql.ledger.locks import held
 from dpsql.mechanisms.law import AxisBudget, NoiseLaw, again, shaped, signed
-from dpsql.mechanisms.timeline.strategy import Emission, NodeRead, TimeStrategy
+from dpsql.mechanisms.timeline.time_strategy import Emission, NodeRead, TimeStrategy
 from dpsql.noise import Noise
 from dpsql.streams.public import (
     NoisyNode,

@@ -36,14 +36,12 @@ from typing import Any, NamedTuple
 
 from dpsql.axis import Axis, CategoryRule, KeyRule
 from dpsql.errors import CatalogError, IntegrityError, InterfaceError
-from dpsql.mechanisms.axis.question import AxisChoice
-from dpsql.mechanisms.axis.registry import thaw
-from dpsql.mechanisms.axis.strategy import axis_budgets
+from dpsql.mechanisms.axis import thaw
+from dpsql.mechanisms.axis.strategy import AxisChoice, axis_budgets
 from dpsql.mechanisms.law import NoiseLaw
-from dpsql.mechanisms.timeline.question import TimeChoice, TimeQuestion, question_of
-from dpsql.mechanisms.timeline.registry import thaw as thaw_time
-from dpsql.mechanisms.timeline.registry import words
-from dpsql.mechanisms.timeline.strategy import TimeStrategy
+from dpsql.mechanisms.timeline import thaw as thaw_time
+from dpsql.mechanisms.timeline import words
+from dpsql.mechanisms.timeline.time_strategy import TimeChoice, TimeQuestion, TimeStrategy, question_of
 from dpsql.publishing.axes import AxisMaker
 from dpsql.publishing.plan import plan_release
 from dpsql.publishing.planned import PlannedAxis, PlannedStatistic, ReleasePlan

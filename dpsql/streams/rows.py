@@ -41,7 +41,6 @@ import numpy as np
 
 from dpsql.engines import RawSide, retyped
 from dpsql.engines.engine import missing_column
-from dpsql.engines.keygroups import roots
 from dpsql.engines.keys import open_star
 from dpsql.engines.united import schema_of
 from dpsql.engines.values import canonical_text, exact_cast, family, type_word, widest
@@ -50,6 +49,7 @@ from dpsql.mechanisms.axis.strategy import measure
 from dpsql.publishing.cells import PlacedCells
 from dpsql.publishing.rows import place_rows, prepare_tables
 from dpsql.star import Catalog
+from dpsql.star.graph import roots
 from dpsql.star.source import Source
 from dpsql.star.sql import identifier
 from dpsql.star.tables import Table

@@ -15,8 +15,8 @@ from benchmarks.local import peers as local_peers
 from benchmarks.local import planes as local_planes
 from dpsql.client.plan import largest_weight
 from dpsql.collecting.tallies import RespondentRows
+from dpsql.mechanisms.oracles import choose_oracle
 from dpsql.mechanisms.oracles.oracle import spread
-from dpsql.mechanisms.oracles.registry import choose_oracle
 
 pytestmark = pytest.mark.long
 

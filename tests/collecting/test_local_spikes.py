@@ -12,8 +12,8 @@ from dpsql.client.plan import largest_weight
 from dpsql.collecting.smooth import outside
 from dpsql.mechanisms.local import blue, grids, smooth
 from dpsql.mechanisms.local.smooth import SOFT, Spiky, difference, misfit, softmax, spiky_smooth
+from dpsql.mechanisms.oracles import choose_oracle
 from dpsql.mechanisms.oracles.oracle import estimate
-from dpsql.mechanisms.oracles.registry import choose_oracle
 from dpsql.mechanisms.oracles.square_wave import SquareWaveAggregator, wave_matrix, wave_reach
 
 pytestmark = pytest.mark.usefixtures("publishes")

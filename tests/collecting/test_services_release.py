@@ -23,8 +23,8 @@ from dpsql.collecting.services import penalty, read_sheet
 from dpsql.collecting.simulate import simulate_reports, write_spool
 from dpsql.doors.cli import main
 from dpsql.errors import CatalogError, DataError, InterfaceError, OperationalError, PrivacyError
+from dpsql.mechanisms.oracles import oracle_named
 from dpsql.mechanisms.oracles.oracle import item_scores
-from dpsql.mechanisms.oracles.registry import oracle_named
 from dpsql.release.read import open_release
 from dpsql.star import parse_catalog
 

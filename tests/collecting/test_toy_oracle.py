@@ -24,7 +24,7 @@ from dpsql.client.oracles import grr
 from dpsql.collecting.run import Reports, collect, write_plan
 from dpsql.collecting.simulate import simulate_reports, write_spool
 from dpsql.collecting.totals import rows_moved
-from dpsql.mechanisms.oracles import registry
+from dpsql.mechanisms import oracles as collector
 from dpsql.mechanisms.oracles.oracle import (
     OTHER,
     Bytes,
@@ -139,7 +139,7 @@ class OneByte:
 def toy(monkeypatch: pytest.MonkeyPatch) -> None:
     """The toy's two halves, in both registries."""
     monkeypatch.setattr(oracles, "ORACLES", (*oracles.ORACLES, OneByte))
-    monkeypatch.setattr(registry, "ORACLES", (*registry.ORACLES, OneByte))
+    monkeypatch.setattr(collector, "ORACLES", (*collector.ORACLES, OneByte))
 
 
 def test_no_output_of_the_toy_tells_two_items_apart_by_more_than_the_weights() -> None:
@@ -203,7 +203,7 @@ def test_a_plan_with_a_toy_is_refused_where_no_registry_has_it(
     catalog.write_text(CATALOG)
     with monkeypatch.context() as patched:
         patched.setattr(oracles, "ORACLES", (*oracles.ORACLES, OneByte))
-        patched.setattr(registry, "ORACLES", (*registry.ORACLES, OneByte))
+        patched.setattr(collector, "ORACLES", (*collector.ORACLES, OneByte))
         write_plan(catalog, plan, PEOPLE)
     with pytest.raises(dpsql.DataError, match="unknown oracle"):
         read_plan(plan.read_bytes())

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from dpsql import api
 from dpsql.answer import Answerer
-from dpsql.curate.design.designing import CatalogDesign, design_catalog, rounded
+from dpsql.curate.design import CatalogDesign, design_catalog, rounded
 from dpsql.curate.design.views import Designed
 from dpsql.curate.forecast import dry_answerer, priced_plan
 from dpsql.doors.cli import all_commands, cli

@@ -9,8 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from dpsql import api
-from dpsql.curate.draft.drafting import CuratorChoices, leave_open
-from dpsql.curate.init import draft_from_source
+from dpsql.curate.draft import CuratorChoices, draft_from_source, leave_open
 from dpsql.doors.cli import all_commands, cli
 from dpsql.errors import CatalogError, InterfaceError, SourceError
 from dpsql.star import Catalog, load_catalog

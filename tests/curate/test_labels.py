@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 
 from dpsql.answer.answerer import Answerer
 from dpsql.axis.build import CategoryRule
-from dpsql.curate.draft.domains import quoted
-from dpsql.curate.draft.drafting import leave_open
-from dpsql.curate.init import draft_from_source
+from dpsql.curate.design.text import quoted
+from dpsql.curate.draft import draft_from_source, leave_open
 from dpsql.engines import no_sources
 from dpsql.errors import CatalogError
 from dpsql.noise import ZeroNoise

@@ -13,7 +13,8 @@ from click.testing import CliRunner
 
 import dpsql
 import dpsql.api
-from dpsql.curate.prove import prove, run
+from dpsql.curate import prove as proving
+from dpsql.curate.prove import prove
 from dpsql.curate.prove.madeup import DEAR, made_up
 from dpsql.doors.cli import all_commands, cli
 from dpsql.errors import CatalogError, InterfaceError
@@ -71,7 +72,7 @@ def shop(folder: Path, promise: str = "epsilon: 1", bound: str = "max_ids: 4") -
 @pytest.fixture
 def dear_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """One pair in the place of four, where the figure is not what is tested."""
-    monkeypatch.setattr(run, "MANNERS", (DEAR,))
+    monkeypatch.setattr(proving, "MANNERS", (DEAR,))
 
 
 @pytest.mark.parametrize(
@@ -105,7 +106,7 @@ def test_half_the_noise_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_what_no_noise_covers_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A release that also tells how often noise was drawn for a person who comes."""
     drawn: ClassVar[list[int]] = []  # type: ignore[misc]
-    measured = run.measure_pair
+    measured = proving.measure_pair
 
     def told(left, right, seed):  # type: ignore[no-untyped-def]
         publish = type(left).publish
@@ -119,7 +120,7 @@ def test_what_no_noise_covers_is_told(tmp_path: Path, monkeypatch: pytest.Monkey
         finally:
             monkeypatch.setattr(type(left), "publish", publish)
 
-    monkeypatch.setattr(run, "measure_pair", told)
+    monkeypatch.setattr(proving, "measure_pair", told)
     proof = prove(load_catalog(shop(tmp_path)))
     assert not proof.held and "differ beyond" in proof.worst.apart
     assert proof.to_json()["worst_loss_over_claim"] is None

@@ -11,8 +11,7 @@ import pytest
 
 from benchmarks.figures import Figures
 from dpsql import api
-from dpsql.curate.draft.drafting import leave_open
-from dpsql.curate.init import draft_from_source
+from dpsql.curate.draft import draft_from_source, leave_open
 from dpsql.star import load_catalog
 from dpsql.star.sql import identifier
 from tests.curate.test_init import SHOP

@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy.random  # noqa: F401  (loaded late otherwise: a refused call could hit the library)
 
 import dpsql.collecting.run
-import dpsql.curate.audit.run
+import dpsql.curate.audit
 import dpsql.engines.registry
 import dpsql.examples.retail
 import dpsql.publishing.central

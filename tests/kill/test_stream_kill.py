@@ -19,8 +19,8 @@ import numpy as np
 import pytest
 
 from dpsql.mechanisms.law import LAPLACE, AxisBudget
-from dpsql.mechanisms.timeline.strategy import NodeRead
-from dpsql.mechanisms.timeline.tree import TimeTreeStrategy
+from dpsql.mechanisms.timeline.time_strategy import NodeRead
+from dpsql.mechanisms.timeline.time_tree import TimeTreeStrategy
 from dpsql.noise import ExactNoise, os_entropy
 from dpsql.streams.append import Batch, StreamSpec, StreamStatistic, noise_for, opened_stream
 from dpsql.streams.public import read_manifest, read_segments

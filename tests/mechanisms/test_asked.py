@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 from dpsql.errors import CatalogError
 from dpsql.mechanisms.axis.dense import matrix_root
-from dpsql.mechanisms.axis.question import Word
-from dpsql.mechanisms.family.asked import held_cells, offers
-from dpsql.mechanisms.family.asked_rows import best_rows, classes_of
+from dpsql.mechanisms.axis.strategy import Word
+from dpsql.mechanisms.family.asked import best_rows, classes_of, held_cells, offers
 from dpsql.mechanisms.family.measurement import Terms
 from dpsql.mechanisms.family.question import FamilyAxis, FamilyQuestion, FamilyView, Grains
 from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, NoisyView

@@ -7,10 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpsql.mechanisms.axis import optimised_tree
-from dpsql.mechanisms.axis.bound import least_variance
+from dpsql.mechanisms.axis import AUTO, WHOLE, auto_strategy, least_variance, optimised_tree
 from dpsql.mechanisms.axis.dense import dense_strategy, optimal_gram, workload_gram
-from dpsql.mechanisms.axis.registry import AUTO, WHOLE, auto_strategy
 from dpsql.mechanisms.axis.sine import SineStrategy
 from dpsql.mechanisms.family.question import FamilyAxis, FamilyQuestion, FamilyView, Grains
 from dpsql.mechanisms.family.registry import choose_families

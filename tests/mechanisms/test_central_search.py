@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from dpsql.errors import InterfaceError
+from dpsql.mechanisms.axis import auto_strategy
 from dpsql.mechanisms.axis.dense import dense_strategy, matrix_root, optimal_gram, workload_gram
 from dpsql.mechanisms.axis.lue_dptree import cut_tree, log_borders, lue_dptree
 from dpsql.mechanisms.axis.optimised_tree import minimise, optimise_levels, optimise_nodes, share_loss
-from dpsql.mechanisms.axis.question import expected_error
-from dpsql.mechanisms.axis.registry import auto_strategy
 from dpsql.mechanisms.axis.sine import SineStrategy, column_norm, table, transform
+from dpsql.mechanisms.axis.strategy import expected_error
 from dpsql.mechanisms.axis.tree import tree_strategy
 from dpsql.mechanisms.axis.tree_loss import all_range_loss, asked_loss, asked_ranges, range_loss
 from dpsql.mechanisms.law import GAUSSIAN, LAWS

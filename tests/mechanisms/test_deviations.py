@@ -7,7 +7,7 @@ from math import exp, pi, sqrt
 import numpy as np
 import pytest
 
-from dpsql.mechanisms.family.deviations import VARIANCES, shrink
+from dpsql.mechanisms.family.differences import VARIANCES, shrink
 
 
 def brute_force(x, size, noise, top):

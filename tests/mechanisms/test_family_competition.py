@@ -9,8 +9,8 @@ from math import isfinite
 import pytest
 
 from dpsql.errors import CatalogError
-from dpsql.mechanisms.axis.question import Word
-from dpsql.mechanisms.axis.registry import AUTO
+from dpsql.mechanisms.axis import AUTO
+from dpsql.mechanisms.axis.strategy import Word
 from dpsql.mechanisms.family import product, registry
 from dpsql.mechanisms.family.adaptive import largest_error
 from dpsql.mechanisms.family.blocks import Blocks

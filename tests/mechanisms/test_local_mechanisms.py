@@ -27,9 +27,9 @@ from dpsql.mechanisms.local import (
     truncation,
 )
 from dpsql.mechanisms.local.grids import even_edges, granularity, snapped_edges
+from dpsql.mechanisms.oracles import choose_oracle, oracle_named
 from dpsql.mechanisms.oracles import oracle as oracles
 from dpsql.mechanisms.oracles.local_hashing import bucket
-from dpsql.mechanisms.oracles.registry import choose_oracle, oracle_named
 from dpsql.mechanisms.oracles.square_wave import SquareWaveAggregator, wave_matrix, wave_reach
 
 pytestmark = pytest.mark.long

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from dpsql.errors import CatalogError, InternalError
 from dpsql.mechanisms.axis.leaves import LeafStrategy
 from dpsql.mechanisms.axis.lue_dptree import lue_dptree, split
-from dpsql.mechanisms.axis.question import Word
-from dpsql.mechanisms.axis.strategy import row_count
+from dpsql.mechanisms.axis.strategy import Word, row_count
 from dpsql.mechanisms.axis.struct_construct import (
     Containing,
     best_struct_construct,

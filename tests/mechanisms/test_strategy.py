@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpsql.errors import InternalError
+from dpsql.mechanisms.axis import thaw
 from dpsql.mechanisms.axis.dense import DenseStrategy, dense_strategy
 from dpsql.mechanisms.axis.leaves import LeafStrategy
 from dpsql.mechanisms.axis.lue_dptree import lue_dptree
-from dpsql.mechanisms.axis.registry import thaw
 from dpsql.mechanisms.axis.sine import SineStrategy, convolve, table, transform
 from dpsql.mechanisms.axis.strategy import (
     check_sensitivity,

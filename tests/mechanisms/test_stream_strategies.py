@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from dpsql.errors import InterfaceError, InternalError
+from dpsql.mechanisms import timeline
 from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, NoiseLaw
-from dpsql.mechanisms.timeline import registry, subtraction, toeplitz
+from dpsql.mechanisms.timeline import subtraction, toeplitz
 from dpsql.mechanisms.timeline.fda import FdaStrategy, fda_strategy
 from dpsql.mechanisms.timeline.nodes import best_shares
-from dpsql.mechanisms.timeline.question import question_of
-from dpsql.mechanisms.timeline.strategy import UNIT, TimeStrategy
-from dpsql.mechanisms.timeline.tree import TimeTreeStrategy
+from dpsql.mechanisms.timeline.time_strategy import UNIT, TimeStrategy, question_of
+from dpsql.mechanisms.timeline.time_tree import TimeTreeStrategy
 from tests.time_forms import asking, root_coefficients
 
 pytestmark = pytest.mark.long
@@ -50,14 +50,14 @@ def test_frozen_budgets_above_the_whole_are_refused() -> None:
     good = subtraction.subtraction_strategy(LAPLACE, 60, 5, 3).frozen()
     for bad in ([b + 1 for b in good["budget"]], good["budget"][:-1], [0, *good["budget"][1:]]):
         with pytest.raises(ValueError, match="budget"):
-            registry.thaw("prefix", LAPLACE, {**good, "budget": bad})
+            timeline.thaw("prefix", LAPLACE, {**good, "budget": bad})
     kept = fda_strategy(LAPLACE, 6).frozen()
     for part in ("corners", "blocks"):
         for bad in ([*kept[part], 1], [UNIT + 1] * len(kept[part]), [0] * len(kept[part])):
             with pytest.raises(ValueError, match="parts"):
-                registry.thaw("fda", LAPLACE, {**kept, part: bad})
+                timeline.thaw("fda", LAPLACE, {**kept, part: bad})
     with pytest.raises(InternalError, match="called"):
-        registry.thaw("time_tree", LAPLACE, {})
+        timeline.thaw("time_tree", LAPLACE, {})
 
 
 def test_figures_of_the_prefix_strategies() -> None:
@@ -131,7 +131,7 @@ def shipped(law: NoiseLaw, horizon: int, *asked: str) -> dict[str, float]:
 @pytest.mark.parametrize("horizon", [12, 60, 365, 1023])
 @pytest.mark.parametrize("asked", [("prefix",), ("range",), ("running",), ("1",), ("running", "range", "7")])
 def test_auto_is_the_least_of_all_that_ship(law: NoiseLaw, horizon: int, asked: tuple[str, ...]) -> None:
-    choice = registry.choose(asking(law, horizon, *asked))
+    choice = timeline.choose(asking(law, horizon, *asked))
     assert choice.expected_error <= min(shipped(law, horizon, *asked).values()) * (1 + 1e-12)
     assert choice.expected_error == asking(law, horizon, *asked).candidate(choice.strategy).error
     errors = [choice.expected_error, *(error for _, error in choice.runners_up)]
@@ -156,16 +156,16 @@ def test_auto_is_the_least_of_all_that_ship(law: NoiseLaw, horizon: int, asked: 
     ],
 )
 def test_auto_takes(horizon: int, asked: tuple[str, ...], law: NoiseLaw, kind: str) -> None:
-    assert registry.choose(asking(law, horizon, *asked)).strategy.kind == kind
+    assert timeline.choose(asking(law, horizon, *asked)).strategy.kind == kind
 
 
 def test_a_day_alone_is_measured_alone_and_short_streams_have_no_blocks() -> None:
-    assert registry.choose(asking(LAPLACE, 365, "1")).name == "each batch on its own"
-    assert "blocks of batches" in [each.name for each in registry.choose(asking(LAPLACE, 7, "range")).refused]
+    assert timeline.choose(asking(LAPLACE, 365, "1")).name == "each batch on its own"
+    assert "blocks of batches" in [each.name for each in timeline.choose(asking(LAPLACE, 7, "range")).refused]
 
 
 def test_long_streams_take_strategies_with_small_models() -> None:
-    choice = registry.choose(asking(GAUSSIAN, 8760, "running"))
+    choice = timeline.choose(asking(GAUSSIAN, 8760, "running"))
     assert choice.strategy.horizon is None
     assert {refusal.name for refusal in choice.refused} == {
         "fda",
@@ -177,7 +177,7 @@ def test_long_streams_take_strategies_with_small_models() -> None:
 
 def test_fda_is_the_best_of_strategies_that_publish_nodes_only() -> None:
     """Equal budgets for the same nodes err by 1,001; subtraction, which draws noise ahead, beats both."""
-    choice = registry.choose(asking(LAPLACE, 1023, "prefix"))
+    choice = timeline.choose(asking(LAPLACE, 1023, "prefix"))
     errors = {choice.name: choice.expected_error, **dict(choice.runners_up)}
     assert errors["prefix over 1023 batches"] < errors["fda over 1023 batches"] < 1001
 
@@ -202,7 +202,7 @@ def test_a_strategy_that_asks_less_for_a_unit_wins_by_it() -> None:
 @LAWS
 @pytest.mark.parametrize("word", ["auto", "tree", "fda", "prefix", "toeplitz", "spectral"])
 def test_the_words_of_the_catalog(word: str, law: NoiseLaw) -> None:
-    named, question = registry.words()[word], asking(law, 200, "running")
+    named, question = timeline.words()[word], asking(law, 200, "running")
     if word in ("toeplitz", "spectral") and law == LAPLACE:
         with pytest.raises(InterfaceError, match="delta"):
             named.choose(question)
@@ -216,7 +216,7 @@ def test_the_words_of_the_catalog(word: str, law: NoiseLaw) -> None:
 def test_weights_count() -> None:
     question = asking(LAPLACE, 365, "running", "1")
     heavy = type(question)(LAPLACE, 365, (question_of("running", 1), question_of("1", 1000)))
-    assert registry.choose(heavy).name == "each batch on its own" != registry.choose(question).name
+    assert timeline.choose(heavy).name == "each batch on its own" != timeline.choose(question).name
 
 
 def test_refusals() -> None:

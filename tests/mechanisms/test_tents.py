@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpsql.errors import InterfaceError, InternalError
-from dpsql.mechanisms.axis.question import expected_error
+from dpsql.mechanisms.axis.strategy import expected_error
 from dpsql.mechanisms.axis.tents import graded_hats, half_widths, hat, level_starts, tents
 from dpsql.tree import Workload
 from dpsql.variance import covariance, mean_variance

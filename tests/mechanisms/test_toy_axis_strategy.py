@@ -18,12 +18,21 @@ import pytest
 import dpsql
 from dpsql import api
 from dpsql.errors import InternalError
-from dpsql.mechanisms.axis import registry
-from dpsql.mechanisms.axis.question import Answer, AxisQuestion, Candidate, NamedAxisMechanism, Word, alone
-from dpsql.mechanisms.axis.rows import SparseRows, rows_of_ones
-from dpsql.mechanisms.axis.strategy import AxisStrategy, Frozen, check_sensitivity
+from dpsql.mechanisms import axis
+from dpsql.mechanisms.axis.strategy import (
+    Answer,
+    AxisQuestion,
+    AxisStrategy,
+    Candidate,
+    Frozen,
+    NamedAxisMechanism,
+    Word,
+    alone,
+    check_sensitivity,
+)
 from dpsql.mechanisms.law import LAPLACE, LAWS, NoiseLaw
 from dpsql.mechanisms.offers import Offer, Refusal
+from dpsql.mechanisms.rows import SparseRows, rows_of_ones
 from dpsql.noise import ExactNoise, ZeroNoise, os_entropy
 from dpsql.publishing.central import publish_release
 from dpsql.release import open_release
@@ -109,8 +118,8 @@ class Toy:
 @pytest.fixture
 def toy(monkeypatch: pytest.MonkeyPatch) -> None:
     """The toy in the closed registry."""
-    monkeypatch.setattr(registry, "MECHANISMS", (*registry.MECHANISMS, Toy()))
-    monkeypatch.setattr(registry, "STRATEGIES", (*registry.STRATEGIES, Twice))
+    monkeypatch.setattr(axis, "MECHANISMS", (*axis.MECHANISMS, Toy()))
+    monkeypatch.setattr(axis, "STRATEGIES", (*axis.STRATEGIES, Twice))
 
 
 @pytest.mark.parametrize("law", LAWS.values())
@@ -136,7 +145,7 @@ def test_it_is_offered_to_auto_had_by_name_and_restored() -> None:
     assert ("toy", "is for axes of 30 leaves or more") in [
         refusal[:2] for refusal in by_word(20, "auto").refused
     ]
-    assert registry.thaw("twice", choice.strategy.frozen()) == choice.strategy
+    assert axis.thaw("twice", choice.strategy.frozen()) == choice.strategy
 
 
 @pytest.mark.usefixtures("publishes")

@@ -14,8 +14,8 @@ from dpsql.mechanisms.law import LAPLACE as L
 from dpsql.mechanisms.law import NoiseLaw
 from dpsql.mechanisms.timeline import nodes as time_nodes
 from dpsql.mechanisms.timeline.fda import fda_strategy, fenwick_nodes
-from dpsql.mechanisms.timeline.strategy import UNIT, exponent
-from dpsql.mechanisms.timeline.tree import TimeTreeStrategy
+from dpsql.mechanisms.timeline.time_strategy import UNIT, exponent
+from dpsql.mechanisms.timeline.time_tree import TimeTreeStrategy
 from tests.time_forms import decoder_matrix, fda_error, fda_share, strategy_matrix
 
 VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "continual.json").read_text())

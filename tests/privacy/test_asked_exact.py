@@ -10,8 +10,7 @@ import pytest
 
 from dpsql.budget import SLACK, scaled_denominator
 from dpsql.errors import InternalError
-from dpsql.mechanisms.family.asked import AskedRows
-from dpsql.mechanisms.family.asked_rows import best_rows, classes_of
+from dpsql.mechanisms.family.asked import AskedRows, best_rows, classes_of
 from dpsql.mechanisms.family.measurement import Terms
 from dpsql.mechanisms.law import GAUSSIAN, LAPLACE
 from tests.privacy.loss import measure

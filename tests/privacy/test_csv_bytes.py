@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dpsql.curate.draft.drafting import leave_open
-from dpsql.curate.init import draft_from_source
+from dpsql.curate.draft import draft_from_source, leave_open
 from dpsql.engines import open_sources
 from dpsql.engines.csv import LONGEST, blocks_of_lines, parse_lines
 from dpsql.errors import SourceError

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from dpsql.budget import DENOMINATOR, cap_units, combine
-from dpsql.mechanisms.axis.rows import SparseRows, rows_of_ones
 from dpsql.mechanisms.law import LAPLACE, AxisBudget
+from dpsql.mechanisms.rows import SparseRows, rows_of_ones
 
 
 def largest(units: np.ndarray, axes: list[SparseRows]) -> int:

@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 
 from dpsql.mechanisms.law import GAUSSIAN, AxisBudget, refined
-from dpsql.mechanisms.timeline.strategy import TimeStrategy
+from dpsql.mechanisms.timeline.time_strategy import TimeStrategy
+from dpsql.mechanisms.timeline.time_tree import TimeTreeStrategy
 from dpsql.mechanisms.timeline.toeplitz import square_root
-from dpsql.mechanisms.timeline.tree import TimeTreeStrategy
 from dpsql.noise import Noise
 from dpsql.streams.append import Batch, StreamSpec, StreamStatistic, noise_for, opened_stream
 from tests.privacy.loss import loss_of

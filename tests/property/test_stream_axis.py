@@ -10,13 +10,13 @@ from itertools import combinations
 import numpy as np
 import pytest
 
+from dpsql.mechanisms import timeline
 from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, NoiseLaw
-from dpsql.mechanisms.timeline import registry
 from dpsql.mechanisms.timeline.fda import fda_strategy
-from dpsql.mechanisms.timeline.strategy import Emission, TimeStrategy, share_variance
 from dpsql.mechanisms.timeline.subtraction import subtraction_strategy
+from dpsql.mechanisms.timeline.time_strategy import Emission, TimeStrategy, share_variance
+from dpsql.mechanisms.timeline.time_tree import TimeTreeStrategy
 from dpsql.mechanisms.timeline.toeplitz import square_root
-from dpsql.mechanisms.timeline.tree import TimeTreeStrategy
 from dpsql.tree import FloatArray, IntArray
 from tests.time_forms import ending, lasting
 
@@ -173,7 +173,7 @@ def test_shares_are_told_and_frozen_ones_come_back(strategy: TimeStrategy) -> No
     found = {read.share for emission in published(strategy, HORIZON) for read in emission.reads}
     assert strategy.shares() == (min(found), max(found))
     kept = json.loads(json.dumps(strategy.frozen()))
-    again = registry.thaw(strategy.kind, strategy.law, kept)
+    again = timeline.thaw(strategy.kind, strategy.law, kept)
     assert again.frozen() == strategy.frozen() and again.name == strategy.name
     assert [e.reads for e in published(again, HORIZON)] == [e.reads for e in published(strategy, HORIZON)]
 

@@ -27,7 +27,7 @@ from dpsql.collecting.reported import (
     write_items,
     write_reported_plan,
 )
-from dpsql.curate.audit.run import audit_release
+from dpsql.curate.audit import audit_release
 from dpsql.curate.forecast import plan_catalog
 from dpsql.errors import CatalogError, DataError, OperationalError, SourceError
 from dpsql.ledger import ledger_entries

@@ -167,8 +167,7 @@ def test_the_private_table_is_not_opened(tmp_path: Path, few_seeds: None) -> Non
 
 def test_a_rehearsal_cannot_be_taken_for_a_release(tmp_path: Path, few_seeds: None) -> None:
     """It is written with test entropy, so nothing opens it by mistake; and it is gone afterwards."""
-    from dpsql.curate.dry import priced_plan, write_dry_release
-    from dpsql.curate.rehearsal import rehearse
+    from dpsql.curate.dry import priced_plan, rehearse, write_dry_release
 
     catalog = load_catalog(write_star(tmp_path, [], {}))
     priced = priced_plan(catalog, axis_maker(catalog, open_public(catalog)))

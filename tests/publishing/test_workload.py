@@ -11,8 +11,8 @@ from dpsql import api
 from dpsql.answer.answerer import Answerer
 from dpsql.engines import RawSide
 from dpsql.errors import CatalogError
-from dpsql.mechanisms.axis.question import expected_error
-from dpsql.mechanisms.axis.registry import auto_strategy
+from dpsql.mechanisms.axis import auto_strategy
+from dpsql.mechanisms.axis.strategy import expected_error
 from dpsql.noise import ExactNoise, os_entropy
 from dpsql.publishing.axes import axis_maker, with_unforeseen
 from dpsql.publishing.central import publish_release

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from benchmarks.baselines.common import SimulationNoise
-from dpsql.mechanisms.axis.registry import auto_strategy
+from dpsql.mechanisms.axis import auto_strategy
 from dpsql.mechanisms.family.blocks import Blocks
 from dpsql.mechanisms.family.measurement import DrawnMember, Terms
 from dpsql.mechanisms.family.question import FamilyAxis, Grains

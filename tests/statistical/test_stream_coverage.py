@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, AxisBudget, NoiseLaw
-from dpsql.mechanisms.timeline.registry import words
+from dpsql.mechanisms.timeline import words
 from dpsql.noise import ExactNoise, insecure_test_entropy
 from dpsql.streams.append import StreamStatistic, noise_for
 from tests.time_forms import asking

@@ -24,10 +24,10 @@ from dpsql.errors import (
 from dpsql.mechanisms.law import GAUSSIAN, AxisBudget
 from dpsql.mechanisms.law import LAPLACE as L
 from dpsql.mechanisms.timeline.fda import fda_strategy
-from dpsql.mechanisms.timeline.strategy import NodeRead, TimeStrategy
 from dpsql.mechanisms.timeline.subtraction import subtraction_strategy
+from dpsql.mechanisms.timeline.time_strategy import NodeRead, TimeStrategy
+from dpsql.mechanisms.timeline.time_tree import TimeTreeStrategy
 from dpsql.mechanisms.timeline.toeplitz import square_root
-from dpsql.mechanisms.timeline.tree import TimeTreeStrategy
 from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
 from dpsql.streams import public as stream_public
 from dpsql.streams.append import (

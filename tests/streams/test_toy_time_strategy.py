@@ -17,13 +17,20 @@ import pytest
 from numpy.typing import NDArray
 
 from dpsql import api
-from dpsql.curate.audit.run import audit_release
+from dpsql.curate.audit import audit_release
 from dpsql.errors import BatchOrderError
+from dpsql.mechanisms import timeline
 from dpsql.mechanisms.law import LAPLACE, NoiseLaw
 from dpsql.mechanisms.offers import Refusal
-from dpsql.mechanisms.timeline import registry
-from dpsql.mechanisms.timeline.question import TimeOffer, TimeQuestion
-from dpsql.mechanisms.timeline.strategy import Emission, Frozen, NodeRead, check_rows, refuse_past
+from dpsql.mechanisms.timeline.time_strategy import (
+    Emission,
+    Frozen,
+    NodeRead,
+    TimeOffer,
+    TimeQuestion,
+    check_rows,
+    refuse_past,
+)
 from dpsql.noise import ExactNoise, insecure_test_entropy
 from dpsql.tree import FloatArray
 from dpsql.variance import AxisVariance
@@ -108,7 +115,7 @@ Toy.KINDS["doubled"] = thawed
 @pytest.fixture
 def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StreamShop:
     """A shop whose catalog says `auto`, with the toy in the closed registry."""
-    monkeypatch.setattr(registry, "MECHANISMS", (*registry.MECHANISMS, Toy))
+    monkeypatch.setattr(timeline, "MECHANISMS", (*timeline.MECHANISMS, Toy))
     return make_stream_shop(tmp_path, customers=200, text=CATALOG.replace("horizon: 365", "horizon: 7"))
 
 
@@ -132,7 +139,7 @@ def test_the_toy_walks_from_plan_to_audit(shop: StreamShop) -> None:
 
 
 def test_noise_has_the_variance_that_the_toy_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "MECHANISMS", (*registry.MECHANISMS, Toy))
+    monkeypatch.setattr(timeline, "MECHANISMS", (*timeline.MECHANISMS, Toy))
     text = CATALOG[: CATALOG.index("views:")].replace("horizon: 365", "horizon: 5")
     text += "views: {days: {of: sales, axes: [sales.sold_on, customer.age], measures: [count]}}\n"
     shop = make_stream_shop(

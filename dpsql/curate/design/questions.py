@@ -2,6 +2,8 @@
 
 A public table is an axis by its key, which tells all of its columns; a private column is as fine as its values. Which
 leaves a question takes then says where an axis must be cut, and which columns of a public table it looks at.
+Expressions that statements sum and no table declares become measures, with the bounds that follow from the columns'
+own.
 
 **Privacy**: reads statements, the catalog and public tables.
 """
@@ -11,6 +13,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -21,6 +25,7 @@ from dpsql.answer.plan import ReleaseView as AskedView
 from dpsql.answer.plan import ViewPlan, conditions, make_plan, place
 from dpsql.answer.sql.parse import parse
 from dpsql.answer.sql.rewrite import take_apart
+from dpsql.answer.sql.summed import Range, Summed, range_of, same_expression, summed_expressions
 from dpsql.answer.terms import ColumnRef, Term, predicates
 from dpsql.axis.model import OrderedRule
 from dpsql.curate.dry import Priced
@@ -28,7 +33,7 @@ from dpsql.engines.engine import Engine
 from dpsql.errors import Error, NoViewError
 from dpsql.star import Catalog, made_view
 from dpsql.star.graph import KeyPath, paths_to, reachable
-from dpsql.star.tables import LARGEST_LEAVES, TRUNCATE, Column, Cuts
+from dpsql.star.tables import LARGEST_LEAVES, TRUNCATE, Column, Cuts, Measure, Table
 
 COARSE = 2**12
 """Leaves of the scaffold on whole-number axes with too many values: comparisons say where they are cut."""
@@ -412,3 +417,79 @@ def _jump(operator: Callable[[Any, Any], Any], constant: int, at: Sequence[int])
     ([5], [6])
     """
     return [unit for unit in at if bool(operator(unit, constant)) != bool(operator(unit - 1, constant))]
+
+
+NewMeasures = dict[str, dict[str, Measure]]
+"""Table -> name -> measure."""
+
+
+def new_measures(catalog: Catalog, statements: Sequence[str]) -> NewMeasures:
+    """Measures that would let statements be answered, or answered with less noise.
+
+    Args:
+        catalog: the catalog.
+        statements: SQL.
+    """
+    measures: NewMeasures = {}
+    for text in statements:
+        try:
+            summed = list(summed_expressions(text))
+        except Error:
+            continue  # whoever reads the statement says what is wrong
+        for expression in summed:
+            for name, table in catalog.tables.items():
+                ranges = {c.lower(): _range(spec) for c, spec in table.columns.items() if _is_number(spec)}
+                bounds = (
+                    range_of(expression.sql, ranges)
+                    if not table.is_public and expression.columns <= ranges.keys()
+                    else None
+                )
+                table_measures = {**table.measures, **measures.get(name, {})}
+                if bounds is None or any(
+                    same_expression(m.expr, expression.sql) for m in table_measures.values()
+                ):
+                    continue
+                measures.setdefault(name, {})[_name(expression, table, table_measures)] = _measure(
+                    expression, bounds
+                )
+    return measures
+
+
+def with_measures(catalog: Catalog, new: NewMeasures) -> Catalog:
+    """The catalog with them."""
+    tables = {
+        name: table.model_copy(update={"measures": {**table.measures, **new.get(name, {})}})
+        for name, table in catalog.tables.items()
+    }
+    return catalog.model_copy(update={"tables": tables})
+
+
+def _is_number(column: Column) -> bool:
+    return column.type in ("int", "decimal") and column.lower is not None
+
+
+def _range(column: Column) -> Range:
+    low, high = column.bounds
+    return Range(Fraction(low, 10**column.digits), Fraction(high, 10**column.digits), column.digits)
+
+
+def _measure(expression: Summed, bounds: Range) -> Measure:
+    ends = {"lower": _decimal(bounds.low, bounds.scale), "upper": _decimal(bounds.high, bounds.scale)}
+    return Measure.model_validate({"expr": expression.sql, "scale": bounds.scale, **ends})
+
+
+def _decimal(value: Fraction, scale: int) -> str:
+    return f"{Decimal(value.numerator * 10**scale // value.denominator).scaleb(-scale):f}"
+
+
+def _name(expression: Summed, table: Table, table_measures: dict[str, Measure]) -> str:
+    """What the statement calls the sum, if it is a plain word that the table does not use yet."""
+    word = (
+        expression.name.lower()
+        if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", expression.name)
+        else "_".join(sorted(expression.columns))
+    )
+    taken = {name.lower() for name in (*table.columns, *table.derive, *table_measures)}
+    return (
+        word if word not in taken else next(f"{word}_{n}" for n in range(2, 99) if f"{word}_{n}" not in taken)
+    )

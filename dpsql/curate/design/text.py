@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import yaml
 
-from dpsql.curate.design.measures import NewMeasures
-from dpsql.curate.draft.domains import quoted
+from dpsql.curate.design.questions import NewMeasures
 
 WIDE = 110
+
+_PLAIN = re.compile(
+    r"[A-Za-z_][A-Za-z0-9_ .-]*[A-Za-z0-9_]|[A-Za-z_]|-?\d+(\.\d+)?|\d{4}-\d\d-\d\d( \d\d:\d\d:\d\d)?"
+)
+_WORDS = ("true", "false", "null", "yes", "no", "on", "off", "y", "n")
 
 Entry = Mapping[str, Any]
 
@@ -110,3 +116,20 @@ def _more_measures(table: yaml.MappingNode, gained: Mapping[str, Any]) -> tuple[
     else:
         lines = [f"{quoted(name)}: {flow(measure)}" for name, measure in measures.items()]
     return start, start, indent.join([*lines, ""])
+
+
+def quoted(value: str) -> str:
+    """A YAML scalar that is read back to the byte, quoted where YAML or a flow mapping would read it otherwise.
+
+    >>> print(quoted("Private"), quoted(" Private"), quoted("a\\u2028b\\xa0"))
+    Private " Private" "a\\u2028b\\u00a0"
+    """
+    if _PLAIN.fullmatch(value) and value.lower() not in _WORDS:
+        return value
+    return "".join(c if c.isprintable() else _escaped(c) for c in json.dumps(value, ensure_ascii=False))
+
+
+def _escaped(character: str) -> str:
+    """What YAML folds or refuses, or nobody sees: line ends and blanks beyond ASCII, controls, marks of order."""
+    code = ord(character)
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

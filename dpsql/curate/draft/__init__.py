@@ -1,4 +1,4 @@
-"""A first catalog, drafted from raw tables as somebody who knows them would: read `drafting` first.
+"""`dpsql init`: a first catalog, drafted from raw tables as somebody who knows them would.
 
     words     what names tell
     look      what stands in the tables: columns, types, few values, bounds
@@ -6,8 +6,298 @@
     roles     facts, dimensions and bridges; whose the rows are; what may be public
     domains   columns as axes and measures: bounds, cuts, categories in their order; ids and free text left out
     views     a first view of every fact, where no questions were given
-    drafting  all of it as YAML
 
-**Privacy**: sees raw rows, for the curator's eyes. What was read of private rows carries `confirm: true`, and
-publishing refuses while one is left.
+This module writes all of it as YAML. Every bound, category list and public table that came from data gets
+``confirm: true``, and so does the promise unless the curator states it: publishing refuses while a mark is left,
+since a bound that one person decides would tell on that person. The draft is a valid catalog as it is written.
+
+**Privacy**: reads raw rows and shows bounds and categories to the curator, before any promise is made. The text is for
+the curator's eyes until every `confirm` was checked and removed.
 """
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+from dpsql.curate.design import CatalogDesign, design_catalog
+from dpsql.curate.design.text import quoted
+from dpsql.curate.draft.domains import Domain, domain_of, left_out, public_domain, reasons
+from dpsql.curate.draft.first_views import first_views
+from dpsql.curate.draft.links import Links, find_links
+from dpsql.curate.draft.look import SelectReader, TableFacts, called, look, open_reader
+from dpsql.curate.draft.roles import TableRoles, Whose, roles_of
+from dpsql.errors import InterfaceError, visible
+from dpsql.publishing.userlevel.guess import Guess
+from dpsql.star import parse_catalog
+from dpsql.star.source import CSV, POSTGRESQL
+
+_VALUE = re.compile(r"\s*-?\d[\d.,:/ -]*")
+"""A number, date or time: names of columns that are one suggest that a CSV file has no header."""
+
+EPSILON, CAP = "1", "4"
+"""What stands in a draft until the curator has chosen: under `confirm`, so nothing is spent by it."""
+
+
+@dataclass(frozen=True)
+class CuratorChoices:
+    """What only the curator can say. None: she was not asked, and the draft leaves it open.
+
+    Args:
+        unit: `row` or `table.key`.
+        public: names of public tables.
+        epsilon: what one release spends.
+        cap: most that these people may ever lose.
+    """
+
+    unit: str | None = None
+    public: frozenset[str] | None = None
+    epsilon: str | None = None
+    cap: str | None = None
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing of the promise is left open."""
+        return None not in (self.unit, self.epsilon, self.cap)
+
+
+@dataclass(frozen=True)
+class Sketch:
+    """What a draft would say of tables, keys and people, before the curator was asked.
+
+    Args:
+        tables: what was read.
+        links: keys and foreign keys.
+        whose: the privacy unit.
+        public: tables that may be public.
+    """
+
+    tables: tuple[TableFacts, ...]
+    links: Links
+    whose: Whose
+    public: frozenset[str]
+
+
+def leave_open(sketch: Sketch) -> CuratorChoices:
+    """Nobody is asked: the draft says what was found and marks it."""
+    return CuratorChoices()
+
+
+@dataclass(frozen=True)
+class CatalogDraft:
+    """A drafted catalog.
+
+    Args:
+        text: its YAML.
+        open: places that wait for confirmation.
+        question: what is asked about the privacy unit; empty where it is plain.
+        foreign_keys: how many were found.
+        public: tables proposed as public.
+        design: how its views were designed, where questions were given.
+    """
+
+    text: str
+    open: int
+    question: str
+    foreign_keys: int
+    public: tuple[str, ...]
+    design: CatalogDesign | None = None
+
+
+def draft(name: str, reader: SelectReader, ask: Callable[[Sketch], CuratorChoices]) -> CatalogDraft:
+    """Look at a source and write its first catalog.
+
+    Args:
+        name: the catalog's name.
+        reader: the open source.
+        ask: the curator, shown what was found.
+
+    **Privacy**: reads raw rows; the text is for the curator's eyes.
+    """
+    tables = look(reader)
+    links = find_links(reader, tables)
+    plain = roles_of(tables, links, None, None)
+    choices = ask(Sketch(tables, links, plain.whose, plain.public))
+    _check(choices, tables, links)
+    roles = roles_of(tables, links, choices.unit, choices.public)
+    lines = _header(name, reader, tables, links, roles, choices)
+    for table in tables:
+        lines += _table(table, links, roles, confirmed=choices.public is not None)
+    text = "\n".join([*lines, "", "views:", *first_views(tables, links, roles)]) + "\n"
+    marks = sum(line.partition("#")[0].count("confirm: true") for line in text.splitlines())
+    link_count = sum(len(targets) for targets in links.foreign.values())
+    return CatalogDraft(
+        text, marks, roles.whose.question, link_count, tuple(t.name for t in tables if t.name in roles.public)
+    )
+
+
+def _check(choices: CuratorChoices, tables: Sequence[TableFacts], links: Links) -> None:
+    """Answers name tables and keys that there are.
+
+    Raises:
+        InterfaceError: one does not.
+    """
+    units = ["row", *(f"{table.name}.{links.keys[table.name]}" for table in tables if links.keys[table.name])]
+    if choices.unit not in (None, *units):
+        raise InterfaceError(f"the unit {choices.unit} is none", hint=f"write one of {', '.join(units)}")
+    names = {table.name for table in tables}
+    for unknown in sorted((choices.public or frozenset()) - names):
+        raise InterfaceError(f"no table {unknown}", hint=f"there are {', '.join(sorted(names))}")
+
+
+def _header(
+    name: str,
+    reader: SelectReader,
+    tables: Sequence[TableFacts],
+    links: Links,
+    roles: TableRoles,
+    choices: CuratorChoices,
+) -> list[str]:
+    """What stands above the tables: name, source, and the choices that are the curator's."""
+    root = "${DPSQL_SOURCE}" if reader.kind is POSTGRESQL else reader.root
+    places = [f"    {quoted(t.name)}: {quoted(_place(t, reader, roles))}" for t in tables]
+    csv = [] if reader.csv is None else [
+        f"  csv: {json.dumps(reader.csv.model_dump(exclude={'columns'}))}  # how the files are written"
+    ]  # fmt: skip
+    unit = roles.unit_table
+    bounded = any(
+        unit in links.reached(name) for name in roles.counted
+    )  # rows of a unit are chosen, which needs a delta
+    question = [f"  # {roles.whose.question}."] if roles.whose.question else []
+    candidates = [c for c in roles.whose.candidates if c != roles.whose.unit]
+    shown = "whose rows are protected together" if unit else "each row by itself"
+    shown += f"; or {', '.join(candidates)}" if candidates else ""
+    return [
+        "# A draft: check every place marked `confirm: true`, then remove the mark; publish refuses until then.",
+        "# Bounds must hold for every possible row and must not follow from the rows at hand. Which column is free",
+        "# text, empty or an id, and how many digits of a decimal are kept, are facts of the rows at hand too.",
+        "dpsql: 1",
+        f"name: {quoted(name)}",
+        "source:",
+        f"  kind: {reader.kind.name}",
+        f"  root: {quoted(root)}",
+        *csv,
+        "  tables:",
+        *places,
+        "privacy:",
+        *question,
+        f"  unit: {quoted(roles.whose.unit)}  # {shown}",
+        f"  lineage: {quoted(f'{name}_{unit}' if unit else name)}  # all releases about them draw on one cap",
+        f"  cap: {choices.cap or CAP}  # most that these people may ever lose",
+        f"  epsilon: {choices.epsilon or EPSILON}  # what this release spends",
+        f"  delta: {'1e-6' if bounded else '0'}",
+        *([] if choices.complete else ["  confirm: true"]),
+        "",
+        "tables:",
+    ]
+
+
+def _place(table: TableFacts, reader: SelectReader, roles: TableRoles) -> str:
+    """Its file; a public one in which rows stand twice is read without the second ones."""
+    if table.repeated is None or table.name not in roles.public or reader.kind in (CSV, POSTGRESQL):
+        return table.place
+    columns = ", ".join(f'"{column.name}"' for column in table.columns)
+    return f"SELECT DISTINCT {columns} FROM '{table.place}'"
+
+
+def _table(table: TableFacts, links: Links, roles: TableRoles, *, confirmed: bool) -> list[str]:
+    is_fact, is_public = table.name in roles.facts, table.name in roles.public
+    key, foreign = links.keys[table.name], links.foreign[table.name]
+    lines = [
+        f"  {quoted(table.name)}:{_aside(table.name, roles)}",
+        f"    role: {'fact' if is_fact else 'dimension'}",
+    ]
+    lines += [f"    key: {quoted(key)}"] if key is not None else []
+    if not is_fact:
+        lines += [f"    private: {'false  # anybody may see its rows' if is_public else 'true'}"]
+    unlisted = links.unlisted[table.name]
+    of_people = table.name in roles.people
+    value_columns = [c for c in table.columns if c.name not in (key, *foreign)]
+    by_rows = not is_public and any(left_out(column, of_people=of_people).by_rows for column in value_columns)
+    headless = [column.name for column in table.columns if column.guessed and _VALUE.fullmatch(column.name)]
+    marked = unlisted or by_rows or headless or (is_public and not confirmed)
+    lines += ["    confirm: true"] if marked else []
+    lines += ["    # numbers or dates in its first line: is that a row, and no header?"] if headless else []
+    if foreign:
+        pairs = ", ".join(f"{quoted(column)}: {quoted(target)}" for column, target in foreign.items())
+        lines.append(f"    foreign_keys: {{{pairs}}}")
+    lines += [
+        f"    # {visible(column)}: {_percent(share)} of its rows name no row of {foreign[column]}. "
+        "Private: remove this line too."
+        for column, share in unlisted.items()
+    ]
+    if roles.unit_table in links.reached(table.name) and table.name in roles.counted:
+        lines.append("    max_ids: auto  # rows of one unit that count: chosen when publishing")
+    domains = [d for d in _domains(table, links, roles) if d is not None]
+    lines += ["    columns:", *(f"      {domain.line}" for domain in domains)] if domains else []
+    why = "" if is_public else reasons(value_columns, of_people=of_people)
+    checked = "; check it against every possible row" if by_rows else ""
+    return [*lines, *([f"    # left out: {visible(why)}{checked}"] if why else [])]
+
+
+def _percent(share: float) -> str:
+    """A part of the rows in whole percents, which say little about any one of them."""
+    return f"{share:.0%}" if share >= 0.01 else "less than 1%"
+
+
+def _aside(table: str, roles: TableRoles) -> str:
+    return "  # a bridge: its rows link others" if table in roles.bridges else ""
+
+
+def _domains(table: TableFacts, links: Links, roles: TableRoles) -> list[Domain | None]:
+    keys = (links.keys[table.name], *links.foreign[table.name])
+    value_columns = [column for column in table.columns if column.name not in keys]
+    if table.name in roles.public:
+        return [public_domain(column) for column in value_columns]
+    counted, of_people = table.name in roles.counted, table.name in roles.people
+    return [domain_of(column, counted=counted, of_people=of_people) for column in value_columns]
+
+
+class DraftWorkload(NamedTuple):
+    """Questions that a release is for, and about how many units and rows there are, in public."""
+
+    statements: Sequence[str]
+    guess: Guess | None = None
+
+
+def draft_from_source(
+    source: str | Path,
+    output: Path,
+    name: str | None,
+    ask: Callable[[Sketch], CuratorChoices],
+    workload: DraftWorkload | None = None,
+) -> CatalogDraft:
+    """Write a first catalog.
+
+    Args:
+        source: a folder of Parquet or CSV files, one such file, a DuckDB file, or `postgresql://..`.
+        output: the catalog; must not exist.
+        name: its name; the source's own unless given.
+        ask: shown what was found, says what only the curator can.
+        workload: questions that the views are designed for; without them each table gets first views.
+
+    Returns:
+        The draft, which is written to the output.
+
+    Raises:
+        SourceError: nothing readable there.
+        InterfaceError: the output exists, or an answer names no table.
+    """
+    if output.exists():
+        raise InterfaceError(f"{output} exists", hint="choose another output, or remove it")
+    reader = open_reader(source)
+    try:
+        first_draft = draft(name or called(source), reader, ask)
+    finally:
+        reader.close()
+    parse_catalog(first_draft.text, str(output))
+    if workload is not None:
+        designed = design_catalog(first_draft.text, output, workload.statements, workload.guess)
+        first_draft = replace(first_draft, text=designed.text, design=designed)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.write_text(first_draft.text, encoding="utf-8")
+    return first_draft

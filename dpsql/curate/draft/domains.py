@@ -1,7 +1,9 @@
 """Columns as axes and measures: bounds rounded outwards, cuts that people would choose, categories in their order.
 
 Ids, codes with many values and free text are left out, with a word why. A number is a measure in tables that are
-counted, unless its name says that it is a code, a grade or a part of a date.
+counted, unless its name says that it is a code, a grade or a part of a date. Texts stand in their own order where they
+have one: ranges with numbers in them, grades, months, schools. Ranges of neighbours are then few nodes of a tree, and a
+chart reads from left to right.
 
 **Privacy**: what comes from private rows carries `confirm: true`. Bounds are rounded outwards, so that they seldom
 repeat one person's value; they are for the curator to replace by what holds for every possible row.
@@ -9,47 +11,90 @@ repeat one person's value; they are for the curator to replace by what holds for
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from math import log10
 from typing import NamedTuple
 
+from dpsql.curate.design.text import quoted
 from dpsql.curate.draft.look import DAY, DECIMAL, MOMENT, TEXT, TRUTH, WHOLE, ColumnFacts
-from dpsql.curate.draft.ordinals import in_order
 from dpsql.curate.draft.words import GRADES, NAMES, TEXTS, is_name, words
 from dpsql.star.tables import alike_but_for_blanks
+
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
+
+SCALES = (
+    ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"),
+    ("mon", "tue", "wed", "thu", "fri", "sat", "sun"),
+    ("first", "second", "third", "fourth"),
+    ("low", "medium|middle|moderate", "high", "critical"),
+    ("tiny|xs", "small|sm", "medium|md", "large|lg", "huge|xl"),
+    ("normal|basic|standard", "bronze", "silver", "gold", "platinum", "diamond"),
+    ("never", "rarely|seldom", "sometimes|occasionally", "often|frequently", "always"),
+    ("very poor|terrible|very bad", "poor|bad", "fair|average", "good", "very good", "excellent"),
+    ("strongly disagree", "disagree", "neutral|neither", "agree", "strongly agree"),
+    ("very dissatisfied", "dissatisfied", "neutral", "satisfied", "very satisfied"),
+    ("none|no school", "preschool", "1st-4th|primary|elementary", "5th-6th", "7th-8th", "9th", "10th", "11th",
+     "12th|partial high|some high", "high school|hs-grad", "partial college|some college|some-college", "assoc",
+     "bachelor", "graduate degree|master", "prof-school", "doctor|phd"),
+    ("child|minor", "young|youth", "adult", "senior|elderly"),
+    ("morning", "noon", "afternoon", "evening", "night"),
+)  # fmt: skip
+"""What the steps of a scale begin with or hold, from its low end to its high one; `|` parts words of one step."""
+
+
+def in_order(values: Sequence[str]) -> tuple[str, ...]:
+    """Values in their own order, or as they came where nothing is known of one.
+
+    Args:
+        values: different texts, in alphabetical order.
+
+    >>> in_order(("$10K - $30K", "$110K - $130K", "$30K - $50K", "$150K +"))
+    ('$10K - $30K', '$30K - $50K', '$110K - $130K', '$150K +')
+    >>> in_order(("Bronze", "Golden", "Normal", "Silver")), in_order(("Bikes", "Cars"))
+    (('Normal', 'Bronze', 'Silver', 'Golden'), ('Bikes', 'Cars'))
+    """
+    numbers = [_by_number(value) for value in values]
+    if all(number is not None for number in numbers):
+        return tuple(sorted(values, key=lambda value: _by_number(value) or (0.0,)))
+    for scale in SCALES:
+        places = {value: _place(value, scale) for value in values}
+        if len({p for p in places.values() if p is not None}) > 1 and None not in places.values():
+            return tuple(sorted(values, key=lambda value: (places[value] or 0, value)))
+    return tuple(values)
+
+
+def _by_number(value: str) -> tuple[float, ...] | None:
+    """The numbers of a range, `<=50K` before `>50K`; None for texts that merely hold one."""
+    letters = re.sub(r"[^A-Za-z]", "", value)
+    numbers = _NUMBER.findall(value.replace(",", ""))
+    if (
+        not numbers
+        or len(letters) > 10
+        or not re.match(r"\s*[$<>=+~-]*\s*\d|under|over|less|more", value, re.IGNORECASE)
+    ):
+        return None
+    low = re.match(r"\s*(<|under|less)", value, re.IGNORECASE) is not None
+    return (float(numbers[0]), -1.0 if low else 0.0, *map(float, numbers[1:]))
+
+
+def _place(value: str, scale: Sequence[str]) -> int | None:
+    """The step that a value names by its longest word, or None."""
+    text = value.lower().strip()
+    named = [
+        (len(word), i) for i, step in enumerate(scale) for word in step.split("|") if text.startswith(word)
+    ]
+    return max(named)[1] if named else None
+
 
 MOST_LEAVES = 150
 """Leaves of an ordered axis that has no cuts; beyond, cuts of a round width make about a third of it."""
 
 MONTHS_FROM, YEARS_FROM = 800, 6000
 """Days that a date column spans from which its leaves are months, and years."""
-
-_PLAIN = re.compile(
-    r"[A-Za-z_][A-Za-z0-9_ .-]*[A-Za-z0-9_]|[A-Za-z_]|-?\d+(\.\d+)?|\d{4}-\d\d-\d\d( \d\d:\d\d:\d\d)?"
-)
-_WORDS = ("true", "false", "null", "yes", "no", "on", "off", "y", "n")
-
-
-def quoted(value: str) -> str:
-    """A YAML scalar that is read back to the byte, quoted where YAML or a flow mapping would read it otherwise.
-
-    >>> print(quoted("Private"), quoted(" Private"), quoted("a\\u2028b\\xa0"))
-    Private " Private" "a\\u2028b\\u00a0"
-    """
-    if _PLAIN.fullmatch(value) and value.lower() not in _WORDS:
-        return value
-    return "".join(c if c.isprintable() else _escaped(c) for c in json.dumps(value, ensure_ascii=False))
-
-
-def _escaped(character: str) -> str:
-    """What YAML folds or refuses, or nobody sees: line ends and blanks beyond ASCII, controls, marks of order."""
-    code = ord(character)
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 @dataclass(frozen=True)

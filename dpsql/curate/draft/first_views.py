@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from dpsql.curate.draft.domains import domain_of, public_domain, quoted
+from dpsql.curate.design.text import quoted
+from dpsql.curate.draft.domains import domain_of, public_domain
 from dpsql.curate.draft.links import Links
 from dpsql.curate.draft.look import DAY, TEXT, ColumnFacts, TableFacts
 from dpsql.curate.draft.roles import TableRoles

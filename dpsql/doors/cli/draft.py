@@ -17,8 +17,8 @@ from dpsql.doors.cli.plan import statements
 from dpsql.errors import InterfaceError
 
 if TYPE_CHECKING:
-    from dpsql.curate.design.designing import CatalogDesign
-    from dpsql.curate.draft.drafting import CatalogDraft, CuratorChoices, Sketch
+    from dpsql.curate.design import CatalogDesign
+    from dpsql.curate.draft import CatalogDraft, CuratorChoices, Sketch
     from dpsql.publishing.userlevel.guess import Guess
 
 
@@ -57,7 +57,7 @@ def init(
     proposed. What was read from private rows is marked `confirm: true`, because it is not private; publish refuses
     until you have replaced or confirmed each of them. What you say here is not marked.
     """
-    from dpsql.curate.init import DraftWorkload
+    from dpsql.curate.draft import DraftWorkload
 
     guess = _guess(said.pop("units"), said.pop("rows"))
     choices = _choices(**said)
@@ -89,7 +89,7 @@ def _questions() -> Path | None:
 def _choices(
     unit: str | None, public: tuple[str, ...], cap: str | None, epsilon: str | None
 ) -> CuratorChoices:
-    from dpsql.curate.draft.drafting import CuratorChoices
+    from dpsql.curate.draft import CuratorChoices
 
     return CuratorChoices(unit, frozenset(public) - {"none"} if public else None, epsilon, cap)
 
@@ -174,7 +174,7 @@ def _asking(options: CuratorChoices) -> Callable[[Sketch], CuratorChoices]:
     """Ask in the terminal for what the options leave open."""
 
     def ask(sketch: Sketch) -> CuratorChoices:
-        from dpsql.curate.draft.drafting import CuratorChoices
+        from dpsql.curate.draft import CuratorChoices
 
         for table in sketch.tables:
             named = ", ".join(f"{c} -> {t}" for c, t in sketch.links.foreign[table.name].items())

@@ -17,18 +17,20 @@ import numpy as np
 
 from dpsql.errors import InterfaceError
 from dpsql.mechanisms.axis.fixed_point import Mixing
-from dpsql.mechanisms.axis.question import (
+from dpsql.mechanisms.axis.strategy import (
     FEWEST_LEAVES,
     Answer,
     AxisQuestion,
+    AxisStrategy,
     Candidate,
+    Frozen,
     NamedAxisMechanism,
     candidate,
+    check_sensitivity,
 )
-from dpsql.mechanisms.axis.rows import SparseRows, square_rows
-from dpsql.mechanisms.axis.strategy import AxisStrategy, Frozen, check_sensitivity
 from dpsql.mechanisms.law import GAUSSIAN, NoiseLaw
 from dpsql.mechanisms.offers import Offer, Refusal
+from dpsql.mechanisms.rows import SparseRows, square_rows
 from dpsql.tree import FloatArray, IntArray, Workload
 from dpsql.variance.leaves import PrefixVariance
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from dpsql.mechanisms.axis.question import (
+from dpsql.mechanisms.axis.strategy import (
     Answer,
     AxisQuestion,
     Candidate,

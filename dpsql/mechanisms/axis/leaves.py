@@ -8,20 +8,21 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from dpsql.mechanisms.axis.question import (
+from dpsql.mechanisms.axis.strategy import (
     Answer,
     AxisChoice,
     AxisQuestion,
+    AxisStrategy,
     Candidate,
+    Frozen,
     NamedAxisMechanism,
     Word,
     alone,
     candidate,
 )
-from dpsql.mechanisms.axis.rows import SparseRows, rows_of_ones
-from dpsql.mechanisms.axis.strategy import AxisStrategy, Frozen
 from dpsql.mechanisms.law import LAPLACE, LAWS, NoiseLaw
 from dpsql.mechanisms.offers import Offer
+from dpsql.mechanisms.rows import SparseRows, rows_of_ones
 from dpsql.tree import FloatArray, IntArray
 from dpsql.variance.leaves import IdentityVariance
 

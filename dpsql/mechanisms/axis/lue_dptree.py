@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dpsql.errors import CatalogError
-from dpsql.mechanisms.axis.question import (
+from dpsql.mechanisms.axis.strategy import (
     Answer,
     AxisChoice,
     AxisQuestion,

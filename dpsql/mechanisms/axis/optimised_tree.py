@@ -16,7 +16,7 @@ import numpy as np
 
 from dpsql.mechanisms.axis import dense
 from dpsql.mechanisms.axis.lue_dptree import LOG_ARITIES, cut_trees, even_trees, split
-from dpsql.mechanisms.axis.question import Answer, AxisQuestion, Candidate, NamedAxisMechanism, candidate
+from dpsql.mechanisms.axis.strategy import Answer, AxisQuestion, Candidate, NamedAxisMechanism, candidate
 from dpsql.mechanisms.axis.tree import LEAF_SHARE, arities, refuses_trees, tree_strategy
 from dpsql.mechanisms.axis.tree_loss import Objective, range_loss
 from dpsql.mechanisms.law import LAPLACE, NoiseLaw

@@ -33,11 +33,18 @@ import numpy as np
 
 from dpsql.errors import InternalError
 from dpsql.mechanisms.axis.dense import DENSE_LEAVES
-from dpsql.mechanisms.axis.question import Answer, AxisQuestion, NamedAxisMechanism, candidate
-from dpsql.mechanisms.axis.rows import LIMIT, SparseRows
-from dpsql.mechanisms.axis.strategy import AxisStrategy, Frozen, check_sensitivity
+from dpsql.mechanisms.axis.strategy import (
+    Answer,
+    AxisQuestion,
+    AxisStrategy,
+    Frozen,
+    NamedAxisMechanism,
+    candidate,
+    check_sensitivity,
+)
 from dpsql.mechanisms.law import GAUSSIAN, NoiseLaw
 from dpsql.mechanisms.offers import Offer, Refusal
+from dpsql.mechanisms.rows import LIMIT, SparseRows
 from dpsql.tree import FloatArray, IntArray
 from dpsql.variance.sine import SineVariance, cosine_sums, half_angles, sine_transform
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpsql.mechanisms.axis.question import (
+from dpsql.mechanisms.axis.strategy import (
     Answer,
     AxisChoice,
     AxisQuestion,

@@ -23,23 +23,25 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from dpsql.errors import InterfaceError
-from dpsql.mechanisms.axis.question import (
+from dpsql.mechanisms.axis.strategy import (
     FEWEST_LEAVES,
     Answer,
     AxisChoice,
     AxisQuestion,
+    AxisStrategy,
     Candidate,
+    Frozen,
     NamedAxisMechanism,
     Word,
     alone,
     best,
     candidate,
+    check_sensitivity,
 )
-from dpsql.mechanisms.axis.rows import SparseRows
-from dpsql.mechanisms.axis.strategy import AxisStrategy, Frozen, check_sensitivity
 from dpsql.mechanisms.axis.tree import LONG, LONG_LOG
 from dpsql.mechanisms.law import LAPLACE, NoiseLaw
 from dpsql.mechanisms.offers import Offer, Refusal, least
+from dpsql.mechanisms.rows import SparseRows
 from dpsql.tree import FloatArray, IntArray
 from dpsql.variance.intervals import IntervalRows, IntervalVariance, blue_rows, interval_rows
 

@@ -19,10 +19,15 @@ import numpy as np
 
 from dpsql.errors import InternalError
 from dpsql.mechanisms.axis.dense import is_optimal
-from dpsql.mechanisms.axis.question import FEWEST_LEAVES, AxisQuestion
-from dpsql.mechanisms.axis.rows import SparseRows, rows_of_ones
-from dpsql.mechanisms.axis.strategy import AxisStrategy, Frozen, check_sensitivity
+from dpsql.mechanisms.axis.strategy import (
+    FEWEST_LEAVES,
+    AxisQuestion,
+    AxisStrategy,
+    Frozen,
+    check_sensitivity,
+)
 from dpsql.mechanisms.law import LAPLACE, LAWS, NoiseLaw
+from dpsql.mechanisms.rows import SparseRows, rows_of_ones
 from dpsql.tree import FloatArray, IntArray, Tree, tree_from_arrays
 from dpsql.variance.tree import TreeVariance, inner_levels, node_spread
 

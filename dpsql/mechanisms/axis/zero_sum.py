@@ -26,10 +26,9 @@ import numpy as np
 from dpsql.errors import InterfaceError
 from dpsql.mechanisms.axis.dense import DENSE_LEAVES, DENSE_SCALE, workload_gram
 from dpsql.mechanisms.axis.fixed_point import Mixing
-from dpsql.mechanisms.axis.question import AxisChoice, expected_error
-from dpsql.mechanisms.axis.rows import SparseRows, square_rows
-from dpsql.mechanisms.axis.strategy import AxisStrategy, Frozen, check_sensitivity
+from dpsql.mechanisms.axis.strategy import AxisChoice, AxisStrategy, Frozen, check_sensitivity, expected_error
 from dpsql.mechanisms.law import GAUSSIAN, NoiseLaw
+from dpsql.mechanisms.rows import SparseRows, square_rows
 from dpsql.tree import FloatArray, IntArray, Workload
 from dpsql.variance.leaves import PrefixVariance
 

@@ -40,10 +40,9 @@ import numpy as np
 
 from dpsql.budget import cap_units, scaled_denominator
 from dpsql.errors import PrivacyError
+from dpsql.mechanisms.axis import auto_strategy
 from dpsql.mechanisms.axis.leaves import LeafStrategy
-from dpsql.mechanisms.axis.question import AxisChoice, expected_error
-from dpsql.mechanisms.axis.registry import auto_strategy
-from dpsql.mechanisms.axis.strategy import AxisStrategy, draw_view, leaf_estimates
+from dpsql.mechanisms.axis.strategy import AxisChoice, AxisStrategy, draw_view, expected_error, leaf_estimates
 from dpsql.mechanisms.axis.tree import tree_strategy
 from dpsql.mechanisms.family.data_dependent import (
     AdaptedView,

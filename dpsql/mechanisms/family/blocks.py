@@ -31,7 +31,7 @@ from typing import ClassVar, NamedTuple, Self
 import numpy as np
 
 from dpsql.errors import InternalError
-from dpsql.mechanisms.axis.registry import AUTO
+from dpsql.mechanisms.axis import AUTO
 from dpsql.mechanisms.axis.strategy import AxisStrategy
 from dpsql.mechanisms.family.block_estimates import BlockRows, block_variance, cell_estimates, leaf_groups
 from dpsql.mechanisms.family.block_plan import (

@@ -23,10 +23,9 @@ from math import inf
 from typing import ClassVar
 
 from dpsql.errors import InternalError
+from dpsql.mechanisms.axis import AUTO, auto_strategy
 from dpsql.mechanisms.axis.leaves import LeafStrategy
-from dpsql.mechanisms.axis.question import AxisChoice, expected_error
-from dpsql.mechanisms.axis.registry import AUTO, auto_strategy
-from dpsql.mechanisms.axis.strategy import AxisStrategy
+from dpsql.mechanisms.axis.strategy import AxisChoice, AxisStrategy, expected_error
 from dpsql.mechanisms.family.measurement import (
     Alone,
     AxisWorkload,

@@ -18,10 +18,17 @@ from typing import ClassVar
 import numpy as np
 
 from dpsql.errors import CatalogError
-from dpsql.mechanisms.axis.bound import least_variance
-from dpsql.mechanisms.axis.question import AxisChoice, AxisQuestion, Word
-from dpsql.mechanisms.axis.registry import WHOLE, axis_strategy, laws_of
-from dpsql.mechanisms.axis.strategy import AxisStrategy, axis_budgets, leaf_estimates, measure_view, row_count
+from dpsql.mechanisms.axis import WHOLE, axis_strategy, laws_of, least_variance
+from dpsql.mechanisms.axis.strategy import (
+    AxisChoice,
+    AxisQuestion,
+    AxisStrategy,
+    Word,
+    axis_budgets,
+    leaf_estimates,
+    measure_view,
+    row_count,
+)
 from dpsql.mechanisms.family.measurement import (
     Alone,
     AxisWorkload,

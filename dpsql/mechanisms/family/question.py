@@ -26,8 +26,8 @@ from itertools import combinations
 from math import prod
 from typing import NamedTuple, Protocol, TypeAlias
 
-from dpsql.mechanisms.axis.question import AxisChoice, Word
-from dpsql.mechanisms.axis.registry import AUTO, WHOLE
+from dpsql.mechanisms.axis import AUTO, WHOLE
+from dpsql.mechanisms.axis.strategy import AxisChoice, Word
 from dpsql.mechanisms.family.measurement import Measurement
 from dpsql.mechanisms.law import GAUSSIAN, Laplace, NoiseLaw
 from dpsql.mechanisms.offers import Choice, Offer, Refusal

@@ -25,7 +25,7 @@ from math import isfinite, nan
 from typing import NamedTuple
 
 from dpsql.errors import CatalogError
-from dpsql.mechanisms.axis.registry import AUTO
+from dpsql.mechanisms.axis import AUTO
 from dpsql.mechanisms.family import adaptive, asked, blocks, diffhr, product, residual, whitened
 from dpsql.mechanisms.family.question import (
     Answer,

@@ -37,10 +37,9 @@ from typing import ClassVar
 import numpy as np
 
 from dpsql.errors import InternalError
+from dpsql.mechanisms.axis import COARSEST
 from dpsql.mechanisms.axis.dense import DENSE_LEAVES
-from dpsql.mechanisms.axis.question import AxisChoice
-from dpsql.mechanisms.axis.registry import COARSEST
-from dpsql.mechanisms.axis.strategy import AxisStrategy, estimate, measure
+from dpsql.mechanisms.axis.strategy import AxisChoice, AxisStrategy, estimate, measure
 from dpsql.mechanisms.axis.zero_sum import zero_sum_choice
 from dpsql.mechanisms.family.measurement import (
     Alone,

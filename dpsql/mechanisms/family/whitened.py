@@ -29,10 +29,9 @@ from math import ceil, inf, isqrt, prod
 import numpy as np
 
 from dpsql.errors import CatalogError, InternalError
+from dpsql.mechanisms.axis import AUTO
 from dpsql.mechanisms.axis.leaves import LeafStrategy
-from dpsql.mechanisms.axis.question import AxisChoice, Word, expected_error
-from dpsql.mechanisms.axis.registry import AUTO
-from dpsql.mechanisms.axis.strategy import AxisStrategy, gathers
+from dpsql.mechanisms.axis.strategy import AxisChoice, AxisStrategy, Word, expected_error, gathers
 from dpsql.mechanisms.axis.tree import tree_strategy
 from dpsql.mechanisms.family.product import PRODUCT
 from dpsql.mechanisms.family.question import (

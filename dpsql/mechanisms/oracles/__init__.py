@@ -8,4 +8,58 @@
 | `square_wave`       | WAVE  | one bin near the own leaf |
 
 An oracle has two halves: the device's in `dpsql.client.oracles`, the collector's here. Nobody asks which one it is.
+The list is closed: an oracle without its proof in this project has no place in it.
 """
+
+from __future__ import annotations
+
+from dpsql.errors import InternalError
+from dpsql.mechanisms.oracles.local_hashing import LocalHashingAggregator
+from dpsql.mechanisms.oracles.oracle import Oracle
+from dpsql.mechanisms.oracles.randomised_response import RandomisedResponseAggregator
+from dpsql.mechanisms.oracles.square_wave import SquareWaveAggregator
+from dpsql.mechanisms.oracles.unary_encoding import UnaryEncodingAggregator
+
+ORACLES: tuple[type[Oracle], ...] = (
+    UnaryEncodingAggregator,
+    LocalHashingAggregator,
+    RandomisedResponseAggregator,
+    SquareWaveAggregator,
+)
+"""Of two that cost the same, the first is chosen."""
+
+
+def choose_oracle(domain: int, own: int) -> Oracle:
+    """Choose the oracle of least variance: GRR below 3 e^eps + 2 items, else OUE, past 2048 items OLH.
+
+    Args:
+        domain: number of items.
+        own: integer weight of the truth.
+
+    Returns:
+        The oracle.
+
+    Example:
+        >>> [choose_oracle(d, 3 << 20).name for d in (10, 11, 3000)]
+        ['GRR', 'OUE', 'OLH']
+    """
+    offers = [oracle for kind in ORACLES if (oracle := kind.offered(domain, own)) is not None]
+    return min(offers, key=lambda oracle: oracle.cost)
+
+
+def oracle_named(name: str, domain: int, own: int, extra: int = 0) -> Oracle:
+    """The oracle that a plan names.
+
+    Args:
+        name: as in plans and reports.
+        domain: number of items (Square Wave: leaves).
+        own: integer weight of the truth.
+        extra: OLH's buckets, Square Wave's reach, else 0.
+
+    Raises:
+        InternalError: no oracle is called that.
+    """
+    kinds = {kind.name: kind for kind in ORACLES}
+    if name not in kinds:
+        raise InternalError(f"no oracle is called {name!r}", hint="use the version that wrote the plan")
+    return kinds[name](domain, own, extra)

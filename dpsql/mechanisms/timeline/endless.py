@@ -33,8 +33,17 @@ from dpsql.mechanisms.timeline.filters import (
     met,
     shared,
 )
-from dpsql.mechanisms.timeline.question import NamedTimeStrategy, TimeOffer, TimeQuestion
-from dpsql.mechanisms.timeline.strategy import Emission, Frozen, Kinds, NodeRead, check_rows, refuse_past
+from dpsql.mechanisms.timeline.time_strategy import (
+    Emission,
+    Frozen,
+    Kinds,
+    NamedTimeStrategy,
+    NodeRead,
+    TimeOffer,
+    TimeQuestion,
+    check_rows,
+    refuse_past,
+)
 from dpsql.tree import FloatArray, IntArray
 from dpsql.variance.filtered import FilterVariance
 

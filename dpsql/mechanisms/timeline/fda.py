@@ -33,23 +33,21 @@ from numpy.typing import NDArray
 from dpsql.mechanisms.law import NoiseLaw
 from dpsql.mechanisms.offers import Refusal
 from dpsql.mechanisms.timeline.nodes import NodeErrors, NoiseNodes, node_errors
-from dpsql.mechanisms.timeline.question import (
-    Make,
-    NamedTimeStrategy,
-    TimeOffer,
-    TimeQuestion,
-    dense_offers,
-    only,
-)
-from dpsql.mechanisms.timeline.strategy import (
+from dpsql.mechanisms.timeline.time_strategy import (
     UNIT,
     Emission,
     Frozen,
     Kinds,
+    Make,
+    NamedTimeStrategy,
     NodeRead,
+    TimeOffer,
+    TimeQuestion,
     check_rows,
+    dense_offers,
     exponent,
     one_node,
+    only,
     refuse_past,
     share_variance,
 )

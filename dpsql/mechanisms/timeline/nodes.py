@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpsql.mechanisms.law import NoiseLaw
-from dpsql.mechanisms.timeline.strategy import exponent, share_variance
+from dpsql.mechanisms.timeline.time_strategy import exponent, share_variance
 from dpsql.tree import FloatArray, IntArray
 from dpsql.variance.leaves import PrefixVariance
 

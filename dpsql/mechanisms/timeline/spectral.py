@@ -34,8 +34,9 @@ from dpsql.mechanisms.law import GAUSSIAN
 from dpsql.mechanisms.offers import Refusal
 from dpsql.mechanisms.timeline.endless import EndlessStrategy
 from dpsql.mechanisms.timeline.filters import energies
-from dpsql.mechanisms.timeline.question import (
+from dpsql.mechanisms.timeline.time_strategy import (
     DENSE,
+    Kinds,
     NamedTimeStrategy,
     TimeCandidate,
     TimeChoice,
@@ -43,7 +44,6 @@ from dpsql.mechanisms.timeline.question import (
     TimeQuestion,
     too_long,
 )
-from dpsql.mechanisms.timeline.strategy import Kinds
 from dpsql.mechanisms.timeline.toeplitz import ToeplitzStrategy, gaussian_only, thawed
 from dpsql.tree import FloatArray, IntArray
 

@@ -35,15 +35,19 @@ from dpsql.mechanisms.timeline.nodes import (
     integer_budgets,
     node_errors,
 )
-from dpsql.mechanisms.timeline.question import NamedTimeStrategy, TimeOffer, TimeQuestion, dense_offers, only
-from dpsql.mechanisms.timeline.strategy import (
+from dpsql.mechanisms.timeline.time_strategy import (
     UNIT,
     Emission,
     Frozen,
     Kinds,
+    NamedTimeStrategy,
     NodeRead,
+    TimeOffer,
+    TimeQuestion,
     check_rows,
+    dense_offers,
     one_node,
+    only,
     refuse_past,
     share_variance,
 )
@@ -203,7 +207,7 @@ def best_subtraction(question: TimeQuestion) -> SubtractionStrategy:
     """The arity and number of levels that err least, over the sensible few.
 
     >>> from dpsql.mechanisms.law import LAPLACE
-    >>> from dpsql.mechanisms.timeline.question import question_of
+    >>> from dpsql.mechanisms.timeline.time_strategy import question_of
     >>> best = best_subtraction(TimeQuestion(LAPLACE, 1023, (question_of("prefix", 1),)))
     >>> best.arity, best.levels
     (11, 3)

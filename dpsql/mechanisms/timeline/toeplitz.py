@@ -37,8 +37,19 @@ from dpsql.mechanisms.timeline.filters import (
     met,
     shared,
 )
-from dpsql.mechanisms.timeline.question import NamedTimeStrategy, TimeOffer, TimeQuestion, dense_offers, only
-from dpsql.mechanisms.timeline.strategy import Emission, Frozen, Kinds, NodeRead, check_rows, refuse_past
+from dpsql.mechanisms.timeline.time_strategy import (
+    Emission,
+    Frozen,
+    Kinds,
+    NamedTimeStrategy,
+    NodeRead,
+    TimeOffer,
+    TimeQuestion,
+    check_rows,
+    dense_offers,
+    only,
+    refuse_past,
+)
 from dpsql.tree import FloatArray, IntArray
 from dpsql.variance.filtered import FilterVariance
 

@@ -39,14 +39,18 @@ from numpy.typing import ArrayLike, NDArray
 from dpsql.mechanisms.law import NoiseLaw
 from dpsql.mechanisms.offers import Refusal
 from dpsql.mechanisms.timeline.nodes import window_starts
-from dpsql.mechanisms.timeline.question import NamedTimeStrategy, TimeCandidate, TimeOffer, TimeQuestion, only
-from dpsql.mechanisms.timeline.strategy import (
+from dpsql.mechanisms.timeline.time_strategy import (
     Emission,
     Frozen,
     Kinds,
+    NamedTimeStrategy,
     NodeRead,
+    TimeCandidate,
+    TimeOffer,
+    TimeQuestion,
     TimeStrategy,
     check_rows,
+    only,
     refuse_past,
     share_variance,
 )
