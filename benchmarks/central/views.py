@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from itertools import combinations
 
-from dpsql.engines import RawSide
+from dpsql.engines.duck import RawSide
 from dpsql.publishing.axes import axis_maker
 from dpsql.publishing.plan import plan_release
 from dpsql.publishing.planned import ReleasePlan

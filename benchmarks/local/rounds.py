@@ -25,9 +25,9 @@ from benchmarks.local.planes import Case, people_of, ranges_of
 from benchmarks.local.simulated import one_row_each, simulate_tallies
 from dpsql.client import read_plan
 from dpsql.collecting import rounds
-from dpsql.collecting.adaptive import FinalBoxes, boxes_of
 from dpsql.collecting.estimate import axis_table
 from dpsql.collecting.plan import CollectionDesign, PlannedAxis, build_plan
+from dpsql.collecting.rounds import FinalBoxes, boxes_of
 from dpsql.collecting.smooth import positive_shares, smooth_axis
 from dpsql.mechanisms.local.ahead import spread_evenly
 from dpsql.mechanisms.local.blue import range_workload

@@ -26,15 +26,16 @@ import numpy as np
 from benchmarks.figures import Figures
 from benchmarks.local.axis import range_masks
 from benchmarks.local.simulated import simulate_tallies
-from dpsql.client import Row, device, kinds, oracles, read_plan
+from dpsql.client import Row, device, oracles, read_plan
+from dpsql.client import plan as plans
 from dpsql.client.plan import Plan, PlanAxis, PlanMeasure, View
+from dpsql.collecting.content import weighted_tables
 from dpsql.collecting.estimate import axis_table, model_of, table
 from dpsql.collecting.parts import interactions
 from dpsql.collecting.plan import CollectionDesign, PlannedAxis, build_plan
 from dpsql.collecting.tallies import RespondentRows
 from dpsql.collecting.tau import best_tau
 from dpsql.collecting.totals import row_scale
-from dpsql.collecting.weighted import weighted_tables
 from dpsql.variance.kronecker import AxisSplit, ProductReading
 from dpsql.variance.leaves import PrefixVariance
 
@@ -185,7 +186,7 @@ def scripted(script: list[int], bounds: list[int], at: list[int]) -> Iterator[No
         at[0] += 1
         return script[at[0] - 1]
 
-    places = [mock.patch.object(module, "below", below) for module in (oracles, device, kinds)]
+    places = [mock.patch.object(module, "below", below) for module in (oracles, device, plans)]
     with places[0], places[1], places[2], mock.patch.object(oracles, "OTHER", 1):
         yield
 

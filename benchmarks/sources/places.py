@@ -18,7 +18,7 @@ from typing import Any
 from unittest import mock
 
 from benchmarks.figures import Figures
-from dpsql.engines import postgresql_places
+from dpsql.engines import postgresql
 from dpsql.errors import BudgetExceeded, LineageError
 from tests.engines import test_places as server
 from tests.engines.servers import Server, postgres_programs, running_postgres
@@ -30,7 +30,7 @@ SPELLINGS = 20
 
 def _by_name(connection: Any, name: str) -> tuple[str, ...]:
     """Places by the resolved name alone: a rename has a fresh cap."""
-    return tuple(place for place in postgresql_places.table_places(connection, name) if "/name/" in place)
+    return tuple(place for place in postgresql.table_places(connection, name) if "/name/" in place)
 
 
 def _as_typed(connection: Any, name: str) -> tuple[str, ...]:

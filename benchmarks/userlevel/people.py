@@ -26,7 +26,7 @@ import yaml
 
 from benchmarks.baselines.common import SimulationNoise
 from benchmarks.figures import Figures
-from dpsql.engines import RawSide
+from dpsql.engines.duck import RawSide
 from dpsql.engines.engine import Engine
 from dpsql.engines.keys import open_star
 from dpsql.engines.template import stored_rows

@@ -18,7 +18,8 @@ import numpy.typing as npt
 
 from benchmarks.baselines.common import SimulationNoise
 from dpsql.answer.plan import ReleaseView, views_of
-from dpsql.engines import RawSide, open_sources
+from dpsql.engines import open_sources
+from dpsql.engines.duck import RawSide
 from dpsql.noise import Noise
 from dpsql.publishing.axes import axis_maker
 from dpsql.publishing.bounding import DrawnRelease

@@ -15,8 +15,7 @@ Standard library only, so that it can be read in one sitting and carried anywher
 """
 
 from dpsql.client.device import Memory, respond
-from dpsql.client.kinds import Row
-from dpsql.client.plan import Plan, View, read_plan
+from dpsql.client.plan import Plan, Row, View, read_plan
 from dpsql.client.report import Report, decode, encode, from_json, to_json
 
 __all__ = [

@@ -23,8 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from dpsql.client.entropy import Entropy, below, is_insecure
-from dpsql.client.kinds import Row
-from dpsql.client.plan import Plan
+from dpsql.client.plan import Plan, Row
 from dpsql.client.report import Report, encode
 from dpsql.errors import DataError, PrivacyError
 

@@ -22,8 +22,7 @@ from decimal import Decimal
 from numbers import Rational
 from typing import Any
 
-from dpsql.client.kinds import Row
-from dpsql.client.plan import Plan, PlanAxis, PlanMeasure
+from dpsql.client.plan import Plan, PlanAxis, PlanMeasure, Row
 from dpsql.errors import DataError
 
 Record = Mapping[str, Any]

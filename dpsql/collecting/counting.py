@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from dpsql.client.plan import Plan
 from dpsql.client.report import HEADER, MAGIC
 from dpsql.collecting.tallies import FOLDS, ViewTally, empty_tallies, oracle_of
-from dpsql.engines.connection import private_connection
+from dpsql.engines.duck import private_connection
 from dpsql.release.write import registered
 
 PORTION = 1 << 25

@@ -27,7 +27,7 @@ from typing import NamedTuple
 import duckdb
 
 from dpsql.client.plan import Plan, read_plan
-from dpsql.engines.connection import private_folder
+from dpsql.engines.duck import private_folder
 from dpsql.errors import DataError, InterfaceError, MachineFault, OperationalError
 from dpsql.faults import FAULTS, machine, reason
 from dpsql.ledger.files import PRIVATE_FILE, sync, write_private

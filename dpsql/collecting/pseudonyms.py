@@ -32,7 +32,7 @@ from dpsql.collecting.files import open_state
 from dpsql.collecting.services import Sheet
 from dpsql.collecting.spools import Spool, check_damage, counted_file
 from dpsql.collecting.tallies import oracle_of
-from dpsql.engines.connection import private_folder
+from dpsql.engines.duck import private_folder
 from dpsql.mechanisms.oracles.oracle import FloatArray, Oracle, Packed, item_scores
 from dpsql.progress import Progress, Stage
 

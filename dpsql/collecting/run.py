@@ -31,7 +31,6 @@ from threadpoolctl import threadpool_limits
 
 from dpsql.client.plan import Plan, read_plan
 from dpsql.collecting import rounds
-from dpsql.collecting.adaptive import adaptive_content, predict_round
 from dpsql.collecting.collector import CollectionManifest, add_spool, close_collection
 from dpsql.collecting.content import release_content
 from dpsql.collecting.files import (
@@ -48,7 +47,7 @@ from dpsql.collecting.files import (
 from dpsql.collecting.forecast import CollectionForecast, drowned, people_needed, view_costs, ways_out
 from dpsql.collecting.joined import joined_content, joined_tables
 from dpsql.collecting.plan import RowReports, facts_of
-from dpsql.collecting.rounds import after_round, is_adaptive, rounds_design
+from dpsql.collecting.rounds import adaptive_content, after_round, is_adaptive, predict_round, rounds_design
 from dpsql.collecting.services import Sheet, make_sheet, predict_services, read_sheet, write_sheet
 from dpsql.collecting.smooth import SLOW, joint_seconds
 from dpsql.collecting.spools import spool_files

@@ -28,8 +28,7 @@ from dpsql.collecting.services import Sheet, make_sheet, write_sheet
 from dpsql.collecting.survey import Survey, design_of, public_axis_maker, survey_of
 from dpsql.collecting.tallies import IntArray, RespondentRows, kind_of, oracle_of
 from dpsql.collecting.tau import asks_rows_alone, first_plan, row_reports, second_plan
-from dpsql.engines import RawSide
-from dpsql.engines.connection import private_connection
+from dpsql.engines.duck import RawSide, private_connection
 from dpsql.engines.keys import open_star
 from dpsql.errors import OperationalError
 from dpsql.ledger.files import PRIVATE_FILE

@@ -1,6 +1,6 @@
 """Counts of reports per view and fold of people, and what each kind of view makes of people's rows.
 
-Tallies are all that estimation ever sees. The kinds are the collector's halves of `dpsql.client.kinds`: for planning
+Tallies are all that estimation ever sees. The kinds are the collector's halves of `dpsql.client.plan`: for planning
 and tests they draw items of many people at once, following the client's steps (slot, row, measure bit, or even item).
 
 **Privacy**: draws made here protect nobody.
@@ -15,8 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.client.kinds import states
-from dpsql.client.plan import Plan, View
+from dpsql.client.plan import Plan, View, states
 from dpsql.errors import InternalError
 from dpsql.mechanisms.local.blue import cell_design
 from dpsql.mechanisms.local.truncation import ValueWithError

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from dpsql.curate.audit import AuditReport
 from dpsql.curate.prove import Proof
-from dpsql.engines.postgresql_places import is_by_address
+from dpsql.engines.postgresql import is_by_address
 from dpsql.errors import InterfaceError, ReleaseError
 from dpsql.ledger import EntryReport, LineageReport, budget_report
 from dpsql.ledger.files import file_hash

@@ -4,8 +4,8 @@ Publishing plans and a dry release is written: the axes and the variance models 
 at all, so that the answering side can say every statement's standard error. It is made of the catalog and of public
 tables; private tables are not even opened.
 
-**Privacy**: reads no private table and spends nothing. A dry release is marked as not private, so nothing opens it
-by mistake.
+**Privacy**: reads no private table and spends nothing; of the ledger it reads amounts alone. A dry release is marked
+as not private, so nothing opens it by mistake.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from math import isfinite, prod, sqrt
 from typing import NamedTuple
 
@@ -23,9 +24,9 @@ from dpsql.curate.bounds import BoundForecast, bound_forecasts
 from dpsql.curate.classes import ClassForecast, Hopeless, hopeless
 from dpsql.curate.dry import Priced, dry_answerer, priced_plan, typical_errors
 from dpsql.curate.foresight import Blind, Foresight, GuessSensitivity, Prediction, RehearsalStage, foresee
-from dpsql.curate.refreshes import Refreshes, refreshes
 from dpsql.engines.engine import Engine
 from dpsql.errors import CatalogError, Error, PrivacyError
+from dpsql.ledger import budget_report
 from dpsql.mechanisms.axis import AUTO
 from dpsql.mechanisms.family.measurement import AxisWorkload
 from dpsql.mechanisms.offers import Refusal
@@ -36,9 +37,56 @@ from dpsql.publishing.planned import PlannedStatistic, ReleasePlan
 from dpsql.publishing.userlevel.guess import Guess, crowds
 from dpsql.release.write import LOOKUP_ARITY
 from dpsql.star import Catalog
+from dpsql.star.graph import ledger_path
 from dpsql.star.model import Privacy
 from dpsql.star.reported import reported_axes, reported_columns
 from dpsql.tree import kary_tree
+
+
+@dataclass(frozen=True)
+class Refreshes:
+    """What the releases of a catalog share; amounts are epsilons at the lineage's delta, fractions in text.
+
+    Args:
+        planned: how many share the cap.
+        left: how many of them still fit.
+        epsilon: what each is charged.
+        cap: what all are charged together, at most.
+        spent: what the lineage has spent so far.
+        at_delta: what follows an epsilon in a sentence.
+    """
+
+    planned: int
+    left: int
+    epsilon: str
+    cap: str
+    spent: str
+    at_delta: str
+
+
+def refreshes(catalog: Catalog) -> Refreshes | None:
+    """What is left of a catalog's `releases`.
+
+    Args:
+        catalog: a loaded catalog.
+
+    Returns:
+        None where the catalog says an `epsilon` alone.
+
+    Raises:
+        IntegrityError, OperationalError: the ledger is damaged, or cannot be opened.
+    """
+    privacy = catalog.privacy
+    if privacy.releases is None:
+        return None
+    currency, charge = currency_at(privacy.delta), charged(privacy)
+    lineages = {report.lineage.name: report for report in budget_report(ledger_path(catalog)).lineages}
+    spent = lineages[privacy.lineage].spent if privacy.lineage in lineages else Fraction(0)
+    remaining = max(0, (currency.counted(privacy.cap) - spent) // charge)
+    used = currency.epsilon(spent) if spent else spent
+    epsilon, cap = str(currency.epsilon(charge)), str(privacy.cap)
+    return Refreshes(privacy.releases, remaining, epsilon, cap, str(used), currency.at_delta)
+
 
 # Measured on two cores over views of 256 to 262,144 cells; `dpsql plan` says "about".
 _FILE_BYTES, _CELL_BYTES, _AXIS_BYTES = 1 << 20, 6.0, 5.5

@@ -1,208 +1,79 @@
-"""Where raw rows are: one DuckDB connection with a view for each table that the catalog names.
+"""Where raw rows are: one DuckDB connection with a view for each table that the catalog names (`duck`).
 
 The connection lives in memory; what does not fit goes to a private folder (`connection`). CSV columns arrive as text,
-since a guessed type would depend on the rows; the catalog's types decide later, row by row.
+since a guessed type would depend on the rows; the catalog's types decide later, row by row. A place of a source is one
+file, a pattern, or a folder with partitions:
+
+    sales.parquet           a file below the root
+    sales/*.parquet         a pattern; * and ? end at a folder, ** does not
+    sales                   a folder: every file below it whose ending says that it can be read
+    sales/year=2025/..      folders named so give a column `year`, as text: a type guessed from names would be guessed
+                            from rows
+
+Files are listed once, when a source is opened, and in order of their names. What begins with a dot or an underscore is
+a writer's own and passed over.
 
 **Privacy**: sees raw rows. Errors name files, tables and columns, never values, and are for the curator.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, NamedTuple, Protocol, TypeAlias
 
 import duckdb
 
-from dpsql.engines.connection import SpillFolder, private_connection
 from dpsql.engines.csv import load_csv
-from dpsql.engines.dialect import DUCK, Dialect
-from dpsql.engines.engine import NOTHING_HAPPENED, IntArray, KeyCheck, engine_lost
-from dpsql.engines.files import files_of
-from dpsql.engines.placed import ROW
-from dpsql.engines.relations import Relations, StoredRelations
+from dpsql.engines.duck import RawSide, no_sources
 from dpsql.engines.united import (
     SchemaGroup,
     TableUse,
     folder_values,
     parquet_members,
-    place_words,
     schema_of,
-    source_words,
     table_use,
     united,
 )
-from dpsql.engines.values import DATABASE, FILES, INTEGERS, exact_cast, family, type_word
+from dpsql.engines.values import DATABASE, FILES, INTEGERS, family, type_word
 from dpsql.errors import CatalogError, SourceError
 from dpsql.star import Catalog
-from dpsql.star.derived import derived_sql
-from dpsql.star.graph import roots
 from dpsql.star.source import CSV, DUCKDB, PARQUET, Csv, SourceKind, expand, query_of
 from dpsql.star.sql import identifier, literal
 from dpsql.star.sql.rowlocal import Query
 
+PATTERN = "*?["
+
+
+def files_of(root: Path, place: str, endings: Collection[str]) -> tuple[Path, ...]:
+    """The files of a place, sorted.
+
+    Args:
+        root: where relative places begin.
+        place: as the catalog writes it, variables put in.
+        endings: of the files that a folder is read for, in lower case.
+
+    Returns:
+        None where there is no such thing.
+    """
+    file = root / place
+    if file.is_dir():
+        return tuple(sorted(path for path in file.rglob("*") if _is_data(path, file, endings)))
+    if file.exists() or not any(mark in place for mark in PATTERN):
+        return (file,) if file.exists() else ()
+    pattern = Path(place)
+    base = Path(pattern.anchor) if pattern.is_absolute() else root
+    relative_pattern = pattern.relative_to(pattern.anchor) if pattern.is_absolute() else pattern
+    return tuple(sorted(path for path in base.glob(str(relative_pattern)) if path.is_file()))
+
+
+def _is_data(file: Path, folder: Path, endings: Collection[str]) -> bool:
+    names = file.relative_to(folder).parts
+    return file.suffix.lower() in endings and file.is_file() and not any(name[0] in "._" for name in names)
+
+
 __all__ = ["RawSide", "no_sources", "open_sources", "open_tables", "retyped"]
-
-
-class SourceView(NamedTuple):
-    """A view of a table as its source has it.
-
-    Args:
-        view: SQL name of the view.
-        columns: names, in the source's order.
-    """
-
-    view: str
-    columns: tuple[str, ...]
-
-
-@dataclass
-class RawSide:
-    """An open raw side.
-
-    Args:
-        connection: private in-memory DuckDB connection with the schema `raw`.
-        columns: table -> column -> DuckDB type.
-        spill: where the connection puts what does not fit into memory; None if somebody else removes it.
-        left_out: private table -> lines of its CSV file that are no rows; for the curator alone.
-        from_csv: tables read from CSV files, whose columns are text because nobody said what else.
-        stored: table -> its view and columns as the source has them, where `retyped` has replaced them.
-        key_types: table -> DuckDB type of its key and of all foreign keys that name it (`engines.keys`).
-        members: table -> the rows that are read by one schema each.
-    """
-
-    name: ClassVar[str] = "DuckDB"
-    dialect: ClassVar[Dialect] = DUCK
-
-    connection: duckdb.DuckDBPyConnection
-    columns: dict[str, dict[str, str]]
-    spill: SpillFolder | None = None
-    left_out: dict[str, int] = field(default_factory=dict)
-    from_csv: set[str] = field(default_factory=set)
-    stored: dict[str, SourceView] = field(default_factory=dict)
-    key_types: dict[str, str] = field(default_factory=dict)
-    members: dict[str, tuple[SchemaGroup, ...]] = field(default_factory=dict)
-
-    def kind_of(self, table: str, column: str) -> str | None:
-        """DuckDB type of a column of the source; None for a derived one."""
-        columns = self.columns[table].items()
-        return next((kind for name, kind in columns if name.lower() == column.lower()), None)
-
-    def rows(self, catalog: Catalog, table: str) -> str:
-        """See `Engine`: what an expression cannot make of a row is NULL there."""
-        derived = self._derived(catalog, table)
-        view = f"raw.{identifier(table)}"
-        if not derived:
-            return view
-        columns = "".join(f", {expression} AS {identifier(name)}" for name, expression in derived.items())
-        return f"(SELECT *{columns} FROM {view} AS {identifier(ROW)})"
-
-    def _derived(self, catalog: Catalog, table: str) -> dict[str, str]:
-        """Derived columns and measures of a table; one that is a foreign key is carried like one.
-
-        Raises:
-            SourceError: its type and its group's stand for no common values.
-        """
-        row, keys = identifier(ROW), roots(catalog)
-        derived = derived_sql(catalog.tables[table], self.columns[table], row)
-        for name, expression in derived.items():
-            target = self.key_types.get(keys.get((table, name.lower()), ""))
-            if target is None:
-                continue
-            query = f"DESCRIBE SELECT {expression} FROM raw.{identifier(table)} AS {row}"
-            kind = str(self.connection.execute(query).fetchall()[0][1])
-            value = exact_cast(expression, kind, target)
-            if value is None:
-                raise SourceError(
-                    f"tables.{table}.derive.{name}: {type_word(kind)} is never equal to the key it names",
-                    hint="cast it in the expression",
-                )
-            derived[name] = value
-        return derived
-
-    def lookup(self, name: str, kind: str | None, keys: Sequence[object], leaf: IntArray) -> str:
-        """See `Engine`: a table of the connection, in memory."""
-        key = f"CAST($1 AS {kind}[])" if kind else "$1"
-        query = f"SELECT unnest({key}) AS key, unnest(CAST($2 AS INTEGER[])) AS leaf"
-        table = identifier(name)
-        self.connection.execute(
-            f"CREATE OR REPLACE TEMP TABLE {table} AS {query}", [list(keys), leaf.tolist()]
-        )
-        return table
-
-    def public_rows(self, table: str) -> list[tuple[object, ...]]:
-        with self.step(f"reading the public table {table}"):
-            return self.connection.execute(f"SELECT * FROM raw.{identifier(table)}").fetchall()
-
-    def check_key(self, table: str, key: str) -> KeyCheck:
-        column = identifier(key)
-        with self.step(f"checking the key of {table}"):
-            counts = self.connection.execute(
-                f"SELECT count(*), count({column}), count(DISTINCT {column}) FROM raw.{identifier(table)}"
-            ).fetchall()
-        total, present, distinct = counts[0]
-        return KeyCheck(present < total, distinct < present)
-
-    def fetch(self, statement: str) -> Mapping[str, IntArray]:
-        return self.relations("counting").fetch(statement)
-
-    def fingerprint(self, table: str, columns: Sequence[str]) -> str | None:
-        """See `Engine`: the sum of 64-bit hashes of the rows as the source has them; hashing is most of its cost."""
-        stored = self.stored.get(table) or SourceView(f"raw.{identifier(table)}", tuple(self.columns[table]))
-        present = {name.lower(): identifier(name) for name in stored.columns}
-        hashed = ", ".join(present[name] for name in columns if name in present) or "0"
-        statement = f"SELECT count(*), sum(hash({hashed})) FROM {stored.view}"
-        with self.step(f"taking the fingerprint of {table}"):
-            rows, total = self.connection.execute(statement).fetchall()[0]
-        return f"{self.name} {rows} {total}" if rows else None
-
-    def places(self, table: str) -> tuple[str, ...]:
-        """See `Engine`: paths say where files are."""
-        return ()
-
-    def value_words(self, catalog: Catalog) -> dict[str, str]:
-        uses = {table: table_use(catalog, table) for table in self.members}
-        return {
-            table: source_words(place_words(members, uses[table]), self.columns[table], uses[table])
-            for table, members in self.members.items()
-        }
-
-    @contextmanager
-    def step(self, step: str, hint: str = NOTHING_HAPPENED) -> Iterator[None]:
-        """Statements of one step: a file that went away, or a full disk, is one line without the engine's words.
-
-        Args:
-            step: what they do, for the message.
-            hint: what to do about it.
-
-        Raises:
-            EngineLost: one failed.
-        """
-        try:
-            yield
-        except duckdb.Error as error:
-            raise engine_lost(self.name, step, type(error).__name__, hint) from None
-
-    def relations(self, step: str) -> Relations:
-        """See `Engine`: temporary tables of the connection."""
-        return StoredRelations(self, step)
-
-    def as_duckdb(self, what: str) -> RawSide:
-        return self
-
-    def close(self) -> None:
-        """Forget the connection, all temporary tables and what they left on disk."""
-        self.connection.close()
-        if self.spill is not None:
-            self.spill.cleanup()
-
-
-def no_sources() -> RawSide:
-    """A raw side without any table."""
-    connection, spill = private_connection()
-    return RawSide(connection, {}, spill)
 
 
 def open_tables(
@@ -565,20 +436,3 @@ def _check_joins(connection: duckdb.DuckDBPyConnection, table: str, query: Query
                 f"tables.{arm}.key: {key} is NULL or stands twice, which would multiply the rows of {table}",
                 hint="remove them, or use a SELECT DISTINCT statement as the source of the table",
             )
-
-
-def retyped(raw: RawSide, table: str, columns: Mapping[str, tuple[str, str]]) -> None:
-    """Replace the view of a table by one with these columns and no others.
-
-    Args:
-        raw: the raw side; its view and its column types are replaced.
-        table: the table.
-        columns: name -> (SQL over the table's columns, DuckDB type).
-    """
-    views = raw.connection.execute("SELECT count(*) FROM duckdb_views() WHERE schema_name = 'raw'").fetchall()
-    view, stored = f"raw.{identifier(table)}", identifier(f"{table} below {views[0][0]} views")
-    values = ", ".join(f"{value} AS {identifier(name)}" for name, (value, _) in columns.items())
-    raw.connection.execute(f"ALTER VIEW {view} RENAME TO {stored}")
-    raw.connection.execute(f"CREATE VIEW {view} AS SELECT {values} FROM raw.{stored}")
-    raw.stored.setdefault(table, SourceView(f"raw.{stored}", tuple(raw.columns[table])))
-    raw.columns[table] = {name: kind for name, (_, kind) in columns.items()}

@@ -5,7 +5,7 @@
     keys      whether a public table's key names each of its rows once
     fetch     runs the statement of `dpsql.engines.template` and returns whole numbers
 
-DuckDB is the engine of files and of its own databases (`dpsql.engines.RawSide`). Another one is a class with these
+DuckDB is the engine of files and of its own databases (`dpsql.engines.duck`). Another one is a class with these
 methods and a `Dialect`; `dpsql.engines.registry` has them all. `tests/engines/test_engine.py` is what each must pass.
 
 **Privacy**: sees raw rows. Only `public_rows` and `fetch` hand any value out: the first of tables that the catalog
@@ -16,35 +16,13 @@ words may quote a value and are never shown.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
-
-import numpy as np
-import numpy.typing as npt
+from typing import Protocol
 
 from dpsql.engines.dialect import Dialect
-from dpsql.engines.relations import Relations
-from dpsql.errors import EngineLost, SourceError
+from dpsql.engines.duck import RawSide
+from dpsql.engines.relations import IntArray, KeyCheck, Relations
+from dpsql.errors import SourceError
 from dpsql.star import Catalog
-
-if TYPE_CHECKING:
-    from dpsql.engines import RawSide
-
-IntArray = npt.NDArray[np.int64]
-
-
-class KeyCheck(NamedTuple):
-    """What is wrong with a public key."""
-
-    null: bool
-    repeated: bool
-
-
-NOTHING_HAPPENED = "nothing was charged and nothing was left behind"
-
-
-def engine_lost(engine: str, step: str, why: str, hint: str = NOTHING_HAPPENED) -> EngineLost:
-    """The one line about a statement that failed; why is a code or our own words, never the engine's text."""
-    return EngineLost(f"{engine}: {step} failed ({why})", hint=hint)
 
 
 def missing_column(table: str, column: str, present: int) -> SourceError:

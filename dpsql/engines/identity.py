@@ -16,8 +16,8 @@ import json
 import os
 from pathlib import Path
 
+from dpsql.engines import files_of
 from dpsql.engines.engine import Engine
-from dpsql.engines.files import files_of
 from dpsql.star import Catalog
 from dpsql.star.source import DUCKDB, SourceKind
 from dpsql.star.sql.rowlocal import is_select

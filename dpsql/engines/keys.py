@@ -16,7 +16,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from dpsql.engines import RawSide, open_tables, retyped
+from dpsql.engines import open_tables
+from dpsql.engines.duck import RawSide, retyped
 from dpsql.engines.values import EMPTY, exact_cast, family, type_word, widest
 from dpsql.errors import SourceError
 from dpsql.star import Catalog

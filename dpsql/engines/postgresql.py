@@ -8,25 +8,126 @@ no password stands in a catalog.
 
 Columns are read by the type that the schema declares (`dpsql.engines.values`). A domain is what it is made of.
 
+A table is known by places that neither another spelling, a rename nor a reload changes.
+
+    postgresql+cluster://<system identifier>/<database oid>/name/<schema>/<name>    stays when a table is made anew
+    postgresql+cluster://<system identifier>/<database oid>/table/<oid>             stays when a table is renamed
+    postgresql+address://<host>:<port>/<database>/..                                without access to the identifier
+
+The server resolves the name, by its search path and its own rules of case and quotes. A table stands for its partitions
+and for tables that inherit from it, a view for the tables that it reads. The system identifier is drawn when a cluster
+is made, an oid when a database is: one that was restored from a dump has others, and no engine can know that its people
+are the same.
+
 **Privacy**: only cells leave the server. A message names the step and SQLSTATE, never the server's own text, which may
 quote a value.
 """
 
 from __future__ import annotations
 
+import ipaddress
+import socket
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar
+from urllib.parse import quote, urlsplit
 
 import numpy as np
 
 from dpsql.engines.dialect import Dialect, moment, searched
-from dpsql.engines.engine import IntArray, engine_lost
-from dpsql.engines.postgresql_places import table_places
+from dpsql.engines.relations import IntArray, engine_lost
 from dpsql.engines.server import StoredTable
 from dpsql.engines.values import POSTGRESQL, postgres_text
 from dpsql.extras import extra
 from dpsql.star.sql import identifier, literal
+
+_CLUSTER, _ADDRESS = "postgresql+cluster", "postgresql+address"
+
+_RELATIONS = """
+WITH RECURSIVE reached (oid) AS (
+    SELECT CAST(pg_catalog.to_regclass(%s) AS oid)
+    UNION
+    SELECT below.oid FROM reached CROSS JOIN LATERAL (
+        SELECT i.inhrelid AS oid FROM pg_catalog.pg_inherits AS i WHERE i.inhparent = reached.oid
+        UNION ALL
+        SELECT d.refobjid FROM pg_catalog.pg_rewrite AS r JOIN pg_catalog.pg_depend AS d
+            ON d.objid = r.oid AND d.classid = CAST('pg_catalog.pg_rewrite' AS regclass)
+            AND d.refclassid = CAST('pg_catalog.pg_class' AS regclass)
+        WHERE r.ev_class = reached.oid AND r.ev_type = '1'
+    ) AS below
+)
+SELECT c.oid, n.nspname, c.relname FROM reached
+JOIN pg_catalog.pg_class AS c ON c.oid = reached.oid
+JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
+ORDER BY c.oid
+"""
+"""A rule of the type '1' is the SELECT of a view."""
+
+_DATABASE = """
+SELECT d.oid, d.datname, pg_catalog.current_setting('port'),
+    pg_catalog.has_function_privilege('pg_catalog.pg_control_system()', 'EXECUTE')
+FROM pg_catalog.pg_database AS d WHERE d.datname = pg_catalog.current_database()
+"""
+_IDENTIFIER = "SELECT system_identifier FROM pg_catalog.pg_control_system()"
+
+
+def table_places(connection: Any, name: str) -> tuple[str, ...]:
+    """The places of a table, and of the tables that it stands for.
+
+    Args:
+        connection: an open psycopg connection.
+        name: the table as SQL writes it.
+
+    Returns:
+        Two places for each relation; none where there is no such table.
+
+    **Privacy**: reads the server's catalogs alone.
+    """
+    relations = connection.execute(_RELATIONS, (name,)).fetchall()
+    database = _database_place(connection)
+    return tuple(
+        f"{database}/{place}"
+        for oid, schema, relation in relations
+        for place in (f"name/{_quoted(schema)}/{_quoted(relation)}", f"table/{oid}")
+    )
+
+
+def is_by_address(place: str) -> bool:
+    """Whether a place names its server by address, since its identifier could not be read."""
+    return urlsplit(place).scheme == _ADDRESS
+
+
+def _database_place(connection: Any) -> str:
+    oid, name, port, readable = connection.execute(_DATABASE).fetchone()
+    if readable:
+        (identifier,) = connection.execute(_IDENTIFIER).fetchone()
+        return f"{_CLUSTER}://{identifier}/{oid}"
+    return f"{_ADDRESS}://{_server_host(connection.info)}:{port}/{_quoted(name)}"
+
+
+def _server_host(connection_info: Any) -> str:
+    """The server's resolved address; this computer's name where it runs here, by whichever socket or interface."""
+    address = str(connection_info.hostaddr)
+    if not address or _is_local(address):
+        return _quoted(socket.gethostname())
+    return f"[{address}]" if ":" in address else address
+
+
+def _is_local(address: str) -> bool:
+    """Whether an address is one of this computer's: only those can be bound."""
+    parsed = ipaddress.ip_address(address.partition("%")[0])
+    kind = socket.AF_INET6 if parsed.version == 6 else socket.AF_INET
+    with socket.socket(kind, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.bind((str(parsed), 0))
+        except OSError:
+            return parsed.is_loopback
+    return True
+
+
+def _quoted(name: object) -> str:
+    return quote(str(name), safe="")
+
 
 DRIVER = "postgresql"
 

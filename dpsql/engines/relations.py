@@ -11,18 +11,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from dpsql.engines.dialect import Dialect
 from dpsql.engines.placed import common_table, with_tables
+from dpsql.errors import EngineLost
 
-if TYPE_CHECKING:
-    from dpsql.engines import RawSide
-    from dpsql.engines.engine import IntArray
+IntArray = npt.NDArray[np.int64]
+Fetch = Callable[[str], Mapping[str, IntArray]]
 
-Fetch = Callable[[str], "Mapping[str, IntArray]"]
+
+class KeyCheck(NamedTuple):
+    """What is wrong with a public key."""
+
+    null: bool
+    repeated: bool
+
+
+NOTHING_HAPPENED = "nothing was charged and nothing was left behind"
+
+
+def engine_lost(engine: str, step: str, why: str, hint: str = NOTHING_HAPPENED) -> EngineLost:
+    """The one line about a statement that failed; why is a code or our own words, never the engine's text."""
+    return EngineLost(f"{engine}: {step} failed ({why})", hint=hint)
 
 
 class Relations(Protocol):
@@ -47,34 +61,6 @@ class Relations(Protocol):
 
         **Privacy**: raw.
         """
-
-
-@dataclass(frozen=True)
-class StoredRelations:
-    """Temporary tables of DuckDB.
-
-    Args:
-        raw: the engine.
-        step: what they are for, for messages.
-    """
-
-    raw: RawSide
-    step: str
-
-    @property
-    def dialect(self) -> Dialect:
-        return self.raw.dialect
-
-    def make(self, name: str, query: str) -> str:
-        table = self.dialect.identifier(name)
-        with self.raw.step(self.step):
-            self.raw.connection.execute(f"CREATE OR REPLACE TEMP TABLE {table} AS {query}")
-        return table
-
-    def fetch(self, statement: str) -> Mapping[str, IntArray]:
-        with self.raw.step(self.step):
-            found = self.raw.connection.execute(statement).fetchnumpy()
-        return {name: np.asarray(column, np.int64) for name, column in found.items()}
 
 
 @dataclass(frozen=True)

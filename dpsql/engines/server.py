@@ -18,8 +18,8 @@ from decimal import Decimal
 from typing import Any, ClassVar, NamedTuple, NoReturn, Protocol
 
 from dpsql.engines.dialect import Dialect
-from dpsql.engines.engine import IntArray, KeyCheck, missing_column
-from dpsql.engines.relations import CommonRelations, Relations
+from dpsql.engines.engine import missing_column
+from dpsql.engines.relations import CommonRelations, IntArray, KeyCheck, Relations
 from dpsql.engines.united import TableUse, source_words, table_use, unlisted
 from dpsql.engines.values import BITS, POSTGRESQL, SourceColumn, family, leaving, reads, type_word
 from dpsql.errors import CatalogError, SourceError

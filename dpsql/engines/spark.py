@@ -27,7 +27,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpsql.engines.dialect import Dialect, moment, searched
-from dpsql.engines.engine import IntArray, engine_lost
+from dpsql.engines.relations import IntArray, engine_lost
 from dpsql.engines.server import StoredTable
 from dpsql.engines.values import SPARK as SPARK_TYPES
 from dpsql.errors import EngineLost

@@ -24,7 +24,7 @@ from dpsql.axis import (
     build_axis,
     needed_tables,
 )
-from dpsql.engines import no_sources
+from dpsql.engines.duck import no_sources
 from dpsql.engines.engine import Engine
 from dpsql.engines.registry import open_engine
 from dpsql.errors import CatalogError, SourceError

@@ -26,8 +26,7 @@ import numpy as np
 
 from dpsql.budget import currency_at
 from dpsql.engines.engine import Engine
-from dpsql.engines.sampling import coefficients
-from dpsql.engines.template import Bound, EveryRow, RowWeighting, Sampled, beyond_bound
+from dpsql.engines.template import Bound, EveryRow, RowWeighting, Sampled, beyond_bound, coefficients
 from dpsql.mechanisms.family.joint_rows import draw_together
 from dpsql.mechanisms.family.whitened import UNIT
 from dpsql.mechanisms.law import NoiseLaw, NoisyRows, NoisyView, laws_for, refined

@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -223,7 +224,7 @@ def publish_release(
             replace(release, privacy=promise).write(path, seed)
 
         order = Order(
-            name, target, release_id, build, lambda: source_digests(with_raw, catalog, spend.tables),
+            name, target, release_id, build, partial(source_digests, with_raw, catalog, spend.tables),
             tuple(releases_beside(target, name.lineage)), memory,
         )  # fmt: skip
         receipt = publish_file(ledger_path(catalog), spend, order)

@@ -18,12 +18,11 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from dpsql.axis import KeyRule
-from dpsql.engines import RawSide
+from dpsql.engines.duck import RawSide
 from dpsql.engines.engine import Engine, missing_column
 from dpsql.engines.expressions import Ends, leaf, measure
 from dpsql.engines.placed import ROW, Digit, JoinSide, PlacedRows, UnitKey
-from dpsql.engines.sampling import coefficients
-from dpsql.engines.template import Sampled, stored_rows
+from dpsql.engines.template import Sampled, coefficients, stored_rows
 from dpsql.errors import InternalError, SourceError
 from dpsql.publishing.planned import Bounds, PlannedStatistic, ReleasePlan
 from dpsql.star import Catalog

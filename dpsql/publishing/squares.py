@@ -28,7 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.budget import NEIGHBOURS, currency_at
-from dpsql.engines import RawSide
+from dpsql.engines.duck import RawSide
 from dpsql.engines.template import cut
 from dpsql.errors import InternalError, ReleaseError
 from dpsql.mechanisms.law import LAPLACE

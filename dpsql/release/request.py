@@ -163,7 +163,7 @@ def requested(seconds: float = LIMIT) -> Iterator[Request]:
     Args:
         seconds: of a new one.
     """
-    request = _current.get()
+    request = current()
     if request is not None:
         yield request
         return
@@ -173,14 +173,14 @@ def requested(seconds: float = LIMIT) -> Iterator[Request]:
 
 def check() -> None:
     """Ask the current request, if there is one, whether to go on."""
-    request = _current.get()
+    request = current()
     if request is not None:
         request.check()
 
 
 def take(size: int) -> None:
     """Count bytes for the current request, if there is one."""
-    request = _current.get()
+    request = current()
     if request is not None:
         request.take(size)
 
@@ -303,7 +303,7 @@ def executed(
         QueryTimeout: it was stopped.
         duckdb.Error: anything else.
     """
-    request = _current.get() or Request()
+    request = current() or Request()
     request.check()
     running = Running(request, request.deadline, cursor)
     with _guard:

@@ -20,10 +20,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dpsql.engines import RawSide
+from dpsql.engines.duck import RawSide
 from dpsql.errors import BatchOrderError, IntegrityError, OperationalError
 from dpsql.faults import CHARGED, UNCHARGED, machine, spending
 from dpsql.ledger import Label, Order, Receipt, ledger_entries, new_release_id, publish_file
@@ -444,7 +445,7 @@ def _charged(
 
     order = Order(
         Label(privacy.lineage, directory.name, spec_hash(catalog)), directory / PROMISE, release_id, build,
-        lambda: source_digests(raw, plan.catalog, spend.tables), tuple(releases_beside(directory, privacy.lineage)),
+        partial(source_digests, raw, plan.catalog, spend.tables), tuple(releases_beside(directory, privacy.lineage)),
         memory,
     )  # fmt: skip
     return publish_file(ledger_path(catalog), spend, order)

@@ -7,7 +7,7 @@ whose time lies in it. With one, it is that file, and its rows are
     late       earlier, or without a date: counted as of this batch's beginning (`late: batch`) or left out (`drop`)
     early      later than the batch: left out; they belong to a batch of their own
 
-Then c rows of a unit are sampled (`engines.sampling`), and those of units that have been in D batches before
+Then c rows of a unit are sampled (`engines.template`), and those of units that have been in D batches before
 are left out.
 
 The first batch fixes the column types, so that a person is one person in every batch:
@@ -39,7 +39,7 @@ from typing import Any
 
 import numpy as np
 
-from dpsql.engines import RawSide, retyped
+from dpsql.engines.duck import RawSide, retyped
 from dpsql.engines.engine import missing_column
 from dpsql.engines.keys import open_star
 from dpsql.engines.united import schema_of

@@ -15,8 +15,8 @@ from dpsql.answer.sql.growth import MOST, check_growth
 from dpsql.answer.sql.parse import parse
 from dpsql.errors import InterfaceError, NotSupportedError, QueryTimeout, SqlSyntaxError
 from dpsql.release.request import Request
-from dpsql.star.sql import bounded
-from dpsql.star.sql.bounded import A_TOKEN, FREE, bounded_parser
+from dpsql.star.sql import guard
+from dpsql.star.sql.guard import A_TOKEN, FREE, bounded_parser
 from tests.doors_release import build
 
 GROUPS = "(SELECT region, COUNT(*) AS n FROM sales JOIN customer USING (customer_id) GROUP BY region)"
@@ -98,7 +98,7 @@ def test_a_parser_whose_steps_cannot_be_counted_is_named(monkeypatch: pytest.Mon
     def compiled(dialect: object) -> None:
         raise TypeError("interpreted classes cannot inherit from compiled")
 
-    monkeypatch.setattr(bounded, "bounded_parser", lambda dialect: (None, compiled))
+    monkeypatch.setattr(guard, "bounded_parser", lambda dialect: (None, compiled))
     with pytest.raises(InterfaceError, match=r"installed compiled.*uninstall sqlglotc"):
         parse("SELECT 1")
 

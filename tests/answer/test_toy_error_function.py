@@ -19,7 +19,7 @@ from dpsql.answer.errorfunctions import ERRORS, ErrorFunction
 from dpsql.answer.leafsets import FloatArray
 from dpsql.answer.uncertainty.estimated import Estimated
 from dpsql.doors.complete import Words
-from dpsql.doors.shell.complete import ShellCompleter
+from dpsql.doors.shell.completer import ShellCompleter
 from dpsql.errors import NotSupportedError, ProgrammingError
 from dpsql.release import open_release
 from tests.release_fixture import make_rows, write_fixture

@@ -12,8 +12,8 @@ import dpsql
 from benchmarks.local.simulated import one_row_each, simulate_tallies
 from dpsql.client.plan import read_plan
 from dpsql.collecting import rounds
-from dpsql.collecting.adaptive import adaptive_content
 from dpsql.collecting.collector import CollectionManifest
+from dpsql.collecting.rounds import adaptive_content
 from dpsql.collecting.run import Reports, collect, write_plan
 from dpsql.collecting.simulate import simulate_reports, write_spool
 from dpsql.collecting.survey import public_axis_maker, survey_of

@@ -13,12 +13,12 @@ from benchmarks.local.simulated import simulate_tallies
 from dpsql.client.plan import Plan, read_plan
 from dpsql.collecting import content
 from dpsql.collecting.collector import CollectionManifest
+from dpsql.collecting.content import two_laws, weighted_tables
 from dpsql.collecting.estimate import axis_table, filled_share, view_cells
 from dpsql.collecting.survey import Survey, design_of, public_axis_maker, survey_of
 from dpsql.collecting.tallies import RespondentRows, kind_of
 from dpsql.collecting.tau import first_plan
 from dpsql.collecting.totals import row_scale
-from dpsql.collecting.weighted import two_laws, weighted_tables
 from dpsql.mechanisms.local.row_bits import (
     BEYOND,
     BEYOND_MIXED,

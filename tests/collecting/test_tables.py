@@ -16,7 +16,7 @@ from dpsql.collecting.files import open_state
 from dpsql.collecting.tables import tally_tables
 from dpsql.collecting.tallies import Tallies
 from dpsql.engines.dialect import DUCK
-from dpsql.engines.engine import IntArray
+from dpsql.engines.relations import IntArray
 from dpsql.engines.server import StoredTable
 from dpsql.errors import SourceError
 from tests.collecting.test_counting import KEY, PLAN, ROWS, SOUND, one_a_token, parquet, wanted

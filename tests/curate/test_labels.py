@@ -16,7 +16,7 @@ from dpsql.answer.answerer import Answerer
 from dpsql.axis.build import CategoryRule
 from dpsql.curate.design.text import quoted
 from dpsql.curate.draft import draft_from_source, leave_open
-from dpsql.engines import no_sources
+from dpsql.engines.duck import no_sources
 from dpsql.errors import CatalogError
 from dpsql.noise import ZeroNoise
 from dpsql.publishing.axes import axis_maker

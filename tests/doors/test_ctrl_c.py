@@ -12,7 +12,7 @@ import duckdb
 import pytest
 from click.testing import CliRunner
 
-from dpsql.doors.cli import CommandGroup
+from dpsql.doors.cli.command import CommandGroup
 from dpsql.errors import INTERRUPTED
 from dpsql.faults import CHARGED, machine
 

@@ -24,9 +24,8 @@ import dpsql
 from benchmarks.answers.limits import worked
 from dpsql.answer.output import render
 from dpsql.answer.session import OpenReleases, open_session
-from dpsql.doors.explore import serve
+from dpsql.doors.explore import FILES, HOST, MOST_BODY, App, Gate, serve
 from dpsql.doors.explore.answers import MOST_EXAMPLES, MOST_ROWS, Explorer
-from dpsql.doors.explore.app import FILES, HOST, MOST_BODY, App, Gate
 from dpsql.doors.page import SHARED, asset
 from dpsql.doors.questions import WELL, totals
 from tests.answer.test_limits import ATTACKS

@@ -10,8 +10,7 @@ import click
 import duckdb
 import pytest
 
-from dpsql.doors.cli import all_commands
-from dpsql.doors.cli.examples import EXAMPLES
+from dpsql.doors.cli import EXAMPLES, all_commands
 from dpsql.examples.retail import make_star, write_star
 from tests.command import dpsql_command
 from tests.stream_shop import CATALOG as DAYS

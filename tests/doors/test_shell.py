@@ -27,7 +27,7 @@ from dpsql.doors.complete import words_of
 from dpsql.doors.scan import InputPiece, split
 from dpsql.doors.shell import evaluate
 from dpsql.doors.shell.commands import ShellState
-from dpsql.doors.shell.complete import ShellCompleter
+from dpsql.doors.shell.completer import ShellCompleter
 from tests.doors_release import build
 from tests.interrupts import heed_interrupts
 

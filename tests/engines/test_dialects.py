@@ -14,8 +14,8 @@ import pytest
 
 from dpsql.engines.dialect import DUCK, Dialect
 from dpsql.engines.postgresql import POSTGRES
-from dpsql.engines.sampling import PRIME, coefficients, hash_sql, is_kept, offset
 from dpsql.engines.spark import SPARK
+from dpsql.engines.template import PRIME, coefficients, hash_sql, is_kept, offset
 
 pytestmark = pytest.mark.long
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from dpsql.engines.keys import open_star
-from dpsql.engines.sampling import PRIME, coefficients
+from dpsql.engines.template import PRIME, coefficients
 from dpsql.errors import CatalogError, OperationalError, SourceError
 from dpsql.noise import ZeroNoise
 from dpsql.publishing.axes import axis_maker

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpsql.engines import RawSide
 from dpsql.engines.dialect import DUCK, Dialect
+from dpsql.engines.duck import RawSide
 from dpsql.engines.engine import Engine
 from dpsql.engines.registry import open_engine
 from dpsql.engines.relations import CommonRelations

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from dpsql import api
 from dpsql.budget import Mu2, currency_at, share_of_cap
-from dpsql.curate.refreshes import refreshes
+from dpsql.curate.forecast import refreshes
 from dpsql.errors import BudgetExceeded, CatalogError
 from dpsql.ledger.identity import Lineage, charge_grains, limit_grains
 from dpsql.publishing.central import publish_release

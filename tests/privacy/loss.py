@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dpsql.curate.prove.layouts import RawRows, write_tables
-from dpsql.curate.prove.loss import Distinguished, DrawLoss, Loss, loss_of
-from dpsql.curate.prove.sides import KEY, LATER, NeighbourSide, measure_sides
+from dpsql.curate.prove.loss import Distinguished, DrawLoss, Loss, Publish, record_pair
+from dpsql.curate.prove.sides import KEY, LATER, NeighbourSide, measure_pair
 from dpsql.curate.prove.sides import _contents as contents
 from dpsql.star import load_catalog
 from dpsql.streams.publish import Arrival
@@ -64,7 +64,12 @@ def measure(
         place = write_side(folder / name, catalog, tables)
         arrivals = tuple(Arrival(label, _own_file(place, tables, label), LATER) for label in batches)
         sides.append(NeighbourSide(load_catalog(place / "catalog.yaml"), place / "release.dpsql", arrivals))
-    return measure_sides(*sides, seed)
+    return measure_pair(*sides, seed).loss
+
+
+def loss_of(left: Publish, right: Publish, seed: int = 0) -> tuple[DrawLoss, ...]:
+    """The losses of two publishes, each given a source of noise."""
+    return record_pair(left, right, seed).losses
 
 
 def write_side(place: Path, catalog: str, tables: Tables) -> Path:

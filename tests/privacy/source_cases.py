@@ -10,7 +10,7 @@ from typing import Any
 
 import duckdb
 
-from dpsql.curate.prove.sides import NeighbourSide, measure_sides
+from dpsql.curate.prove.sides import NeighbourSide, measure_pair
 from dpsql.engines import values
 from dpsql.star import load_catalog
 from dpsql.star.source import Source
@@ -46,7 +46,7 @@ def measured(
         (place / "catalog.yaml").write_text(text)
         catalog, source = load_catalog(place / "catalog.yaml"), Source.model_validate(write(place))
         sides.append(NeighbourSide(catalog.model_copy(update={"source": source}), place / "release.dpsql"))
-    return measure_sides(*sides, 0)
+    return measure_pair(*sides, 0).loss
 
 
 def copied(place: Path, **files: str) -> None:

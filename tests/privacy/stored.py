@@ -32,7 +32,7 @@ from dpsql.curate.prove.layouts import (
     load_tables,
     stored_columns,
 )
-from dpsql.curate.prove.sides import LATER, NeighbourSide, measure_sides
+from dpsql.curate.prove.sides import LATER, NeighbourSide, measure_pair
 from dpsql.star import Catalog, load_catalog
 from dpsql.star.source import Source
 from dpsql.star.sql import identifier
@@ -232,4 +232,4 @@ def measure_stored(pair: Pair, layout: SourceLayout, folder: Path, seed: int) ->
         sides.append(
             NeighbourSide(catalog.model_copy(update={"source": source}), place / "release.dpsql", arrivals)
         )
-    return measure_sides(*sides, seed)
+    return measure_pair(*sides, seed).loss

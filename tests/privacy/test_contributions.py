@@ -8,12 +8,11 @@ import duckdb
 import numpy as np
 import pytest
 
-from dpsql.engines import RawSide
 from dpsql.engines.dialect import DUCK
+from dpsql.engines.duck import RawSide
 from dpsql.engines.expressions import Ends, measure
 from dpsql.engines.placed import Digit, JoinSide, PlacedRows, UnitKey
-from dpsql.engines.sampling import coefficients
-from dpsql.engines.template import Sampled, StatisticGroup, Value
+from dpsql.engines.template import Sampled, StatisticGroup, Value, coefficients
 from dpsql.errors import SourceError
 from dpsql.publishing.planned import Bounds
 from dpsql.publishing.rows import check_public_key

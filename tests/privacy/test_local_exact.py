@@ -20,7 +20,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpsql.client import Row, device, kinds, oracles
+from dpsql.client import Row, device, oracles
+from dpsql.client import plan as plans
 from dpsql.client.plan import Plan, largest_weight, read_plan
 from dpsql.collecting.plan import CollectionDesign, PlannedAxis, build_plan
 from dpsql.collecting.run import write_plan
@@ -91,7 +92,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], Hashable]],
 
     monkeypatch.setattr(oracles, "below", below)
     monkeypatch.setattr(device, "below", below)
-    monkeypatch.setattr(kinds, "below", below)
+    monkeypatch.setattr(plans, "below", below)
     monkeypatch.setattr(oracles, "OTHER", 1)
     monkeypatch.setattr(oracles, "SEED_POOL", 5)
     return distribution

@@ -9,7 +9,7 @@ import duckdb
 import pytest
 
 from dpsql.answer import Answerer
-from dpsql.engines.connection import private_connection
+from dpsql.engines.duck import private_connection
 from dpsql.noise import ZeroNoise
 from dpsql.publishing.central import publish_release
 from dpsql.release import open_release

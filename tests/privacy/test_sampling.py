@@ -13,8 +13,7 @@ import pytest
 
 from dpsql.engines.dialect import DUCK
 from dpsql.engines.placed import Digit, JoinSide, PlacedRows, UnitKey, row_numbers
-from dpsql.engines.sampling import PRIME, coefficients, hash_sql, is_kept, offset
-from dpsql.engines.template import Sampled
+from dpsql.engines.template import PRIME, Sampled, coefficients, hash_sql, is_kept, offset
 
 KEY = bytes(range(32))
 EDGES = [0, 1, -1, 2, PRIME - 1, PRIME, PRIME + 1, -PRIME, 2**62, 2**63 - 1, -(2**63), -(2**63) + 1]

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dpsql.engines import RawSide, open_sources
+from dpsql.engines import open_sources
+from dpsql.engines.duck import RawSide
 from dpsql.errors import OperationalError, SourceError
 from dpsql.star.source import CSV
 

@@ -17,8 +17,8 @@ import duckdb
 import numpy as np
 import pytest
 
-from dpsql.engines import connection, no_sources, open_sources
-from dpsql.engines.connection import SWITCHED_OFF
+from dpsql.engines import duck, open_sources
+from dpsql.engines.duck import SWITCHED_OFF, no_sources
 from dpsql.errors import EngineLost
 from dpsql.star.source import PARQUET
 from tests.privacy.loss import Bytes, RawRows, measure
@@ -85,7 +85,7 @@ CASES: dict[str, Callable[[Path], float]] = {
 @contextmanager
 def taken_back(switch: str) -> Iterator[None]:
     rest = tuple(name for name in SWITCHED_OFF if name != switch)
-    with mock.patch.object(connection, "SWITCHED_OFF", rest):
+    with mock.patch.object(duck, "SWITCHED_OFF", rest):
         yield
 
 

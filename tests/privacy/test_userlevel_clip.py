@@ -9,8 +9,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from dpsql.engines import no_sources
-from dpsql.engines.relations import StoredRelations
+from dpsql.engines.duck import StoredRelations, no_sources
 from dpsql.mechanisms.family.people import spread
 from dpsql.mechanisms.family.whitened import (
     LARGEST_NORM,

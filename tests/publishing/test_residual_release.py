@@ -14,7 +14,7 @@ from dpsql.budget import mu2_of
 from dpsql.curate.audit import audit_release
 from dpsql.curate.dry import priced_plan
 from dpsql.curate.forecast import forecast
-from dpsql.engines import RawSide
+from dpsql.engines.duck import RawSide
 from dpsql.errors import CatalogError, NoViewError
 from dpsql.mechanisms.axis.strategy import axis_budgets, measure_view
 from dpsql.mechanisms.axis.zero_sum import best_gram, zero_sum_strategy

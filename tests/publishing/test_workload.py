@@ -9,7 +9,7 @@ import pytest
 from benchmarks.central import logs as query_logs
 from dpsql import api
 from dpsql.answer.answerer import Answerer
-from dpsql.engines import RawSide
+from dpsql.engines.duck import RawSide
 from dpsql.errors import CatalogError
 from dpsql.mechanisms.axis import auto_strategy
 from dpsql.mechanisms.axis.strategy import expected_error

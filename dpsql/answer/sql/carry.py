@@ -37,7 +37,7 @@ from dpsql.answer.sql.rows import aggregates
 from dpsql.answer.sql.statement import AT, Statement, is_error_call, unaliased
 from dpsql.answer.sql.values import error_call
 from dpsql.answer.uncertainty.forms import ErrorOf, Known, Value
-from dpsql.star.sql import bounded
+from dpsql.star.sql import guard
 from dpsql.star.sql import identifier as quoted
 from dpsql.star.sql.expression import Node
 
@@ -164,7 +164,7 @@ def carry(statement: Statement) -> Carried:
         RecursionError: it nests too deep.
         SqlSyntaxError: it can be read in too many ways.
     """
-    (tree,) = bounded.parse(statement.text, "duckdb")
+    (tree,) = guard.parse(statement.text, "duckdb")
     scalar = any(not isinstance(node.parent, (exp.From, exp.Join)) for node in tree.find_all(exp.Subquery))
     wide = scalar or tree.find(exp.Window, exp.Join) is not None
     carrier = Carrier(statement.blocks)

@@ -26,7 +26,7 @@ from dpsql.star.sql import (
     SHAPES,
     VALUES,
     WINDOWS,
-    bounded,
+    guard,
 )
 from dpsql.star.sql.expression import Node
 from dpsql.star.sql.guard import check_text
@@ -117,7 +117,7 @@ def parse(text: str, dialect: str = "") -> Node:
     reader = known_dialect(dialect)
     check_text(text)
     try:
-        statements = bounded.parse(text, reader)
+        statements = guard.parse(text, reader)
     except ParseError as error:
         raise _located(error) from error
     except (

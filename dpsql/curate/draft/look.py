@@ -18,8 +18,9 @@ from urllib.parse import urlsplit
 
 import duckdb
 
-from dpsql.engines import RawSide, open_sources
+from dpsql.engines import open_sources
 from dpsql.engines.csv import LONGEST
+from dpsql.engines.duck import RawSide
 from dpsql.engines.postgresql import PostgresSession
 from dpsql.engines.server import every_column
 from dpsql.engines.values import FLOATS, TIMES, decimal_digits, family

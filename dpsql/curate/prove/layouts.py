@@ -26,9 +26,6 @@ from dpsql.star import Catalog
 from dpsql.star.reported import reported_columns
 from dpsql.star.sql import identifier, literal
 
-FILES = 3
-"""Parquet files of a table in several files; row r lies in the file of number r modulo this."""
-
 
 class RawRows(NamedTuple):
     """The rows of one raw table.

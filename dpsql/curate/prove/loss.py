@@ -225,11 +225,6 @@ def record_pair(left: Publish, right: Publish, seed: int = 0) -> RecordedPair:
     return RecordedPair(tuple(witness.meetings), tuple(replay.exact), losses)
 
 
-def loss_of(left: Publish, right: Publish, seed: int = 0) -> tuple[DrawLoss, ...]:
-    """The losses of `record_pair`, whose arguments it takes."""
-    return record_pair(left, right, seed).losses
-
-
 LAWS = "dpsql.mechanisms.law"
 NO_UNITS: IntArray = np.zeros(0, np.int64)
 

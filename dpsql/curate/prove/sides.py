@@ -64,11 +64,6 @@ class MeasuredPair(NamedTuple):
     drawn: DrawnRelease | None
 
 
-def measure_sides(left: NeighbourSide, right: NeighbourSide, seed: int) -> Loss:
-    """The loss of `measure_pair`, whose arguments it takes."""
-    return measure_pair(left, right, seed).loss
-
-
 def measure_pair(left: NeighbourSide, right: NeighbourSide, seed: int) -> MeasuredPair:
     """Publish two neighbours end to end and measure what tells them apart.
 

@@ -13,7 +13,7 @@ import click
 
 from dpsql import api
 from dpsql.answer.output import FORMATS, STYLES, notes_beside, render
-from dpsql.doors.cli import FILE, CommandOutput, cli, say, steps, tells, write_text
+from dpsql.doors.cli.command import FILE, CommandOutput, cli, say, steps, tells, write_text
 from dpsql.progress import silent
 from dpsql.release.request import Request, heeding_keys
 from dpsql.release.signature import REQUIRED

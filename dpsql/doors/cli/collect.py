@@ -11,7 +11,7 @@ from dpsql import api
 from dpsql.collecting.forecast import CollectionForecast
 from dpsql.collecting.smooth import SLOW
 from dpsql.collecting.tau import asks_rows_alone
-from dpsql.doors.cli import FILE, CommandOutput, cli, steps, tells
+from dpsql.doors.cli.command import FILE, CommandOutput, cli, steps, tells
 from dpsql.errors import InterfaceError
 from dpsql.star.source import POSTGRESQL, SPARK
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 import duckdb
 
-from dpsql.doors.cli import FILE, CommandOutput, cli, tells
+from dpsql.doors.cli.command import FILE, CommandOutput, cli, tells
 from dpsql.errors import Error
 from dpsql.extras import EXTRAS
 

@@ -12,7 +12,7 @@ import click
 
 from dpsql import api
 from dpsql.curate.design.text import view_lines
-from dpsql.doors.cli import FILE, CommandOutput, cli, say, tells
+from dpsql.doors.cli.command import FILE, CommandOutput, cli, say, tells
 from dpsql.doors.cli.plan import statements
 from dpsql.errors import InterfaceError
 

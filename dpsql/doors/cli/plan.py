@@ -10,15 +10,21 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dpsql import api
-from dpsql.doors.cli import FILE, CommandOutput, cli, tells
+from dpsql.doors.cli.command import FILE, CommandOutput, cli, tells
 from dpsql.errors import InterfaceError
 
 if TYPE_CHECKING:
     from dpsql.answer.predict import PredictedColumn
     from dpsql.curate.classes import Hopeless
-    from dpsql.curate.forecast import Beaten, NotTaken, PlanReport, QueryForecast, StatisticForecast
+    from dpsql.curate.forecast import (
+        Beaten,
+        NotTaken,
+        PlanReport,
+        QueryForecast,
+        Refreshes,
+        StatisticForecast,
+    )
     from dpsql.curate.foresight import Blind, GuessSensitivity
-    from dpsql.curate.refreshes import Refreshes
     from dpsql.publishing.userlevel.guess import Guess
 
 

@@ -209,7 +209,7 @@ def _session(state: ShellState):  # type: ignore[no-untyped-def]  # prompt_toolk
     from prompt_toolkit.history import FileHistory, InMemoryHistory
     from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
-    from dpsql.doors.shell.complete import ShellCompleter
+    from dpsql.doors.shell.completer import ShellCompleter
 
     keys = KeyBindings()
 

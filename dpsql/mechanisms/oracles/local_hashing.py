@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.client.oracles import varint
-from dpsql.mechanisms.oracles.items import BitOracle
 from dpsql.mechanisms.oracles.oracle import (
     OTHER,
+    BitOracle,
     Bytes,
     Checked,
     IntArray,

@@ -16,13 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.client.oracles import varint
-from dpsql.mechanisms.oracles.items import ItemAggregator
 from dpsql.mechanisms.oracles.oracle import (
     OTHER,
     Bytes,
     Checked,
     FloatArray,
     IntArray,
+    ItemAggregator,
     Packed,
     Structure,
     check_numbers,

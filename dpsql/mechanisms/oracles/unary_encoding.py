@@ -13,9 +13,9 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.mechanisms.oracles.items import BitOracle
 from dpsql.mechanisms.oracles.oracle import (
     OTHER,
+    BitOracle,
     Bytes,
     Checked,
     IntArray,

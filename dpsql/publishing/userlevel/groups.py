@@ -110,10 +110,6 @@ def _size(statistic: PlannedStatistic) -> float:
     return 1.0 if bounds is None else float(spread(statistic.mid, bounds.lower, bounds.upper))
 
 
-def _table(low: Low) -> str:
-    return low.views.plan.statistics[next(iter(low.views.leaves))].of
-
-
 class MeasuredDifferences(NamedTuple):
     """What differences tell of one table.
 

@@ -23,7 +23,7 @@ from math import ceil
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.engines import no_sources
+from dpsql.engines.duck import no_sources
 from dpsql.errors import InterfaceError
 from dpsql.noise import ExactNoise, insecure_test_entropy
 from dpsql.publishing.planned import PlannedStatistic, ReleasePlan, Step

@@ -19,9 +19,6 @@ from fractions import Fraction
 from math import ceil, isqrt, prod, sqrt
 from typing import ClassVar, NamedTuple, Protocol
 
-import numpy as np
-import numpy.typing as npt
-
 from dpsql.mechanisms.axis.strategy import axis_budgets, draw_view, measure_view
 from dpsql.mechanisms.family.people import cleaned, doubling_edges, quantile, rounded, spread
 from dpsql.mechanisms.family.whitened import (
@@ -59,9 +56,6 @@ from dpsql.publishing.userlevel.sql import (
     weighted_cells,
 )
 from dpsql.tree import Exact
-
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
 
 NORM_BINS, NORM_START = 20, 8
 """Bins of squared norms: from 2^-8 of the typical one, doubling."""

@@ -24,7 +24,6 @@ from itertools import product
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from dpsql.engines.dialect import Dialect
 from dpsql.engines.expressions import search
@@ -41,8 +40,6 @@ from dpsql.tree import Exact
 
 WEIGHT, DIFFERENCE = "w", "e"
 """Columns of what a row of a unit counts."""
-
-IntArray = npt.NDArray[np.int64]
 
 
 class NormView(NamedTuple):

@@ -22,7 +22,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from dpsql.errors import CatalogError, SqlSyntaxError
-from dpsql.star.sql import NAMED_SCALARS, OPERATORS, SCALARS, VALUES, bounded, words
+from dpsql.star.sql import NAMED_SCALARS, OPERATORS, SCALARS, VALUES, guard, words
 from dpsql.star.sql.guard import check_text
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def parse_one(text: str) -> Node:
     try:
         if len(check_text(text).encode()) > MOST_BYTES:
             raise CatalogError(f"the SQL is longer than {MOST_BYTES} bytes", hint="shorten it")
-        trees = bounded.parse(text, "duckdb")
+        trees = guard.parse(text, "duckdb")
     except SqlSyntaxError as error:
         raise CatalogError(str(error)) from None
     except (SqlglotError, RecursionError, ValueError, IndexError, AttributeError, TypeError, KeyError):

@@ -1,0 +1,198 @@
+"""What every command is made of: errors as one line and an exit code, results as text or JSON, stages of long work."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from pathlib import Path
+from types import FrameType
+from typing import Any, NamedTuple, NoReturn
+
+import click
+
+from dpsql.errors import INTERRUPTED, Error, MachineFault, visible_lines
+from dpsql.progress import Progress, Stage
+
+FILE = click.Path(path_type=Path)
+
+
+class CommandGroup(click.Group):
+    """A click group that turns dpsql's errors into one line and an exit code."""
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the command; print an error's one line and leave with its code."""
+        try:
+            with stopped_by_keys():
+                return super().invoke(ctx)
+        except Error as error:
+            _refuse(ctx, error)
+        except KeyboardInterrupt as stop:
+            say("; ".join(("dpsql: stopped", *getattr(stop, "__notes__", ()))), err=True)
+            ctx.exit(INTERRUPTED)
+        except (click.exceptions.Exit, click.ClickException, BrokenPipeError):
+            raise
+        except _faults() as fault:
+            from dpsql.faults import ANEW, reason
+
+            _refuse(ctx, MachineFault(f"the machine refused: {reason(fault)}", hint=ANEW))
+
+
+@contextmanager
+def stopped_by_keys() -> Iterator[None]:
+    """Ctrl-C ends the block with KeyboardInterrupt, also while DuckDB works, which makes a bare RuntimeError of it.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C was pressed; with the notes of what it ended.
+    """
+    pressed = False
+
+    def press(number: int, frame: FrameType | None) -> None:
+        nonlocal pressed
+        pressed = True
+        signal.default_int_handler(number, frame)
+
+    usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if not usual or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    signal.signal(signal.SIGINT, press)
+    try:
+        yield
+    except click.exceptions.Exit:
+        raise
+    except RuntimeError as error:
+        if not pressed:
+            raise
+        stop = KeyboardInterrupt()
+        for note in getattr(error, "__notes__", ()):
+            stop.add_note(note)
+        raise stop from error
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _refuse(ctx: click.Context, error: Error) -> NoReturn:
+    """Print an error's one line and leave with its code."""
+    click.echo(f"dpsql: {error}", err=True)
+    if error.caret:
+        say(error.caret, err=True)
+    ctx.exit(error.exit_code)
+
+
+def _faults() -> tuple[type[BaseException], ...]:
+    """What a machine's refusals look like; loaded once there is an exception that may be one."""
+    from dpsql.faults import FAULTS
+
+    return FAULTS
+
+
+class CommandOutput(NamedTuple):
+    """What a command says when it is done.
+
+    Args:
+        value: for programs, as JSON.
+        text: for people.
+        result: whether the text is the result, or only words about it, which go to standard error.
+        code: to exit with.
+    """
+
+    value: Any
+    text: str
+    result: bool = False
+    code: int = 0
+
+
+def tells(command: Callable[..., CommandOutput]) -> Callable[..., None]:
+    """Give a command the option --json, and say what it returns."""
+
+    @click.option("--json", "as_json", is_flag=True, help="report as JSON on standard output")
+    @wraps(command)
+    def run(*, as_json: bool, **arguments: Any) -> None:
+        outcome = command(**arguments)
+        text = json.dumps(outcome.value, indent=2) if as_json else visible_lines(outcome.text)
+        try:
+            click.echo(text, err=not (outcome.result or as_json))
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise MachineFault(
+                f"this is done, but what it says cannot be written ({error.strerror})",
+                hint="run the same command again, nothing is charged twice",
+            ) from error
+        click.get_current_context().exit(outcome.code)
+
+    return run
+
+
+def say(text: str, *, err: bool = False) -> None:
+    """Print lines; names and labels in them may come from anybody.
+
+    Args:
+        text: what to print.
+        err: to standard error.
+    """
+    click.echo(visible_lines(text), err=err)
+
+
+def write_text(file: Path, text: str) -> None:
+    """Write a file that a command was asked for.
+
+    Raises:
+        MachineFault: it cannot be written.
+    """
+    try:
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise MachineFault(f"cannot write {file}: {error.strerror}") from error
+
+
+@contextmanager
+def steps(title: str) -> Iterator[Progress | None]:
+    """A callback that shows each step on standard error while the block runs; silence where that is no terminal.
+
+    The bar fills, with percent and the time left, where steps are counted; it runs to and fro where nobody knows how
+    many there are.
+
+    Args:
+        title: what is being done, for instance `publish`.
+
+    Yields:
+        A callback for the engine, or None where standard error is not a terminal.
+    """
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        SpinnerColumn,
+        TaskProgressColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+    from rich.progress import Progress as Bars
+
+    head, step_now = TextColumn("{task.fields[title]}"), TextColumn("{task.description}")
+    columns = (
+        SpinnerColumn(), head, BarColumn(24), TaskProgressColumn(), TimeElapsedColumn(), TimeRemainingColumn(), step_now
+    )  # fmt: skip
+    with Bars(*columns, console=Console(stderr=True), transient=True) as bars:
+        task = bars.add_task("starting", total=None, title=title)
+
+        def show(step: Stage) -> None:
+            bars.update(task, description=str(step), completed=step.done, total=step.total)
+            bars.print(str(step), style="dim", highlight=False, markup=False)
+
+        yield show
+
+
+@click.group(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="dpsql", prog_name="dpsql")
+def cli() -> None:
+    """Private analytics over star schemas: publish once, ask unlimited SQL, get error bars."""

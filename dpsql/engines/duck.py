@@ -1,0 +1,316 @@
+"""DuckDB as an engine: one private connection with a view for each table, for files and for its own databases.
+
+Rows are in memory up to `DPSQL_MEMORY` (1536MiB unless it is set), and what does not fit goes to a folder that nobody
+else may read. DuckDB would otherwise spill into the working directory, in files that everybody may read, and leave them
+there after a crash. The folder is made under `DPSQL_TMPDIR`, or where the system keeps temporary files, with mode 0700.
+It goes when the connection is closed, and at the latest when the process ends by itself; after a kill it stays, closed
+to others, for the curator to remove.
+
+**Privacy**: sees raw rows, which may stand in the folder in clear text while the connection is open. Errors name files,
+tables and columns, never values, and are for the curator.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from tempfile import TemporaryDirectory
+from typing import ClassVar, NamedTuple
+
+import duckdb
+import numpy as np
+
+from dpsql.engines.dialect import DUCK, Dialect
+from dpsql.engines.placed import ROW
+from dpsql.engines.relations import NOTHING_HAPPENED, IntArray, KeyCheck, Relations, engine_lost
+from dpsql.engines.united import (
+    SchemaGroup,
+    place_words,
+    source_words,
+    table_use,
+)
+from dpsql.engines.values import exact_cast, type_word
+from dpsql.errors import OperationalError, SourceError
+from dpsql.star import Catalog
+from dpsql.star.derived import derived_sql
+from dpsql.star.graph import roots
+from dpsql.star.sql import identifier, literal
+
+SpillFolder = TemporaryDirectory[str]
+
+SWITCHED_OFF = ("statistics_propagation", "common_subexpressions")
+"""Optimizers that would undo a bound.
+
+`statistics_propagation` believes what a file says of its columns. It drops a clip at 10 where a Parquet file's
+statistics say that no value is above 5, and a row above 10 would then count whole. `common_subexpressions` takes what
+two expressions share out of their TRY: a row could then stop a publish. `tests/privacy/test_switches.py` takes each
+back and fails once DuckDB no longer needs it off.
+"""
+
+MEMORY = "1536MiB"
+"""What rows may take of memory unless `DPSQL_MEMORY` says otherwise."""
+
+
+def private_folder() -> SpillFolder:
+    """A folder that nobody else may read, for what does not fit in memory.
+
+    Raises:
+        OperationalError: no folder can be made there.
+    """
+    place = os.environ.get("DPSQL_TMPDIR") or None
+    try:
+        return TemporaryDirectory(prefix="dpsql-", dir=place, ignore_cleanup_errors=True)
+    except OSError as error:
+        raise OperationalError(
+            f"no temporary folder can be made ({type(error).__name__})",
+            hint="set DPSQL_TMPDIR to a folder where you may write",
+        ) from error
+
+
+def private_connection() -> tuple[duckdb.DuckDBPyConnection, SpillFolder]:
+    """A connection in memory with a spill folder of its own.
+
+    Returns:
+        (the connection, the folder); whoever closes the first calls `cleanup` of the second.
+
+    Raises:
+        OperationalError: no folder can be made there.
+    """
+    folder = private_folder()
+    try:
+        connection = duckdb.connect(
+            ":memory:",
+            config={
+                "python_enable_replacements": "false",
+                "temp_directory": folder.name,
+                "preserve_insertion_order": "false",
+                "disabled_optimizers": ", ".join(SWITCHED_OFF),
+            },
+        )
+        _limit(connection)
+    except BaseException:
+        folder.cleanup()
+        raise
+    return connection, folder
+
+
+def _limit(connection: duckdb.DuckDBPyConnection) -> None:
+    """Set the memory limit.
+
+    Raises:
+        OperationalError: `DPSQL_MEMORY` is no amount of memory.
+    """
+    limit = os.environ.get("DPSQL_MEMORY") or MEMORY
+    try:
+        connection.execute(f"SET memory_limit = {literal(limit)}")
+    except duckdb.Error as error:
+        connection.close()
+        raise OperationalError(
+            "DPSQL_MEMORY is no amount of memory", hint=f"write one such as `{MEMORY}`"
+        ) from error
+
+
+class SourceView(NamedTuple):
+    """A view of a table as its source has it.
+
+    Args:
+        view: SQL name of the view.
+        columns: names, in the source's order.
+    """
+
+    view: str
+    columns: tuple[str, ...]
+
+
+@dataclass
+class RawSide:
+    """An open raw side.
+
+    Args:
+        connection: private in-memory DuckDB connection with the schema `raw`.
+        columns: table -> column -> DuckDB type.
+        spill: where the connection puts what does not fit into memory; None if somebody else removes it.
+        left_out: private table -> lines of its CSV file that are no rows; for the curator alone.
+        from_csv: tables read from CSV files, whose columns are text because nobody said what else.
+        stored: table -> its view and columns as the source has them, where `retyped` has replaced them.
+        key_types: table -> DuckDB type of its key and of all foreign keys that name it (`engines.keys`).
+        members: table -> the rows that are read by one schema each.
+    """
+
+    name: ClassVar[str] = "DuckDB"
+    dialect: ClassVar[Dialect] = DUCK
+
+    connection: duckdb.DuckDBPyConnection
+    columns: dict[str, dict[str, str]]
+    spill: SpillFolder | None = None
+    left_out: dict[str, int] = field(default_factory=dict)
+    from_csv: set[str] = field(default_factory=set)
+    stored: dict[str, SourceView] = field(default_factory=dict)
+    key_types: dict[str, str] = field(default_factory=dict)
+    members: dict[str, tuple[SchemaGroup, ...]] = field(default_factory=dict)
+
+    def kind_of(self, table: str, column: str) -> str | None:
+        """DuckDB type of a column of the source; None for a derived one."""
+        columns = self.columns[table].items()
+        return next((kind for name, kind in columns if name.lower() == column.lower()), None)
+
+    def rows(self, catalog: Catalog, table: str) -> str:
+        """See `Engine`: what an expression cannot make of a row is NULL there."""
+        derived = self._derived(catalog, table)
+        view = f"raw.{identifier(table)}"
+        if not derived:
+            return view
+        columns = "".join(f", {expression} AS {identifier(name)}" for name, expression in derived.items())
+        return f"(SELECT *{columns} FROM {view} AS {identifier(ROW)})"
+
+    def _derived(self, catalog: Catalog, table: str) -> dict[str, str]:
+        """Derived columns and measures of a table; one that is a foreign key is carried like one.
+
+        Raises:
+            SourceError: its type and its group's stand for no common values.
+        """
+        row, keys = identifier(ROW), roots(catalog)
+        derived = derived_sql(catalog.tables[table], self.columns[table], row)
+        for name, expression in derived.items():
+            target = self.key_types.get(keys.get((table, name.lower()), ""))
+            if target is None:
+                continue
+            query = f"DESCRIBE SELECT {expression} FROM raw.{identifier(table)} AS {row}"
+            kind = str(self.connection.execute(query).fetchall()[0][1])
+            value = exact_cast(expression, kind, target)
+            if value is None:
+                raise SourceError(
+                    f"tables.{table}.derive.{name}: {type_word(kind)} is never equal to the key it names",
+                    hint="cast it in the expression",
+                )
+            derived[name] = value
+        return derived
+
+    def lookup(self, name: str, kind: str | None, keys: Sequence[object], leaf: IntArray) -> str:
+        """See `Engine`: a table of the connection, in memory."""
+        key = f"CAST($1 AS {kind}[])" if kind else "$1"
+        query = f"SELECT unnest({key}) AS key, unnest(CAST($2 AS INTEGER[])) AS leaf"
+        table = identifier(name)
+        self.connection.execute(
+            f"CREATE OR REPLACE TEMP TABLE {table} AS {query}", [list(keys), leaf.tolist()]
+        )
+        return table
+
+    def public_rows(self, table: str) -> list[tuple[object, ...]]:
+        with self.step(f"reading the public table {table}"):
+            return self.connection.execute(f"SELECT * FROM raw.{identifier(table)}").fetchall()
+
+    def check_key(self, table: str, key: str) -> KeyCheck:
+        column = identifier(key)
+        with self.step(f"checking the key of {table}"):
+            counts = self.connection.execute(
+                f"SELECT count(*), count({column}), count(DISTINCT {column}) FROM raw.{identifier(table)}"
+            ).fetchall()
+        total, present, distinct = counts[0]
+        return KeyCheck(present < total, distinct < present)
+
+    def fetch(self, statement: str) -> Mapping[str, IntArray]:
+        return self.relations("counting").fetch(statement)
+
+    def fingerprint(self, table: str, columns: Sequence[str]) -> str | None:
+        """See `Engine`: the sum of 64-bit hashes of the rows as the source has them; hashing is most of its cost."""
+        stored = self.stored.get(table) or SourceView(f"raw.{identifier(table)}", tuple(self.columns[table]))
+        present = {name.lower(): identifier(name) for name in stored.columns}
+        hashed = ", ".join(present[name] for name in columns if name in present) or "0"
+        statement = f"SELECT count(*), sum(hash({hashed})) FROM {stored.view}"
+        with self.step(f"taking the fingerprint of {table}"):
+            rows, total = self.connection.execute(statement).fetchall()[0]
+        return f"{self.name} {rows} {total}" if rows else None
+
+    def places(self, table: str) -> tuple[str, ...]:
+        """See `Engine`: paths say where files are."""
+        return ()
+
+    def value_words(self, catalog: Catalog) -> dict[str, str]:
+        uses = {table: table_use(catalog, table) for table in self.members}
+        return {
+            table: source_words(place_words(members, uses[table]), self.columns[table], uses[table])
+            for table, members in self.members.items()
+        }
+
+    @contextmanager
+    def step(self, step: str, hint: str = NOTHING_HAPPENED) -> Iterator[None]:
+        """Statements of one step: a file that went away, or a full disk, is one line without the engine's words.
+
+        Args:
+            step: what they do, for the message.
+            hint: what to do about it.
+
+        Raises:
+            EngineLost: one failed.
+        """
+        try:
+            yield
+        except duckdb.Error as error:
+            raise engine_lost(self.name, step, type(error).__name__, hint) from None
+
+    def relations(self, step: str) -> Relations:
+        """See `Engine`: temporary tables of the connection."""
+        return StoredRelations(self, step)
+
+    def as_duckdb(self, what: str) -> RawSide:
+        return self
+
+    def close(self) -> None:
+        """Forget the connection, all temporary tables and what they left on disk."""
+        self.connection.close()
+        if self.spill is not None:
+            self.spill.cleanup()
+
+
+def no_sources() -> RawSide:
+    """A raw side without any table."""
+    connection, spill = private_connection()
+    return RawSide(connection, {}, spill)
+
+
+@dataclass(frozen=True)
+class StoredRelations:
+    """Temporary tables of DuckDB.
+
+    Args:
+        raw: the engine.
+        step: what they are for, for messages.
+    """
+
+    raw: RawSide
+    step: str
+
+    @property
+    def dialect(self) -> Dialect:
+        return self.raw.dialect
+
+    def make(self, name: str, query: str) -> str:
+        table = self.dialect.identifier(name)
+        with self.raw.step(self.step):
+            self.raw.connection.execute(f"CREATE OR REPLACE TEMP TABLE {table} AS {query}")
+        return table
+
+    def fetch(self, statement: str) -> Mapping[str, IntArray]:
+        with self.raw.step(self.step):
+            found = self.raw.connection.execute(statement).fetchnumpy()
+        return {name: np.asarray(column, np.int64) for name, column in found.items()}
+
+
+def retyped(raw: RawSide, table: str, columns: Mapping[str, tuple[str, str]]) -> None:
+    """Replace the view of a table by one with these columns and no others.
+
+    Args:
+        raw: the raw side; its view and its column types are replaced.
+        table: the table.
+        columns: name -> (SQL over the table's columns, DuckDB type).
+    """
+    views = raw.connection.execute("SELECT count(*) FROM duckdb_views() WHERE schema_name = 'raw'").fetchall()
+    view, stored = f"raw.{identifier(table)}", identifier(f"{table} below {views[0][0]} views")
+    values = ", ".join(f"{value} AS {identifier(name)}" for name, (value, _) in columns.items())
+    raw.connection.execute(f"ALTER VIEW {view} RENAME TO {stored}")
+    raw.connection.execute(f"CREATE VIEW {view} AS SELECT {values} FROM raw.{stored}")
+    raw.stored.setdefault(table, SourceView(f"raw.{stored}", tuple(raw.columns[table])))
+    raw.columns[table] = {name: kind for name, (_, kind) in columns.items()}
