@@ -66,7 +66,7 @@ def catalog_plan(block: Block, release: Release, schema: Schema) -> ViewPlan:
     questions = []
     for axis in axes:
         groups = tuple(g for g in block.groups if _axis(g, placed) == axis)
-        filters = (*by_axis.get(axis, ()), _in_domain(block, release, axis))
+        filters = (*by_axis.get(axis, ()), _in_domain(block, release, schema, axis))
         used = {c for e in [*groups, *(p.expression for p in filters)] for c in e.columns}
         columns = tuple((c, placed[c][1]) for c in sorted(used & set(placed)))
         present = tuple((c, partners[c][1] or None) for c in sorted(used & set(partners)))
@@ -132,10 +132,13 @@ def _axis(expression: Expression, placed: dict[int, tuple[int, str]]) -> int:
     return axes.pop() if axes else next(iter(placed.values()), (0, ""))[0]
 
 
-def _in_domain(block: Block, release: Release, axis: int) -> Predicate:
-    """Values of the domain and NULL; no partner only under LEFT JOIN; never out of domain."""
-    left_joined = release.axes[axis].path in block.joins and not has_partner(block, release.axes[axis])
-    return Predicate(Expression(f"dp_kind IN (0, 1{', 2' if left_joined else ''})", frozenset()))
+def _in_domain(block: Block, release: Release, schema: Schema, axis: int) -> Predicate:
+    """Values of the domain and NULL; no partner only under LEFT JOIN, or for its foreign key; never out of domain."""
+    path = release.axes[axis].path
+    keys = (ref for ref in block.columns if (*ref.path, ref.column) == path)
+    through = path in block.joins or any(schema.dangles(block.root, key) for key in keys)
+    missing = ", 2" if through and not has_partner(block, release.axes[axis]) else ""
+    return Predicate(Expression(f"dp_kind IN (0, 1{missing})", frozenset()))
 
 
 def known_values(
@@ -156,12 +159,12 @@ def known_values(
     Raises:
         NotSupportedError: the expression is not over one axis.
     """
-    position, question = _question(known, block, plan, schema)
+    position, question = known_query(known, block, plan, schema)
     keys = [f"({group.sql}) AS k{j}" for j, group in enumerate(question.groups)]
     call = FUNCTIONS[known.function].format(f"({known.expression.sql})")
     table = axis_source(question, release.axes[question.axis])
     source = f"(SELECT {', '.join(['kind AS dp_kind', *question.fields])} FROM {table})"
-    tests = [*question.filters, _in_domain(block, release, question.axis)]
+    tests = [*question.filters, _in_domain(block, release, schema, question.axis)]
     where = " AND ".join(dict.fromkeys(map(truth_sql, tests)))
     by = f" GROUP BY {', '.join(str(j + 1) for j in range(len(keys)))}" if keys else ""
     sql = f"SELECT {', '.join([*keys, f'{call} AS v'])} FROM {source} WHERE {where}{by}"
@@ -172,8 +175,16 @@ def known_values(
     return answer.types[-1], _spread({row[:-1]: row[-1] for row in answer.rows}, plan, position)
 
 
-def _question(form: Known, block: Block, plan: ViewPlan, schema: Schema) -> tuple[int | None, AxisQuery]:
-    """The axis that holds the expression: one of the plan's where possible, with its filters and groups."""
+def known_query(form: Known, block: Block, plan: ViewPlan, schema: Schema) -> tuple[int | None, AxisQuery]:
+    """The query of the axis that holds an expression.
+
+    Returns:
+        (position of the axis in the plan, the plan's query of it); where the plan has no such axis, None and a query
+        without filters and groups.
+
+    Raises:
+        NotSupportedError: the expression is not over one axis.
+    """
     everywhere = [
         {(i, c.name) for i, c in schema.axis_columns(block.columns[n]) or schema.anywhere(block.columns[n])}
         for n in sorted(form.expression.columns)
@@ -184,7 +195,7 @@ def _question(form: Known, block: Block, plan: ViewPlan, schema: Schema) -> tupl
     inside = [p for p, axis in enumerate(plan.view.axes) if axis in common]
     axis = plan.view.axes[inside[0]] if inside else min(common)
     names = {
-        n: next(name for i, name in offers if i == axis)
+        n: min(name for i, name in offers if i == axis)
         for n, offers in zip(sorted(form.expression.columns), everywhere, strict=True)
     }
     if not inside:

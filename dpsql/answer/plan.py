@@ -369,11 +369,15 @@ def cannot_leave(axis: AxisMeta) -> bool:
 
 def has_partner(block: Block, axis: AxisMeta) -> bool:
     """Whether no row of a block lies in an axis's MISSING: its conditions say that a row has the partner."""
+    return requires_partner(block, axis.path) and axis.missing_leaf is not None and bool(axis.path)
+
+
+def requires_partner(block: Block, path: tuple[str, ...]) -> bool:
+    """Whether a block's conditions say that each row has a partner at the end of a path."""
     operands = block.where.parts if isinstance(block.where, Every) else (block.where,)
     tests = [operand for operand in operands if isinstance(operand, Predicate) and not operand.negated]
     refs = [block.columns[c] for operand in tests for c in operand.expression.columns]
-    met = any(ref.partner and _leads(axis.path, ref.path) for ref in refs)
-    return met and axis.missing_leaf is not None and bool(axis.path)
+    return any(ref.partner and _leads(path, ref.path) for ref in refs)
 
 
 def _by_kind(predicate: Predicate, block: Block, placed: Places) -> bool:

@@ -22,6 +22,7 @@ import numpy as np
 
 from dpsql.answer.answered import AnsweredTerms, answer_terms
 from dpsql.answer.block import Block
+from dpsql.answer.conflated import catalog_notes, key_notes
 from dpsql.answer.errorfunctions import ErrorFunction
 from dpsql.answer.known import catalog_plan, known_values, not_an_axis
 from dpsql.answer.notes import Note, bias_notes, bounding_notes, domain_notes, reported_notes
@@ -366,6 +367,8 @@ def _assemble(
         columns.append([keys[g][place] for g in index[position]])
     prefixes = _quantiles(block, columns, release, schema, on_partial_bin)
     views = dict.fromkeys((k, prefix.view) for k, (_, groups) in prefixes.items() for prefix in groups)
+    notes += key_notes(block, [p for p, _ in plans], release, schema)
+    notes += catalog_notes(block, plan, release, schema)
     notes += [Note(f"the quantile of {k.expression.words()} comes from the view {view}") for k, view in views]
     relation = Relation(block, (), (), (), answered, tuple(notes), prefixes)
     for i, value in enumerate(block.values):

@@ -105,6 +105,15 @@ class Schema:
             if _same(column, ref) or _same(column, self.twin(ref))
         ]
 
+    def complete(self, root: str, path: tuple[str, ...]) -> bool:
+        """Whether the release keeps no row of a table without a partner at the end of a path."""
+        along = (a for a in self.axes if a.of.lower() == root.lower() and a.path[: len(path)] == path)
+        return any(axis.missing_leaf is None for axis in along)
+
+    def dangles(self, root: str, ref: ColumnRef) -> bool:
+        """Whether a column is a foreign key that may be NULL, or name no row, in rows that the release keeps."""
+        return self.twin(ref) != ref and not self.complete(root, (*ref.path, ref.column))
+
     def anywhere(self, ref: ColumnRef) -> list[tuple[int, ColumnMeta]]:
         """Axes that hold the column at the end of any path: enough for what the catalog alone tells."""
         return [

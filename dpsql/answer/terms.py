@@ -76,6 +76,8 @@ class Expression:
         words: gives the same for people: without guards, with the star's names in place of placeholders.
         comparisons: comparisons that must all be true, if the expression is nothing more.
         constants: those that it was written with.
+        choices: number of constants of which a column is one, as 2 in `column IN (3, 4)` and 1 in `column = 3`; 0 for
+            any other expression.
     """
 
     sql: str
@@ -85,6 +87,7 @@ class Expression:
     words: Callable[[], str] = field(default=str, compare=False, repr=False)
     comparisons: tuple[Comparison, ...] = field(default=(), compare=False, repr=False)
     constants: Constants | None = field(default=None, compare=False, repr=False)
+    choices: int = field(default=0, compare=False, repr=False)
 
 
 @dataclass(frozen=True)

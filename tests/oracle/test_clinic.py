@@ -164,3 +164,80 @@ def test_random_statements_of_every_form(
     maker = Maker(11)
     for statement in [getattr(maker, f"_{form}")() for _ in range(4)]:
         assert ask(statement, *clinic)[0] in ("right", "refused"), statement.text
+
+
+DANGLING = "visit.doctor_id: a key that no doctor has counts as NULL"
+
+
+@pytest.mark.parametrize("text", [
+    *(f"SELECT COUNT(*) FROM visit WHERE {condition}" for condition in (
+        "doctor_id <> 3", "doctor_id NOT IN (3, 4)", "doctor_id > 3", "NOT doctor_id = 3", "doctor_id = 900",
+        "doctor_id IN (3, 900)", "doctor_id BETWEEN 3 AND 1000", "doctor_id % 2 = 0",
+        "doctor_id <> 3 OR reason = 'cold'", "doctor_id IS NOT DISTINCT FROM 900", "COALESCE(doctor_id, 3) > 4",
+        "CAST(doctor_id AS VARCHAR) LIKE '9%'",
+        "doctor_id <> 3 AND doctor_id <> 5",
+    )),
+    "SELECT COUNT(*) FROM visit LEFT JOIN doctor USING (doctor_id) WHERE doctor_id > 3",
+    "SELECT COUNT(*) FILTER (WHERE doctor_id <> 3) FROM visit",
+    "SELECT SUM(CASE WHEN doctor_id > 3 THEN minutes END) FROM visit",
+    "SELECT SUM(doctor_id) FROM visit",
+    "SELECT doctor_id, COUNT(*) FROM visit GROUP BY 1",
+    "SELECT doctor_id = 3, COUNT(*) FROM visit GROUP BY 1",
+    "SELECT doctor_id > 3, SUM(minutes) FROM visit GROUP BY 1",
+    "SELECT reason, COUNT(*) FROM visit WHERE doctor_id > 3 GROUP BY 1",
+    "SELECT COUNT(DISTINCT doctor_id) FROM visit", "SELECT MAX(doctor_id) FROM visit",
+    "SELECT COUNT(*), MAX(doctor_id) FROM visit", "SELECT DISTINCT doctor_id FROM visit",
+])  # fmt: skip
+def test_a_key_that_names_no_row_is_wrong_by_a_note_alone(
+    clinic: tuple[Answerer, duckdb.DuckDBPyConnection], text: str
+) -> None:
+    assert DANGLING in clinic[0].query(text).flags
+    assert ask(Statement("", text), *clinic)[0] == "wrong", "no note is needed"
+
+
+@pytest.mark.parametrize("text", [
+    "SELECT COUNT(*) FROM visit WHERE doctor_id IS NULL", "SELECT COUNT(*) FROM visit WHERE doctor_id IS NOT NULL",
+    "SELECT COUNT(doctor_id) FROM visit",
+    "SELECT COUNT(*) FROM visit WHERE doctor_id NOT IN (SELECT doctor_id FROM doctor WHERE grade > 2)",
+])  # fmt: skip
+def test_nulls_of_a_key_are_refused(clinic: tuple[Answerer, duckdb.DuckDBPyConnection], text: str) -> None:
+    with pytest.raises(NotSupportedError, match="NULLs of doctor_id and keys that find no doctor"):
+        clinic[0].query(text)
+
+
+@pytest.mark.parametrize(("text", "keys"), [
+    *((f"SELECT COUNT(*), SUM(minutes) FROM visit WHERE {condition}", 0) for condition in (
+        "doctor_id = 3", "doctor_id IN (3, 4)", "NOT (doctor_id = 3 OR TRUE)", "doctor_id = 3 OR reason = 'cold'",
+        "(doctor_id = 3) IS NOT TRUE", "doctor_id IN (3, 4, 5) AND doctor_id > 3",
+        "doctor_id IN (SELECT doctor_id FROM doctor WHERE grade > 2)", "reason <> 'cold'",
+    )),
+    ("SELECT doctor_id, COUNT(*) FROM visit WHERE doctor_id IN (3, 4) GROUP BY 1", 1),
+    ("SELECT COUNT(*) FROM visit JOIN doctor USING (doctor_id) WHERE doctor_id > 3", 0),
+    ("SELECT COUNT(*) FROM visit v JOIN doctor d ON v.doctor_id = d.doctor_id WHERE v.doctor_id <> 3", 0),
+    ("SELECT COUNT(*) FROM visit v LEFT JOIN doctor d ON v.doctor_id = d.doctor_id WHERE d.doctor_id <> 3", 0),
+    ("SELECT d.doctor_id, COUNT(*) FROM visit v JOIN doctor d ON v.doctor_id = d.doctor_id GROUP BY 1", 1),
+    ("SELECT COUNT(*) FROM bill WHERE doctor_id <> 3", 0),
+    ("SELECT doctor_id, COUNT(*) FROM bill GROUP BY 1", 1),
+    ("SELECT COUNT(DISTINCT doctor_id), MAX(doctor_id) FROM bill", 0),
+    ("SELECT DISTINCT doctor_id FROM bill", 1), ("SELECT DISTINCT doctor_id FROM doctor", 1),
+    ("SELECT COUNT(DISTINCT doctor_id) FROM doctor", 0), ("SELECT COUNT(*) FROM doctor WHERE ward_id <> 3", 0),
+    ("SELECT COUNT(DISTINCT paid) FROM bill", 0),
+])  # fmt: skip
+def test_a_key_that_names_a_row_needs_no_note(
+    clinic: tuple[Answerer, duckdb.DuckDBPyConnection], text: str, keys: int
+) -> None:
+    right(clinic, text, keys)
+    assert not clinic[0].query(text).flags
+
+
+@pytest.mark.parametrize("text", [
+    "SELECT COUNT(DISTINCT region) FROM patient", "SELECT COUNT(DISTINCT region), COUNT(*) FROM visit"
+    " JOIN patient USING (patient_id)", "SELECT MAX(region) FROM patient",
+])  # fmt: skip
+def test_what_the_catalog_counts_is_of_its_domain(
+    clinic: tuple[Answerer, duckdb.DuckDBPyConnection], text: str
+) -> None:
+    note = "patient.region: values outside of the catalog's domain are left out"
+    assert note in clinic[0].query(text).flags
+    listed = clinic[0].query("SELECT DISTINCT region FROM patient")
+    assert note in listed.notes and not listed.flags

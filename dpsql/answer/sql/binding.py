@@ -255,8 +255,17 @@ def expression(binding: Binding, node: Node) -> Expression:
     )
     return Expression(
         bound, frozenset(used), monotone, span(node), partial(_words, binding, node), compared,
-        Constants(starts, partial(_exchanged, binding, node)),
+        Constants(starts, partial(_exchanged, binding, node)), _choices(node),
     )  # fmt: skip
+
+
+def _choices(node: Node) -> int:
+    """Number of constants of which a column is one. Equal ones count apart: other constants may take their place."""
+    if not isinstance(node, (exp.EQ, exp.In)) or node.args.get("query") or node.args.get("unnest"):
+        return 0
+    constants = node.expressions if isinstance(node, exp.In) else [node.expression]
+    free = not any(constant.find(exp.Column) for constant in constants)
+    return len(constants) if isinstance(node.this, exp.Column) and free else 0
 
 
 def _exchanged(binding: Binding, node: Node, texts: Mapping[int, str]) -> Expression:
@@ -413,9 +422,7 @@ def _has_partner(binding: Binding, path: tuple[str, ...]) -> bool:
     """Whether every row has a partner along a path: it is joined so, or the release keeps no row without."""
     if any(join.inner and join.path[: len(path)] == path for join in binding.paths.joins):
         return True
-    root = binding.paths.root.lower()
-    along = [a for a in binding.schema.axes if a.of.lower() == root and a.path[: len(path)] == path]
-    return any(axis.missing_leaf is None for axis in along)
+    return binding.schema.complete(binding.paths.root, path)
 
 
 def _partner(binding: Binding, node: exp.Column) -> Condition | None:
