@@ -37,7 +37,7 @@ tables:
                sold_on: {type: date, lower: 2025-01-01, upper: 2025-12-31, out_of_domain: drop}}}
 stream: {column: sales.sold_on, grain: day, horizon: 365, late: batch, max_batches: 10}
 views:
-  days: {of: sales, axes: [sales.sold_on], measures: {count: 0.4, sales.amount: 0.6}}
+  days: {of: sales, axes: [sales.sold_on], measures: [count, sales.amount]}
   regions: {of: sales, axes: [customer.region, sales.sold_on], measures: [count]}
   ages: {of: sales, axes: [sales.sold_on, {axis: customer.age, cuts: [30, 45, 65]}], measures: [count]}
   sexes: {of: sales, axes: [sales.sold_on, customer.sex], measures: [count]}
