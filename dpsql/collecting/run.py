@@ -308,12 +308,13 @@ def collect(reports: Reports, target: Path, release_id: str, progress: Progress 
     check_folder(target)
     if reports.state is not None:
         check_state(reports.state)
-    seed, sheet = signing_seed(_beside(reports)), read_sheet(reports.plan)
+    sheet = read_sheet(reports.plan)
     if sheet is not None:
         content, manifest = _joined(sheet, reports, release_id, progress)
-        write_release_file(target, content, seed)
+        write_release_file(target, content, signing_seed(_beside(reports)))
         return Collected(target, manifest)
     counted = _counted(plan_file(reports.plan), reports, progress)
+    seed = signing_seed(_beside(reports))  # made where there is none, so not before reports were counted
     progress(Stage("estimating and writing"))
     if counted.fit_seconds < SLOW:
         write_release_file(target, counted.content(release_id), seed)
