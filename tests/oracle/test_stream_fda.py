@@ -103,12 +103,12 @@ def test_closed_form_is_the_split_theorem(n: int, law: NoiseLaw) -> None:
     nodes, power = fenwick_nodes(n), exponent(law)
     split = time_nodes.optimal_split(nodes.parent, nodes.uses, law)
     budgets = fda_strategy(law, n)
-    assert np.allclose(split.shares, budgets.shares(), atol=2e-8)  # a few units of 2^-30
+    assert np.allclose(split.shares, budgets.node_shares(), atol=2e-8)  # a few units of 2^-30
     assert split.optimum[nodes.parent < 0].sum() == pytest.approx(fda_error(n, power), rel=1e-12)
     for i in np.unique(np.linspace(1, n, 40).astype(int)).tolist():
         assert fda_share(n, i, power) == pytest.approx(split.shares[i - 1], rel=1e-12)
-        assert float(budgets.share(i)) == budgets.shares()[i - 1]
-    integers = np.rint(budgets.shares() * UNIT).astype(np.int64)
+        assert float(budgets.share(i)) == budgets.node_shares()[i - 1]
+    integers = np.rint(budgets.node_shares() * UNIT).astype(np.int64)
     time_nodes.check_paths(nodes.parent, integers, UNIT)
     for number in (0, n + 1):
         with pytest.raises(ValueError, match="is not one of"):
