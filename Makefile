@@ -173,12 +173,19 @@ peers: $(VENV)/.dev
 page-peers: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.peers.page
 
-# PostgreSQL clients against `dpsql serve`: psql, psycopg and, where Debian's driver is installed, JDBC.
+# PostgreSQL clients against `dpsql serve`, in an environment of their own: psql, Python's and node's drivers; where Debian's
+# `libpostgresql-jdbc-java` and `odbc-postgresql` are installed, JDBC and ODBC. And statements recorded from these and others.
+wire: export WIRE_PYTHON := $(abspath .venv-wire/bin/python)
+wire: export WIRE_NODE := $(abspath build/wire)
 wire: $(VENV)/.dev
 	$(BIN)/python -m pip install --quiet 'psycopg[binary]>=3.1'
-	$(BIN)/python -m pytest -q -s -m "slow or not slow" tests/doors/test_wire.py > $(VENV)/wire.log || (cat $(VENV)/wire.log; exit 1)
+	test -d .venv-wire || $(PYTHON) -m venv .venv-wire
+	.venv-wire/bin/pip install --quiet psycopg2-binary 'psycopg[binary]' asyncpg pg8000 adbc-driver-postgresql connectorx \
+		'SQLAlchemy[asyncio]>=2' pgcli pyodbc pandas pyarrow
+	if command -v npm > /dev/null; then npm install --silent --no-fund --no-audit --prefix build/wire pg pg-cursor pg-copy-streams postgres; fi
+	$(BIN)/python -m pytest -q -s -m "slow or not slow" tests/doors/test_wire.py tests/doors/test_wire_zoo.py > $(VENV)/wire.log || (cat $(VENV)/wire.log; exit 1)
 	grep -o 'figure .*' $(VENV)/wire.log
-	test $$(grep -c 'figure ' $(VENV)/wire.log) -ge 5 && ! grep -q ' short$$' $(VENV)/wire.log
+	test $$(grep -c 'figure ' $(VENV)/wire.log) -ge 6 && ! grep -q ' short$$' $(VENV)/wire.log
 
 # Publishing by PostgreSQL and Spark: both are started here as an ordinary user and end with the tests. Needs Debian's
 # `postgresql` and a Java. One of the figures is of 2e6 facts, so this takes some minutes.
@@ -235,4 +242,4 @@ first-hour: $(VENV)/.dev
 	! rm $(VENV)/first-hour.short 2>/dev/null
 
 clean:
-	rm -rf $(VENV) .venv-superset .venv-sa14 .venv-lowest data build dist *.dpsql catalog/.dpsql
+	rm -rf $(VENV) .venv-wire .venv-superset .venv-sa14 .venv-lowest data build dist *.dpsql catalog/.dpsql

@@ -29,8 +29,8 @@ _HOMES = {
     "dpsql.errors": (
         "Warning", "Error", "InterfaceError", "DatabaseError", "DataError", "OperationalError", "ReleaseError",
         "SourceError", "QueryTimeout", "IntegrityError", "InternalError", "ProgrammingError", "SqlSyntaxError",
-        "UnknownName", "CatalogError", "NotSupportedError", "NoViewError", "PartialBinError", "RawRowsError",
-        "PrivacyError",
+        "UnknownName", "UnknownTable", "CatalogError", "NotSupportedError", "NoViewError", "PartialBinError",
+        "RawRowsError", "PrivacyError",
         "BudgetExceeded", "LineageError", "ReleaseExists", "BatchOrderError", "BatchConflict",
     ),
 }  # fmt: skip

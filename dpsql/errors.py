@@ -19,6 +19,7 @@
             |-- ProgrammingError       1   the statement is wrong
             |   |-- SqlSyntaxError     1   it does not parse, or it passes a guard's limit
             |   |-- UnknownName        1   a table or column that the release does not have
+            |   |   `-- UnknownTable   1   it is a table
             |   `-- CatalogError       2   the catalog is wrong (file, key path, what to write instead)
             |-- NotSupportedError      1   a valid statement that no release can answer
             |   |-- NoViewError        1   no view holds all the axes that the statement needs
@@ -168,6 +169,10 @@ class SqlSyntaxError(ProgrammingError):
 
 class UnknownName(ProgrammingError):
     """A table or column that the release does not have."""
+
+
+class UnknownTable(UnknownName):
+    """A table that the release does not have."""
 
 
 class CatalogError(ProgrammingError):

@@ -198,6 +198,44 @@ class Result:
             rows = paced(zip(*(values for _, values in columns), strict=True), _tuples)
             return tuple(name for name, _ in columns), tuple(rows)
 
+    def with_intervals(self, level: float = 0.95) -> Result:
+        """The answer with two columns more after every noisy column: the ends of its interval.
+
+        Args:
+            level: of the intervals.
+
+        Returns:
+            After `n` come `n_low` and `n_high`, None where they are not defined or open. They are bounds, no estimates:
+            no error is stated of them.
+
+        **Privacy**: a function of the release alone, as the intervals are.
+        """
+        with requested():
+            low, high = self.interval_rows(level)
+            noisy = frozenset(self.noisy)
+            ends: list[tuple[int, Grid | None]] = []
+            names, types, taken = list[str](), list[str](), set(self.columns)
+            for c, (name, kind) in enumerate(zip(self.columns, self.types, strict=True)):
+                ends.append((c, None))
+                names.append(name)
+                types.append(kind)
+                for suffix, grid in (("low", low), ("high", high)) if c in noisy else ():
+                    free = f"{name}_{suffix}"
+                    while free in taken:
+                        free += "_"
+                    taken.add(free)
+                    ends.append((c, grid))
+                    names.append(free)
+                    types.append("DOUBLE")
+            rows = tuple(
+                tuple(row[c] if grid is None else grid[r][c] for c, grid in ends)
+                for r, row in enumerate(paced(self.rows))
+            )
+            return replace(
+                self, columns=tuple(names), types=tuple(types), rows=rows, grid=_spread(self.grid, ends),
+                moved=lambda: tuple(i for i, (c, end) in enumerate(ends) if end is None and c in self.moved()),
+            )  # fmt: skip
+
     def gaps(self, level: float = 0.95) -> Mapping[str, str]:
         """Columns of which some rows have no error, or an interval without ends, each with the reason."""
         reasons = {}
@@ -315,6 +353,17 @@ def hide(result: Result, min_relative_error: float) -> Result:
     )
     rows = tuple(compress(result.rows, visible))
     return replace(result, rows=rows, grid=grid, notes=(*result.notes, note), flags=(*result.flags, note))
+
+
+def _spread(grid: ErrorGrid, ends: Sequence[tuple[int, Grid | None]]) -> ErrorGrid:
+    """Errors of an answer whose noisy columns have their intervals beside them, which have none."""
+
+    def spread(error: ErrorFunction, level: float, most: int | None) -> Grid:
+        return tuple(
+            tuple(row[c] if end is None else None for c, end in ends) for row in grid(error, level, most)
+        )
+
+    return spread
 
 
 def _is_unreliable(value: Any, error: float | None, relative: float) -> bool:

@@ -113,10 +113,12 @@ class Settings:
     Args:
         nonnegative: answer counts from their non-negative (biased) estimates; None as the releases were opened.
         min_relative_error: hide groups that drown in noise from here on; None hides none.
+        errors: put the ends of its interval beside each noisy column.
     """
 
     nonnegative: bool | None = None
     min_relative_error: float | None = None
+    errors: bool | None = None
 
     def take(self, text: str) -> str | None:
         """Change a setting, if that is what a statement does.
@@ -145,9 +147,11 @@ class Settings:
         change = read_change(text)
         if change is None or change.verb != "SHOW":
             return None
-        values = {"nonnegative": releases.nonnegative if self.nonnegative is None else self.nonnegative}
         setting = SETTINGS[change.name]
-        return change.name, setting.state(values.get(setting.field, self.min_relative_error))
+        value = getattr(self, setting.field)
+        if value is None and setting.field == "nonnegative":
+            value = releases.nonnegative
+        return change.name, setting.state(value)
 
     @property
     def telling(self) -> bool:
@@ -162,7 +166,9 @@ class Settings:
         """What open releases answer this user; arguments as `OpenReleases.query`."""
         with requested():
             answer = self.of(releases).query(sql, dialect=dialect)
-            return answer if self.min_relative_error is None else hide(answer, self.min_relative_error)
+            if self.min_relative_error is not None:
+                answer = hide(answer, self.min_relative_error)
+            return answer.with_intervals() if self.errors else answer
 
 
 def open_session(

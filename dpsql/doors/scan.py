@@ -145,26 +145,6 @@ def _bind_named(sql: str, parameters: Mapping[str, Any]) -> str:
     return "".join(pieces)
 
 
-def bind_numbered(sql: str, values: Sequence[Any]) -> str:
-    """The statement with `$1, $2, ..` outside of quotes replaced by literals.
-
-    Raises:
-        ProgrammingError: a number without a value.
-
-    >>> bind_numbered("SELECT $1, '$1', $2", ["it's", 2])
-    "SELECT 'it''s', '$1', 2"
-    """
-    pieces = []
-    for token in TOKEN.finditer(sql):
-        text = token.group()
-        if token.lastgroup == "number":
-            if not 1 <= int(text[1:]) <= len(values):
-                raise ProgrammingError(f"there is no value for {text}")
-            text = literal(values[int(text[1:]) - 1])
-        pieces.append(text)
-    return "".join(pieces)
-
-
 def placeholders(sql: str) -> int:
     """The largest `$n` outside of quotes."""
     return max((int(t.group()[1:]) for t in TOKEN.finditer(sql) if t.lastgroup == "number"), default=0)

@@ -13,9 +13,9 @@ import pytest
 import dpsql
 from dpsql.answer import Answerer, Result
 from dpsql.answer.output import margin_lines, render
-from dpsql.answer.session import OpenReleases, Settings
+from dpsql.answer.session import OpenReleases
 from dpsql.doors.wire.catalogue import Catalogue
-from dpsql.doors.wire.statements import Backend
+from dpsql.doors.wire.statements import Backend, SessionState
 from dpsql.release import open_release
 from tests.release_fixture import make_rows, write_fixture
 
@@ -116,12 +116,12 @@ def test_the_wire_says_it_beside_the_rows(path: Path, result: Result) -> None:
     answerer = Answerer(open_release(path))
     releases = OpenReleases((answerer.release,), (answerer,))
     backend = Backend(releases, Catalogue(releases))
-    answer = backend.run(TEXT, Settings())
+    answer = backend.run(TEXT, SessionState())
     assert [name for name, _, _ in answer.columns or ()] == ["region", "n"]
     assert len(answer.flags) == 1
     assert answer.flags[0].startswith("n: margin ")
     assert " at 95%, and cut bins may add " in answer.flags[0]
-    assert backend.run("SELECT DISTINCT region FROM customer", Settings()).flags == ()
-    whole = backend.run("SELECT COUNT(*) AS n FROM shop", Settings())
+    assert backend.run("SELECT DISTINCT region FROM customer", SessionState()).flags == ()
+    whole = backend.run("SELECT COUNT(*) AS n FROM shop", SessionState())
     assert whole.flags == margin_lines(dpsql.query("SELECT COUNT(*) AS n FROM shop", release=path))
     assert "cut" not in whole.flags[0]

@@ -21,14 +21,14 @@ from dpsql.answer.export import export
 from dpsql.answer.output import margin_lines, render
 from dpsql.answer.predict import predict
 from dpsql.answer.relation import relate
-from dpsql.answer.session import OpenReleases, Settings, open_session
+from dpsql.answer.session import OpenReleases, open_session
 from dpsql.answer.sql.parse import parse
 from dpsql.answer.sql.rewrite import take_apart
 from dpsql.answer.uncertainty.composite import Composite
 from dpsql.answer.uncertainty.forms import Linear
 from dpsql.doors.explore.answers import answer_values
 from dpsql.doors.wire.catalogue import Catalogue
-from dpsql.doors.wire.statements import Backend
+from dpsql.doors.wire.statements import Backend, SessionState
 from dpsql.progress import silent
 from dpsql.publishing import content
 from dpsql.release import open_release
@@ -183,7 +183,7 @@ def test_doors_that_show_no_marks_say_it_in_words(blind: Path, tmp_path: Path) -
     assert margin_lines(result) == ("n: margin ∞ at 95%", gap)
     answerer = Answerer(open_release(blind))
     releases = OpenReleases((answerer.release,), (answerer,))
-    flags = Backend(releases, Catalogue(releases)).run(text, Settings()).flags
+    flags = Backend(releases, Catalogue(releases)).run(text, SessionState()).flags
     assert any("lower end only" in flag for flag in flags) and "n: margin ∞ at 95%" in flags and gap in flags
     assert any("open end" in line for line in result.plan)
     (column,) = predict(answerer, text)

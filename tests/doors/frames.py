@@ -17,16 +17,17 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from dpsql.answer.session import open_session
-from dpsql.doors.wire.client import STATES, Client, ClientReader
+from dpsql.doors.wire.client import Client, ClientReader
 from dpsql.doors.wire.gate import ConnectionLimits, ConnectionSlots, Waits
 from dpsql.doors.wire.login import WireService
 from dpsql.doors.wire.logins import Log
 from dpsql.doors.wire.password import make_verifier
 from dpsql.doors.wire.roles import ServerRole, ServerRoles, open_roles
 from dpsql.doors.wire.sessions import Sessions
+from dpsql.doors.wire.states import STATES
 from dpsql.doors.wire.turns import Turns
 
-KNOWN = {state for _, state in STATES} | {"08P01", "28P01"}
+KNOWN = {state for _, state in STATES} | {"08P01", "28P01", "22023", "25P02", "26000", "34000", "42704"}
 COMMAND = b"S"[0]
 
 

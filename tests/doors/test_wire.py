@@ -23,9 +23,10 @@ from typing import NamedTuple
 import pytest
 
 import dpsql
-from dpsql.doors.wire import protocol
-from dpsql.doors.wire.client import MOST_PORTALS, MOST_PREPARED_TEXT
+from dpsql.doors.wire import values as forms
+from dpsql.doors.wire.client import MOST_PORTALS
 from dpsql.doors.wire.password import Exchange, LoginRefused, make_verifier
+from dpsql.doors.wire.statements import MOST_PREPARED_TEXT
 from dpsql.errors import InterfaceError
 from tests.doors_release import build
 
@@ -167,7 +168,7 @@ def test_errors_have_a_state_a_place_and_a_hint(wire: Wire) -> None:
     (kind, body), ready = wire.ask("SELECT * FROM sales")
     assert (kind, state(body), ready) == ("E", "0A000", ("Z", b"I"))
     (_, body), _ = wire.ask("SELECT COUNT(*) FROM sale")
-    assert state(body) == "42703"
+    assert state(body) == "42P01"
     assert b"\0P22\0" in body
     assert b"did you mean sales?" in body
     for sql in ("DELETE FROM sales", "CREATE TABLE t (a int)", "COPY sales TO STDOUT", "DROP TABLE pg_class"):
@@ -305,13 +306,13 @@ def test_broken_frames_close_the_connection_and_nothing_else(
 @pytest.mark.parametrize(
     ("raw", "oid", "binary"),
     [
-        (b"abc", protocol.NUMERIC, False), (b"\x7f\xff\xff\xff", protocol.DATE, True), (b"\0", protocol.INT4, True),
-        (b"x", 1186, True), (b"\xff", protocol.TEXT, False), (b"\x7f" + b"\xff" * 7, protocol.TIMESTAMP, True),
+        (b"abc", forms.NUMERIC, False), (b"\x7f\xff\xff\xff", forms.DATE, True), (b"\0", forms.INT4, True),
+        (b"x", 1186, True), (b"\xff", forms.TEXT, False), (b"\x7f" + b"\xff" * 7, forms.TIMESTAMP, True),
     ],
 )  # fmt: skip
 def test_parameters_that_are_no_values_are_refused(raw: bytes, oid: int, binary: bool) -> None:
     with pytest.raises(ValueError):
-        protocol.parameter_value(raw, oid, binary)
+        forms.parameter_value(raw, oid, binary)
 
 
 def test_ssl_is_declined_and_cancel_is_harmless(port: int) -> None:

@@ -21,7 +21,7 @@ def served(publishes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 def test_an_undamaged_conversation_is_answered(served: Served) -> None:
     said = MEANT + frame("Q", b"SELECT COUNT(*) FROM sales\0") + frame("X")
-    assert served.hear(Conversation("", said, False)).kinds == "RSSSSSSSKZNNTDCZ"
+    assert served.hear(Conversation("", said, False)).kinds == "RSSSSSSSSSSSKZNNTDCZ"
     assert served.hear(Conversation("", said, True)).states == ("08P01",)
 
 

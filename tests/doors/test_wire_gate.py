@@ -93,7 +93,7 @@ def test_a_role_sees_its_releases_and_no_other(port: int, folder: Path) -> None:
     assert kinds(few.ask("SELECT COUNT(*) FROM sales"))[-3:] == "DCZ"
     for sql in ("SELECT COUNT(*) FROM market", "SELECT COUNT(*) FROM market.sales"):
         error = next(body for kind, body in few.ask(sql) if kind == "E")
-        assert state(error) == "42703" and error.count(b"market") == 1  # as she wrote it
+        assert state(error) in ("42703", "42P01") and error.count(b"market") == 1  # as she wrote it
         assert "D" in kinds(many.ask(sql))
     accepted = {line["role"]: line["releases"] for line in lines(folder) if line["login"] == "accepted"}
     assert accepted == {"ana": ["shop.dpsql"], "board": ["shop.dpsql", "market.dpsql"]}

@@ -16,7 +16,7 @@ from sqlglot import exp
 from dpsql.answer.schema import Schema, SchemaTable, nearest
 from dpsql.answer.sql.parse import refusal
 from dpsql.answer.sql.statement import Context, Scope, is_aggregate, output_name, unaliased
-from dpsql.errors import NotSupportedError, ProgrammingError, UnknownName
+from dpsql.errors import NotSupportedError, ProgrammingError, UnknownName, UnknownTable
 from dpsql.star.sql.expression import Node
 
 
@@ -253,7 +253,7 @@ def holds_rows(context: Context, node: Node, scope: Scope) -> bool:
     """Whether a source is row-level: a base or wide table, or a query that only filters and renames one.
 
     Raises:
-        UnknownName: no table of that name.
+        UnknownTable: no table of that name.
     """
     if isinstance(node, exp.Table):
         if not node.db and scope.holds(node.name):
@@ -281,7 +281,7 @@ def _known_table(context: Context, node: exp.Table) -> bool:
     if schema.table(name) is None and name.lower() not in schema.wide():
         names = [*(table.name for table in schema.tables.values()), *schema.wide()]
         raise refusal(
-            UnknownName,
+            UnknownTable,
             f"there is no table {name!r}",
             at=node,
             clause="FROM",

@@ -2,6 +2,7 @@
 
 `dp_nonnegative` says which estimates counts are answered from. `dp_min_relative_error` hides groups whose noise
 exceeds their values.
+`dp_errors` puts the ends of each noisy column's interval beside it.
 
 Every dialect writes these with words of its own and none has an expression in them, so they are read here and never
 reach the parser. Settings of other engines are none of ours: a door may nod at them or refuse them.
@@ -20,6 +21,7 @@ from dpsql.errors import ProgrammingError, UnknownName
 
 NONNEGATIVE = "dp_nonnegative"
 MIN_RELATIVE_ERROR = "dp_min_relative_error"
+ERRORS = "dp_errors"
 FORMER = "dp_estimate"
 
 ON, OFF = frozenset({"true", "on", "yes", "1"}), frozenset({"false", "off", "no", "0"})
@@ -78,6 +80,12 @@ SETTINGS: Mapping[str, Setting] = {
         "min_relative_error", "a number above 0", "0.5", _above_zero,
         lambda value: "off" if value is None else f"{value:g}",
         lambda value: "groups whose numbers all err by so many times themselves are hidden",
+    ),
+    ERRORS: Setting(
+        "errors", "on or off", "on", _switch, lambda value: "on" if value else "off",
+        lambda value: "each noisy column x has its interval in x_low and x_high" if value else (
+            "answers have the columns of their select list"
+        ),
     ),
 }  # fmt: skip
 """Every setting by its name."""

@@ -7,33 +7,44 @@ stops what it asked.
 from __future__ import annotations
 
 import asyncio
+import re
 import struct
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 
 from dpsql import errors
-from dpsql.answer.session import Settings
-from dpsql.doors.scan import bind_numbered, placeholders, split, unfinished
+from dpsql.doors.scan import placeholders, split, unfinished
 from dpsql.doors.wire import protocol
+from dpsql.doors.wire.cursors import copied
 from dpsql.doors.wire.login import Guest, Login, WireService
+from dpsql.doors.wire.parameters import bind
 from dpsql.doors.wire.password import LoginRefused
-from dpsql.doors.wire.protocol import FrameError, FrameReader, as_binary, as_text, parameter_value
-from dpsql.doors.wire.statements import WireAnswer, sets, started_with
+from dpsql.doors.wire.protocol import FrameError, FrameReader
+from dpsql.doors.wire.statements import (
+    SessionState,
+    WireAnswer,
+    is_silent,
+    returns_to_savepoint,
+    started_with,
+)
+from dpsql.doors.wire.states import StatementRefused, state_of
+from dpsql.doors.wire.values import TEXT, as_binary, as_text, parameter_value
 from dpsql.release.request import LIMIT, MOST_BYTES, Request, size_of
 
-STATES = (
-    (errors.SqlSyntaxError, "42601"), (errors.UnknownName, "42703"), (errors.ProgrammingError, "42000"),
-    (errors.NotSupportedError, "0A000"), (errors.DataError, "22000"), (errors.QueryTimeout, "57014"),
-    (errors.PrivacyError, "42501"), (errors.InterfaceError, "08P01"),
-)  # fmt: skip
-MOST_PREPARED, MOST_PREPARED_TEXT, MOST_PORTALS = 1000, 2**22, 64
-"""Of one client: prepared statements, their characters, and portals that are open."""
+MOST_PORTALS = 64
+"""Of one client, that are open."""
 ROWS_AT_ONCE = 500
 """Rows that are written before others have their turn, and before the client must have taken what came before."""
 SECONDS_TO_CLOSE = 1.0
+IDLE, OPEN, FAILED = b"I", b"T", b"E"
+"""States of a transaction, as ReadyForQuery has them."""
+ENDS = re.compile(r"\s*(?P<end>(?:ROLLBACK|ABORT|COMMIT|END)\b.*)", re.IGNORECASE | re.DOTALL)
+ANNOUNCED = ("server_encoding", "client_encoding", "application_name", "DateStyle", "IntervalStyle", "TimeZone",
+             "integer_datetimes", "standard_conforming_strings", "is_superuser", "session_authorization")  # fmt: skip
+"""Settings that a client hears of when it comes in."""
 
 
 @dataclass
@@ -44,14 +55,6 @@ class Portal:
     formats: list[int]
     request: Request
     sent: int = 0
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """A statement with its parameter types."""
-
-    sql: str
-    oids: list[int]
 
 
 class ClientReader(asyncio.StreamReader):
@@ -75,11 +78,10 @@ class Client:
         address, port = (writer.get_extra_info("peername") or ("", 0))[:2]
         self.address, self.place = str(address), f"{address}:{port}"
         self.guest: Guest | None = None
-        self.prepared: dict[str, Prepared] = {}
         self.portals: dict[str, Portal] = {}
-        self.settings = Settings()
+        self.state = SessionState()
         self.session = service.sessions.open()
-        self.in_transaction = False
+        self.transaction = IDLE
         self.skipping = False
         extended = {
             "P": self._parse, "B": self._bind, "D": self._describe, "E": self._execute, "C": self._close,
@@ -139,14 +141,12 @@ class Client:
         """Say that she has come in."""
         self.service.log.accepted(guest.role, self.place, guest.admission.releases)
         for statement in started_with(guest.options):
-            self.settings.take(statement)
+            guest.admission.backend.run(statement, self.state)
         self._send(protocol.authentication(0))
-        settings = {
-            "server_version": "15.0 (dpsql)", "server_encoding": "UTF8", "client_encoding": "UTF8",
-            "DateStyle": "ISO, MDY", "TimeZone": "UTC", "integer_datetimes": "on", "standard_conforming_strings": "on",
-        }  # fmt: skip
+        values = self.state.variables.values
+        settings = {"server_version": "15.0 (dpsql)"} | {name: values[name] for name in ANNOUNCED}
         self._send(*(protocol.parameter(name, value) for name, value in settings.items()))
-        self._send(protocol.message("K", self.session.key.pack()), protocol.ready(False))
+        self._send(protocol.message("K", self.session.key.pack()), protocol.ready(IDLE))
         await self._taken()
 
     async def _talk(self) -> None:
@@ -193,14 +193,24 @@ class Client:
             await self._taken()
             await asyncio.sleep(0)
 
+    async def _send_copy(self, request: Request, answer: WireAnswer) -> None:
+        """Rows as COPY sends them."""
+        assert answer.copy is not None
+        columns = answer.columns or ()
+        self._send(protocol.copy_out(len(columns), answer.copy.form == "binary"))
+        await self._send_rows(
+            request, (protocol.message("d", piece) for piece in copied(columns, answer.rows, answer.copy))
+        )
+        self._send(protocol.message("c"))
+
     async def _leave(self, body: FrameReader) -> None:
         raise ConnectionAbortedError("the client says goodbye")
 
     async def _sync(self, body: FrameReader) -> None:
         self.skipping = False
-        if not self.in_transaction:
+        if self.transaction == IDLE:
             self.portals.clear()  # as in Postgres: they end with their transaction
-        self._send(protocol.ready(self.in_transaction))
+        self._send(protocol.ready(self.transaction))
 
     async def _extended(self, step: Callable[[FrameReader], Awaitable[None]], body: FrameReader) -> None:
         """A step of the extended protocol; after an error the others are skipped until Sync."""
@@ -209,7 +219,7 @@ class Client:
         try:
             await step(body)
         except errors.Error as error:
-            self._send(refusal(error))
+            self._refuse(error)
             self.skipping = True
 
     @contextmanager
@@ -220,7 +230,10 @@ class Client:
         """
         assert self.guest is not None
         portals = sum(portal.request.bytes for portal in self.portals.values())
-        self.session.request = request = Request(LIMIT, MOST_BYTES - portals, self.guest.role)
+        timeout = self.state.variables.timeout
+        seconds = min(LIMIT, timeout) if timeout else LIMIT
+        memory = MOST_BYTES - portals - self.state.size
+        self.session.request = request = Request(seconds, memory, self.guest.role)
         try:
             yield request
         except BaseException:
@@ -229,10 +242,17 @@ class Client:
         finally:
             self.session.request = None
 
-    async def _run(self, request: Request, sql: str) -> WireAnswer:
-        """Answer a statement; it is stopped if its client leaves."""
+    async def _run(self, request: Request, sql: str, *, described: bool = False) -> WireAnswer:
+        """WireAnswer a statement, or describe its columns; it is stopped if its client leaves."""
         assert self.guest is not None
-        run = partial(request.run, partial(self.guest.admission.backend.run, sql, self.settings))
+        ends = ENDS.match(sql)
+        if self.transaction == FAILED and not ends:
+            raise StatementRefused(
+                "25P02", "the transaction has failed; statements are refused until it ends", hint="ROLLBACK"
+            )
+        backend = self.guest.admission.backend
+        work = partial(backend.describe if described else backend.run, sql, self.state)
+        run = partial(request.run, work)
         asking = asyncio.ensure_future(self.service.turns.take(run))
         leaving = asyncio.ensure_future(self.reader.left.wait())
         try:
@@ -244,9 +264,19 @@ class Client:
             asking.cancel()
             leaving.cancel()
         request.bytes = size_of(answer.rows)  # those of its errors are free again
-        if answer.tag in ("BEGIN", "COMMIT", "ROLLBACK"):
-            self.in_transaction = answer.tag == "BEGIN"
+        if answer.tag == "BEGIN" or (ends and returns_to_savepoint(ends["end"])):
+            self.transaction = OPEN
+        elif answer.tag in ("COMMIT", "ROLLBACK"):
+            answer = replace(answer, tag="ROLLBACK" if self.transaction == FAILED else answer.tag)
+            self.transaction = IDLE
+        self._send(*(protocol.parameter(name, value) for name, value in answer.reported))
         return answer
+
+    def _refuse(self, error: errors.Error) -> None:
+        """Say what went wrong; an open transaction has failed."""
+        self._send(refusal(error))
+        if self.transaction == OPEN:
+            self.transaction = FAILED
 
     async def _simple(self, body: FrameReader) -> None:
         if self.skipping:
@@ -259,14 +289,16 @@ class Client:
             for sql in statements:
                 await self._answer(sql)
         except errors.Error as error:
-            self._send(refusal(error))
-        self._send(protocol.ready(self.in_transaction))
+            self._refuse(error)
+        self._send(protocol.ready(self.transaction))
 
     async def _answer(self, sql: str) -> None:
         with self._request() as request:
             answer = await self._run(request, sql)
             self._send(*map(protocol.notice, answer.flags))
-            if answer.columns is not None:
+            if answer.copy is not None:
+                await self._send_copy(request, answer)
+            elif answer.columns is not None:
                 self._send(protocol.row_description(answer.columns, [0] * len(answer.columns)))
                 rows = (protocol.data_row([as_text(v) for v in row]) for row in answer.rows)
                 await self._send_rows(request, rows)
@@ -275,17 +307,17 @@ class Client:
     async def _parse(self, body: FrameReader) -> None:
         name, sql = body.text(), body.text()
         oids = [body.int32() for _ in range(body.int16())]
-        if len(self.prepared) >= MOST_PREPARED and name not in self.prepared:
-            raise errors.ProgrammingError(f"more than {MOST_PREPARED} prepared statements", hint="close some")
-        if len(sql) + sum(len(statement.sql) for statement in self.prepared.values()) > MOST_PREPARED_TEXT:
-            raise errors.ProgrammingError("the prepared statements are too long", hint="close some")
+        assert self.guest is not None
         oids += [0] * (placeholders(sql) - len(oids))
-        self.prepared[name] = Prepared(sql, oids)
+        if 0 in oids:
+            types = self.guest.admission.backend.parameter_oids(sql)
+            oids = [oid or types.get(number, TEXT) for number, oid in enumerate(oids, 1)]
+        self.state.prepare(name, sql, oids)
         self._send(protocol.message("1"))
 
     async def _bind(self, body: FrameReader) -> None:
         portal, name = body.text(), body.text()
-        prepared = self._prepared(name)
+        prepared = self.state.statement(name)
         if len(self.portals) >= MOST_PORTALS and portal not in self.portals:
             raise errors.ProgrammingError(f"more than {MOST_PORTALS} portals", hint="close some")
         codes = [body.int16() for _ in range(body.int16())]
@@ -300,7 +332,7 @@ class Client:
             raise errors.DataError(f"a parameter cannot be read: {type(error).__name__}") from error
         self.portals.pop(portal, None)
         with self._request() as request:
-            answer = await self._run(request, bind_numbered(prepared.sql, values))
+            answer = await self._run(request, bind(prepared.sql, values, prepared.oids))
         width = len(answer.columns or ())
         wanted = formats * width if len(formats) == 1 else formats or [0] * width
         self.portals[portal] = Portal(answer, wanted, request)
@@ -308,22 +340,27 @@ class Client:
 
     async def _describe(self, body: FrameReader) -> None:
         kind, name = body.take(1), body.text()
+        if kind == b"P" and name not in self.portals and name in self.state.cursors:
+            columns = self.state.cursors[name].answer.columns or ()  # a cursor of SQL is a portal too
+            self._send(protocol.row_description(columns, [0] * len(columns)))
+            return
         if kind == b"P":
             self._send_columns(self._portal(name).answer, self._portal(name).formats)
             return
-        prepared = self._prepared(name)
+        prepared = self.state.statement(name)
         self._send(
             protocol.message("t", struct.pack(f"!h{len(prepared.oids)}i", len(prepared.oids), *prepared.oids))
         )
-        if sets(prepared.sql):
+        if is_silent(prepared.sql):
             self._send(protocol.message("n"))
             return
         with self._request() as request:
-            answer = await self._run(request, bind_numbered(prepared.sql, [None] * len(prepared.oids)))
+            text = bind(prepared.sql, [None] * len(prepared.oids), prepared.oids)
+            answer = await self._run(request, text, described=True)
         self._send_columns(answer, [0] * len(answer.columns or ()))
 
     def _send_columns(self, answer: WireAnswer, formats: list[int]) -> None:
-        if answer.columns is None:
+        if answer.columns is None or answer.copy is not None:
             self._send(protocol.message("n"))
         else:
             self._send(protocol.row_description(answer.columns, formats))
@@ -332,6 +369,10 @@ class Client:
         portal, limit = self._portal(body.text()), body.int32()
         answer = portal.answer
         self._send(*map(protocol.notice, () if portal.sent else answer.flags))
+        if answer.copy is not None:
+            await self._send_copy(portal.request, answer)
+            self._send(protocol.complete(tag_of(answer)))
+            return
         rows = answer.rows[portal.sent : portal.sent + limit] if limit > 0 else answer.rows[portal.sent :]
         portal.sent += len(rows)
         forms = list(zip(answer.columns or (), portal.formats, strict=True))
@@ -355,16 +396,11 @@ class Client:
 
     async def _close(self, body: FrameReader) -> None:
         kind, name = body.take(1), body.text()
-        (self.portals if kind == b"P" else self.prepared).pop(name, None)
+        (self.portals if kind == b"P" else self.state.prepared).pop(name, None)
         self._send(protocol.message("3"))
 
     async def _flush(self, body: FrameReader) -> None:
         await self._taken()
-
-    def _prepared(self, name: str) -> Prepared:
-        if name not in self.prepared:
-            raise errors.ProgrammingError(f"there is no prepared statement {name!r}", hint="parse it first")
-        return self.prepared[name]
 
     def _portal(self, name: str) -> Portal:
         if name not in self.portals:
@@ -374,11 +410,11 @@ class Client:
 
 def tag_of(answer: WireAnswer) -> str:
     """CommandComplete's words."""
-    return f"SELECT {len(answer.rows)}" if answer.columns is not None else answer.tag
+    counted = answer.columns is not None and answer.tag in ("SELECT", "FETCH", "COPY")
+    return f"{answer.tag} {len(answer.rows)}" if counted else answer.tag
 
 
 def refusal(error: errors.Error) -> bytes:
     """An ErrorResponse with SQLSTATE, hint and place."""
-    state = next((state for kind, state in STATES if isinstance(error, kind)), "58000")
     place = error.position[0] + 1 if error.position else None
-    return protocol.error(state, error.reason, hint=error.hint, position=place)
+    return protocol.error(state_of(error), error.reason, hint=error.hint, position=place)

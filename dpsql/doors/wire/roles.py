@@ -21,8 +21,11 @@ import dpsql
 from dpsql.answer.session import OpenReleases
 from dpsql.doors.describe import describe
 from dpsql.doors.wire.catalogue import make_catalogue
+from dpsql.doors.wire.parameters import column_oids
 from dpsql.doors.wire.password import Verifier, read_password_file, stand_in
+from dpsql.doors.wire.relations import relation_oids
 from dpsql.doors.wire.statements import Backend
+from dpsql.doors.wire.variables import DEFAULTS
 from dpsql.errors import InterfaceError, OperationalError
 from dpsql.star.base import Model, Problem, Text
 from dpsql.star.load import read_model
@@ -143,5 +146,9 @@ def open_roles(
 
 def _admission(releases: OpenReleases, paths: Sequence[Path]) -> Admission:
     tables = [(release.name, table) for release in releases.releases for table in describe(release)]
-    catalogue = make_catalogue(tables, releases.releases[0].name, dpsql.__version__)
-    return Admission(Backend(releases, catalogue), [path.name for path in paths])
+    catalogue = make_catalogue(tables, releases.releases[0].name, dpsql.__version__, DEFAULTS)
+    columns = {column.name: column.type for _, table in tables for column in table.columns}
+    return Admission(
+        Backend(releases, catalogue, {**relation_oids(), **column_oids(columns)}),
+        [path.name for path in paths],
+    )

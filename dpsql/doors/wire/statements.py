@@ -1,40 +1,49 @@
-"""What a statement is: a question for the releases, a catalogue query, a setting, or a word to nod at."""
+"""What a statement is: a question for the releases, a catalogue query, a setting, a cursor, or a word to nod at."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
+
+import duckdb
 
 from dpsql.answer.output import margin_lines
 from dpsql.answer.session import OpenReleases, Settings
 from dpsql.answer.views import shown
 from dpsql.doors.scan import LEADING, TOKEN
-from dpsql.doors.wire.catalogue import Catalogue
-from dpsql.doors.wire.protocol import TYPES, WireColumn, oid_of
-from dpsql.errors import ProgrammingError
+from dpsql.doors.wire.catalogue import Catalogue, CatalogueRows
+from dpsql.doors.wire.cursors import COPY, DECLARE, FETCH, CopyForm, Cursor, bare, copy_form, no_cursor
+from dpsql.doors.wire.parameters import bind, infer, without_array_casts
+from dpsql.doors.wire.protocol import WireColumn
+from dpsql.doors.wire.rewrite import names_of
+from dpsql.doors.wire.states import StatementRefused
+from dpsql.doors.wire.tree import parse
+from dpsql.doors.wire.values import TYPES, oid_of
+from dpsql.doors.wire.variables import REPORTED, Variables
+from dpsql.errors import Error, NotSupportedError, ProgrammingError, SqlSyntaxError
+from dpsql.release.request import size_of
 
 NODS = {
     "BEGIN": "BEGIN", "START": "BEGIN", "COMMIT": "COMMIT", "END": "COMMIT", "ROLLBACK": "ROLLBACK",
-    "ABORT": "ROLLBACK", "SET": "SET", "RESET": "RESET", "DISCARD": "DISCARD ALL", "DEALLOCATE": "DEALLOCATE",
-    "CLOSE": "CLOSE CURSOR", "SAVEPOINT": "SAVEPOINT", "RELEASE": "RELEASE", "LISTEN": "LISTEN", "UNLISTEN": "UNLISTEN",
+    "ABORT": "ROLLBACK", "SAVEPOINT": "SAVEPOINT", "RELEASE": "RELEASE", "LISTEN": "LISTEN", "UNLISTEN": "UNLISTEN",
 }  # fmt: skip
 """Statements that drivers send and that change nothing here: the tag that answers each."""
-
-SETTINGS = {
-    "transaction isolation level": "serializable", "transaction_isolation": "serializable",
-    "standard_conforming_strings": "on", "server_version": "15.0", "server_version_num": "150000",
-    "client_encoding": "UTF8", "server_encoding": "UTF8", "datestyle": "ISO, MDY", "timezone": "UTC",
-    "search_path": "main", "max_identifier_length": "63", "transaction_read_only": "on",
-    "default_transaction_read_only": "on", "integer_datetimes": "on", "extra_float_digits": "1",
-}  # fmt: skip
-
+SILENT = frozenset({*NODS, "SET", "PRAGMA", "RESET", "DISCARD", "DEALLOCATE", "CLOSE", "DECLARE", "MOVE", "COPY",
+                    "PREPARE"})  # fmt: skip
+"""Words that begin statements without columns."""
 CATALOGUE = re.compile(
-    r"\bpg_(?!version)\w+|\bversion\s*\(|\bcurrent_(?:schema|schemas|database|catalog|user|setting)\b|\bset_config\s*\(",
+    r'\bpg_\w+|\binformation_schema"?\s*\.\s*"?(?!dp_)|\b_pg_expandarray\b|\bcurrent_schemas\b|\bcurrent_setting\b',
     re.IGNORECASE,
 )
+FROM = re.compile(r"\bFROM\b", re.IGNORECASE)
 GIVEN = re.compile(r"(?:^|\s)(?:-c\s*|--)(\w+=[^\s;]+)")
+PREPARE = re.compile(r'PREPARE\s+("[^"]+"|\w+)\s*(?:\(([^)]*)\))?\s*AS\s+(.*)', re.IGNORECASE | re.DOTALL)
+EXECUTE = re.compile(r'EXECUTE\s+("[^"]+"|\w+)\s*(?:\((.*)\))?', re.IGNORECASE | re.DOTALL)
+EXPLAIN = re.compile(r"EXPLAIN\s+(?:\([^)]*\)\s*|ANALYZE\s+|VERBOSE\s+)*(.*)", re.IGNORECASE | re.DOTALL)
+MOST_PREPARED, MOST_PREPARED_TEXT, MOST_CURSORS = 1000, 2**22, 64
+"""Of one client: prepared statements, their characters, and cursors that are open."""
 
 
 @dataclass(frozen=True)
@@ -46,48 +55,279 @@ class WireAnswer:
         columns: None for a bare tag.
         rows: Python values.
         flags: what the client is told beside the rows.
+        copy: how the rows are written as a file; None for rows.
+        reported: names and values of settings that have changed.
     """
 
     tag: str
     columns: tuple[WireColumn, ...] | None = None
     rows: Sequence[tuple[Any, ...]] = ()
     flags: tuple[str, ...] = ()
+    copy: CopyForm | None = None
+    reported: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A statement with its parameter types."""
+
+    sql: str
+    oids: list[int]
+
+
+@dataclass
+class SessionState:
+    """What one client has set, prepared and declared.
+
+    Args:
+        settings: of dpsql.
+        variables: of PostgreSQL.
+        prepared: statements by name.
+        cursors: by name.
+    """
+
+    settings: Settings = field(default_factory=Settings)
+    variables: Variables = field(default_factory=Variables)
+    prepared: dict[str, Prepared] = field(default_factory=dict)
+    cursors: dict[str, Cursor] = field(default_factory=dict)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the rows of open cursors."""
+        return sum(cursor.size for cursor in self.cursors.values())
+
+    def prepare(self, name: str, sql: str, oids: list[int]) -> None:
+        """Keep a statement.
+
+        Raises:
+            ProgrammingError: there are too many, or they are too long.
+        """
+        if len(self.prepared) >= MOST_PREPARED and name not in self.prepared:
+            raise ProgrammingError(f"more than {MOST_PREPARED} prepared statements", hint="close some")
+        if len(sql) + sum(len(statement.sql) for statement in self.prepared.values()) > MOST_PREPARED_TEXT:
+            raise ProgrammingError("the prepared statements are too long", hint="close some")
+        self.prepared[name] = Prepared(sql, oids)
+
+    def statement(self, name: str) -> Prepared:
+        """A kept statement.
+
+        Raises:
+            StatementRefused: there is none of that name.
+        """
+        if name not in self.prepared:
+            raise StatementRefused("26000", f"there is no prepared statement {name!r}", hint="parse it first")
+        return self.prepared[name]
+
+    def end_transaction(self) -> None:
+        """Close the cursors that do not outlive their transaction."""
+        self.cursors = {name: cursor for name, cursor in self.cursors.items() if cursor.hold}
 
 
 @dataclass(frozen=True)
 class Backend:
-    """What statements run on."""
+    """What statements run on.
+
+    Args:
+        releases: that answer.
+        catalogue: of what drivers ask about the star.
+        columns: OIDs of the star's columns by name in lower case.
+    """
 
     releases: OpenReleases
     catalogue: Catalogue
+    columns: Mapping[str, int] = field(default_factory=dict)
 
-    def run(self, sql: str, settings: Settings) -> WireAnswer:
-        """Answer one statement.
+    def parameter_oids(self, sql: str) -> dict[int, int]:
+        """Types of the parameters of a statement, as `parameters.infer`."""
+        return infer(self.catalogue.connection.cursor(), sql, self.columns)
+
+    def run(self, sql: str, state: SessionState) -> WireAnswer:
+        """WireAnswer one statement.
 
         Args:
             sql: without placeholders; blank gives an answer without a tag.
-            settings: of the client who asks; the statement may change them.
+            state: of the client who asks; the statement may change it.
 
         Raises:
             dpsql.errors.Error: it cannot be answered.
         """
-        bare = _bare(sql)
-        if not bare:
+        bare_sql = _bare(sql)
+        if not bare_sql:
             return WireAnswer("")
-        word = _first_word(bare)
-        if notice := settings.take(bare):
-            return WireAnswer(NODS.get(word, "SET"), flags=(notice,) if settings.telling else ())
-        if word in NODS:
-            return WireAnswer(NODS[word])
-        if word == "SHOW" and shown(bare) == bare:
-            ours = settings.shown(bare, self.releases)
-            return _shown(*ours) if ours else _setting(bare[4:].strip().strip('"').lower())
-        if CATALOGUE.search(_outside_of_strings(bare)):
-            return _answer(*self.catalogue.query(bare))
-        answer = settings.query(self.releases, bare, dialect="postgres")
+        if notice := state.settings.take(bare_sql):
+            word = _first_word(bare_sql)
+            if word in ("RESET", "DISCARD"):
+                state.variables.reset(bare_sql)
+            return WireAnswer(
+                "RESET" if word in ("RESET", "DISCARD") else "SET",
+                flags=(notice,) if state.settings.telling else (),
+            )
+        command = COMMANDS.get(_first_word(bare_sql))
+        return command(self, bare_sql, state) if command else self._query(bare_sql, state)
+
+    def describe(self, sql: str, state: SessionState) -> WireAnswer:
+        """The columns of a statement; its rows are not wanted.
+
+        Raises:
+            dpsql.errors.Error: it cannot be answered.
+        """
+        bare_sql = _bare(sql)
+        if match := FETCH.fullmatch(bare_sql):  # which would move the cursor
+            cursor = state.cursors.get(bare(match["name"]))
+            if cursor is None:
+                raise no_cursor(bare(match["name"]))
+            return WireAnswer("FETCH", cursor.answer.columns)
+        if _first_word(bare_sql) not in COMMANDS and CATALOGUE.search(_outside_of_strings(bare_sql)):
+            return _catalogue_answer(self.catalogue.query(bare_sql, described=True))
+        return self.run(sql, state)
+
+    def _query(self, sql: str, state: SessionState) -> WireAnswer:
+        outside = _outside_of_strings(sql)
+        if CATALOGUE.search(outside):
+            return _catalogue_answer(self.catalogue.query(sql))
+        if not FROM.search(outside):
+            try:
+                return _catalogue_answer(self.catalogue.query(sql))
+            except Error:  # a constant that only an answer knows, such as DP_STDERR
+                return self._release_answer(sql, state)
+        return self._release_answer(sql, state)
+
+    def _release_answer(self, sql: str, state: SessionState) -> WireAnswer:
+        answer = state.settings.query(self.releases, without_array_casts(sql), dialect="postgres")
+        names = self._names(sql, answer.columns)
         return replace(
-            _answer(answer.columns, answer.types, answer.rows), flags=(*answer.flags, *margin_lines(answer))
+            _answer(names, answer.types, answer.rows), flags=(*answer.flags, *margin_lines(answer))
         )
+
+    def _names(self, sql: str, names: Sequence[str]) -> Sequence[str]:
+        """Columns without a name are called as PostgreSQL calls them."""
+        if not any("(" in name for name in names):
+            return names
+        try:
+            called = names_of(parse(self.catalogue.connection.cursor(), sql))
+        except (Error, duckdb.Error):
+            return names
+        if len(called) != len(names) or None in called:
+            return names
+        return [word if "(" in name and word else name for name, word in zip(names, called, strict=True)]
+
+    def _begin_or_end(self, sql: str, state: SessionState) -> WireAnswer:
+        tag = NODS[_first_word(sql)]
+        if tag in ("COMMIT", "ROLLBACK") and not returns_to_savepoint(sql):
+            state.end_transaction()
+        return WireAnswer(tag)
+
+    def _set(self, sql: str, state: SessionState) -> WireAnswer:
+        name = state.variables.set(sql)
+        return WireAnswer("SET", reported=((name, state.variables.values[name]),) if name in REPORTED else ())
+
+    def _reset(self, sql: str, state: SessionState) -> WireAnswer:
+        state.variables.reset(sql)
+        return WireAnswer("RESET")
+
+    def _discard(self, sql: str, state: SessionState) -> WireAnswer:
+        state.variables.reset("RESET ALL")
+        state.cursors.clear()
+        state.prepared.clear()
+        return WireAnswer("DISCARD ALL")
+
+    def _show(self, sql: str, state: SessionState) -> WireAnswer:
+        if shown(sql) != sql:
+            return self._query(sql, state)
+        if ours := state.settings.shown(sql, self.releases):
+            return _answer((ours[0],), ("VARCHAR",), [(ours[1],)], tag="SHOW")
+        name = sql[4:].strip().strip('"').lower()
+        values = state.variables.show(name)
+        if name == "all":
+            kinds = ("VARCHAR",) * 3
+            return _answer(
+                ("name", "setting", "description"), kinds, [(*pair, "") for pair in values], tag="SHOW"
+            )
+        return _answer((values[0][0],), ("VARCHAR",), [(values[0][1],)], tag="SHOW")
+
+    def _declare(self, sql: str, state: SessionState) -> WireAnswer:
+        match = DECLARE.fullmatch(sql)
+        if match is None:
+            raise SqlSyntaxError(
+                "this DECLARE is not understood", hint="write DECLARE c CURSOR FOR SELECT .."
+            )
+        if len(state.cursors) >= MOST_CURSORS:
+            raise ProgrammingError(f"more than {MOST_CURSORS} cursors", hint="close some")
+        answer = self.run(match["query"], state)
+        cursor = Cursor(answer, size_of(answer.rows), match["hold"] is not None)
+        state.cursors[bare(match["name"])] = cursor
+        return WireAnswer("DECLARE CURSOR", flags=answer.flags)
+
+    def _fetch(self, sql: str, state: SessionState) -> WireAnswer:
+        match = FETCH.fullmatch(sql)
+        name = bare(match["name"]) if match else ""
+        if match is None or name not in state.cursors:
+            raise no_cursor(name)
+        cursor = state.cursors[name]
+        rows = cursor.rows((match["way"] or "").upper(), (match["count"] or "").upper())
+        if _first_word(sql) == "MOVE":
+            return WireAnswer(f"MOVE {len(rows)}")
+        return WireAnswer("FETCH", cursor.answer.columns, rows)
+
+    def _close(self, sql: str, state: SessionState) -> WireAnswer:
+        name = bare(sql.split(maxsplit=1)[1]) if " " in sql else ""
+        if name == "all":
+            state.cursors.clear()
+        elif state.cursors.pop(name, None) is None:
+            raise no_cursor(name)
+        return WireAnswer("CLOSE CURSOR")
+
+    def _copy(self, sql: str, state: SessionState) -> WireAnswer:
+        match = COPY.fullmatch(sql)
+        if match is None:
+            raise NotSupportedError("COPY is not a query here", hint="write COPY (SELECT ..) TO STDOUT")
+        return replace(self.run(match["query"], state), tag="COPY", copy=copy_form(match["options"]))
+
+    def _explain(self, sql: str, state: SessionState) -> WireAnswer:
+        match = EXPLAIN.fullmatch(sql)
+        lines = (
+            state.settings.of(self.releases)
+            .explain(match[1] if match else "", dialect="postgres")
+            .splitlines()
+        )
+        return _answer(("QUERY PLAN",), ("VARCHAR",), [(line,) for line in lines], tag="EXPLAIN")
+
+    def _prepare(self, sql: str, state: SessionState) -> WireAnswer:
+        match = PREPARE.fullmatch(sql)
+        if match is None:
+            raise SqlSyntaxError("this PREPARE is not understood", hint="write PREPARE p AS SELECT ..")
+        state.prepare(bare(match[1]), match[3], [])
+        return WireAnswer("PREPARE")
+
+    def _execute(self, sql: str, state: SessionState) -> WireAnswer:
+        match = EXECUTE.fullmatch(sql)
+        if match is None:
+            raise SqlSyntaxError("this EXECUTE is not understood", hint="write EXECUTE p(1, 'a')")
+        prepared = state.statement(bare(match[1]))
+        rows = self.catalogue.query(f"SELECT {match[2]}").rows if match[2] else [()]
+        return self.run(bind(prepared.sql, list(rows[0]), prepared.oids), state)
+
+    def _deallocate(self, sql: str, state: SessionState) -> WireAnswer:
+        name = bare(sql.split()[-1])
+        if name == "all":
+            state.prepared.clear()
+        else:
+            state.prepared.pop(name, None)
+        return WireAnswer("DEALLOCATE")
+
+
+COMMANDS: Mapping[str, Callable[[Backend, str, SessionState], WireAnswer]] = {
+    **dict.fromkeys(NODS, Backend._begin_or_end), "SET": Backend._set, "RESET": Backend._reset,
+    "DISCARD": Backend._discard, "SHOW": Backend._show, "DECLARE": Backend._declare, "FETCH": Backend._fetch,
+    "MOVE": Backend._fetch, "CLOSE": Backend._close, "COPY": Backend._copy, "EXPLAIN": Backend._explain,
+    "PREPARE": Backend._prepare, "EXECUTE": Backend._execute, "DEALLOCATE": Backend._deallocate,
+}  # fmt: skip
+"""By the word that a statement begins with; any other is a query."""
+
+
+def returns_to_savepoint(sql: str) -> bool:
+    """Whether a ROLLBACK goes back to a savepoint, so that its transaction goes on."""
+    return re.match(r"(?:ROLLBACK|ABORT)\s+(?:(?:WORK|TRANSACTION)\s+)?TO\b", sql, re.IGNORECASE) is not None
 
 
 def _bare(sql: str) -> str:
@@ -100,31 +340,29 @@ def _first_word(bare: str) -> str:
     return re.split(r"\W", bare, maxsplit=1)[0].upper()
 
 
-def _shown(name: str, state: str) -> WireAnswer:
-    return _answer((name,), ("VARCHAR",), [(state,)])
-
-
-def _setting(name: str) -> WireAnswer:
-    if name not in SETTINGS:
-        raise ProgrammingError(
-            f"there is no setting {name}", hint=f"for instance SHOW {next(iter(SETTINGS))}"
-        )
-    return _answer((name,), ("VARCHAR",), [(SETTINGS[name],)])
-
-
-def _answer(names: Sequence[str], types: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> WireAnswer:
+def _answer(
+    names: Sequence[str], types: Sequence[str], rows: Sequence[tuple[Any, ...]], *, tag: str = "SELECT"
+) -> WireAnswer:
     oids = [oid_of(kind) for kind in types]
     columns = tuple(WireColumn(name, oid, TYPES[oid].width) for name, oid in zip(names, oids, strict=True))
-    return WireAnswer("SELECT", columns, rows)
+    return WireAnswer(tag, columns, rows)
+
+
+def _catalogue_answer(answer: CatalogueRows) -> WireAnswer:
+    pairs = zip(answer.names, answer.oids, strict=True)
+    return WireAnswer(
+        "SELECT", tuple(WireColumn(name, oid, TYPES[oid].width) for name, oid in pairs), answer.rows
+    )
 
 
 def _outside_of_strings(sql: str) -> str:
     return "".join(p.group() for p in TOKEN.finditer(sql) if not p.group().startswith(("'", "--", "/*", "$")))
 
 
-def sets(sql: str) -> bool:
-    """Whether a statement, placeholders or not, changes a setting and so has no columns to describe."""
-    return _first_word(_bare(sql)) in ("SET", "PRAGMA", "RESET")
+def is_silent(sql: str) -> bool:
+    """Whether a statement, placeholders or not, has no columns to describe."""
+    word = _first_word(_bare(sql))
+    return word in SILENT and word != "FETCH"
 
 
 def started_with(options: Mapping[str, str]) -> list[str]:

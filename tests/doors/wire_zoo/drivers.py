@@ -543,8 +543,8 @@ def pgcli_completes(port: int) -> None:
                     "\\dp", "\\db", "\\ds"):  # fmt: skip
         with executor.conn.cursor() as cursor:
             list(special.execute(cursor, command))
-    for title, rows, headers, status, *_ in executor.run(GROUPS):
-        same([row[0] for row in rows], ["east", "west"])
+    for answer in executor.run(GROUPS):
+        same([row[0] for row in answer[1]], ["east", "west"])
 
 
 @step("odbc")

@@ -94,7 +94,9 @@ def run_client(name: str, port: int, slow: str, counts: str = "float8") -> list[
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=SECONDS, env=environment, cwd="/", check=False
     )
-    outcomes = [Outcome(**json.loads(line)) for line in done.stdout.splitlines() if line.startswith("{")]
+    outcomes = [
+        Outcome(**json.loads(line)) for line in done.stdout.splitlines() if line.startswith('{"driver"')
+    ]
     if not outcomes or (done.returncode and not any(outcome.error for outcome in outcomes)):
         outcomes.append(Outcome(name, "run", done.stderr[-600:] or "no step"))
     return outcomes

@@ -22,6 +22,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tests.doors.wire_zoo.measure import OIDS_OF_STAR
 from tests.doors.wire_zoo.programs import (
     FOLDER,
     JDBC,
@@ -192,6 +193,7 @@ def main() -> None:
         recorded = [*logged(log), *templates()]
         asker = Asker(port, "dpsql")
         entries: list[dict[str, Any]] = []
+        star = {str(name): str(oid) for name, oid in asker.ask(OIDS_OF_STAR).rows}
         for statement in recorded:
             asker.ask("ROLLBACK", ())
             given = asker.ask(statement.text, statement.values)
@@ -208,7 +210,9 @@ def main() -> None:
             })  # fmt: skip
     lines = ",\n".join(json.dumps(entry, ensure_ascii=False) for entry in entries)
     head = json.dumps({"server": "PostgreSQL 15", **versions()}, indent=1)
-    STATEMENTS.write_text(f'{{"versions": {head},\n"statements": [\n{lines}\n]}}\n')
+    STATEMENTS.write_text(
+        f'{{"versions": {head},\n"oids": {json.dumps(star)},\n"statements": [\n{lines}\n]}}\n'
+    )
     print(len(entries), "statements")
 
 
