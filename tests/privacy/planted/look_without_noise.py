@@ -18,5 +18,5 @@ PLANT = Plant(
     "a strategy is chosen by true numbers",
     (adaptive, "noisy_signal"),
     lambda was: true_signal,
-    by_name("a look, then a tree"),
+    by_name("a noisy signal, then a tree"),
 )
