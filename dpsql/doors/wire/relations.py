@@ -48,7 +48,7 @@ SYSTEM_COLUMNS = {"tableoid": 26, "cmax": 29, "xmax": 28, "cmin": 29, "xmin": 28
 """Columns that every table of PostgreSQL has, the last numbered -1."""
 
 
-class Relation(NamedTuple):
+class CatalogueRelation(NamedTuple):
     """A relation of PostgreSQL's.
 
     Args:
@@ -78,10 +78,12 @@ def _postgres() -> dict[str, Any]:
 
 
 @cache
-def relations() -> Mapping[str, Relation]:
+def relations() -> Mapping[str, CatalogueRelation]:
     """Every relation by its name in DuckDB."""
     listed = [
-        Relation(schema, name, oid, kind, dict(column.rsplit(" ", 1) for column in columns.split(",")))
+        CatalogueRelation(
+            schema, name, oid, kind, dict(column.rsplit(" ", 1) for column in columns.split(","))
+        )
         for schema in ("pg_catalog", "information_schema")
         for name, (oid, kind, columns) in _postgres()[schema].items()
     ]
@@ -162,7 +164,7 @@ def _type_names() -> list[tuple[int, str, str]]:
 
 
 def _insert(
-    connection: duckdb.DuckDBPyConnection, relation: Relation, rows: Sequence[Mapping[str, Any]]
+    connection: duckdb.DuckDBPyConnection, relation: CatalogueRelation, rows: Sequence[Mapping[str, Any]]
 ) -> None:
     """Insert rows; what they do not say is 0, false or NULL, as PostgreSQL has it."""
     values = [[_value(row.get(name), kind) for row in rows] for name, kind in relation.columns.items()]
