@@ -81,9 +81,9 @@ def test_planning_and_collecting_solve_on_one_thread(tmp_path: Path, monkeypatch
     def watched(name: str) -> None:
         former = getattr(run, name)
 
-        def inside(*given: Any) -> Any:
+        def inside(*given: Any, **options: Any) -> Any:
             seen[name] = blas_threads()
-            return former(*given)
+            return former(*given, **options)
 
         monkeypatch.setattr(run, name, inside)
 

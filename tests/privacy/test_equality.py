@@ -89,7 +89,7 @@ def test_no_raw_row_is_opened_for_a_label_that_is_taken(shop: Path, monkeypatch:
     def opened(*_: object) -> None:
         raise AssertionError("the raw side was opened")
 
-    monkeypatch.setattr("dpsql.engines.private_connection", opened)
+    monkeypatch.setattr("dpsql.engines.duck.private_connection", opened)
     assert publish(shop).code == 0
 
 
