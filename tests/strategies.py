@@ -20,6 +20,8 @@ from dpsql.mechanisms.axis.strategy import (
 from dpsql.mechanisms.family.adaptive import AdaptiveRelease, unbiased_cells
 from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, NoiseLaw, NoisyView
 from dpsql.noise import Noise
+from dpsql.publishing.bounding import DeclaredBound, Scan, table_run
+from dpsql.publishing.cells import CountedCells
 from dpsql.tree import FloatArray, Workload
 from dpsql.variance.nonnegative import nonnegative, signal_tree
 from dpsql.variance.sine import half_angles
@@ -79,3 +81,10 @@ def adaptive_cells(release: AdaptiveRelease) -> FloatArray:
     """
     cells = unbiased_cells(release)
     return cells if release.full else nonnegative(signal_tree(len(cells)), cells)
+
+
+def declared_cells(scan: Scan, of: str) -> CountedCells:
+    """The cells of a table whose `max_ids` is declared."""
+    run = table_run(scan, of)
+    assert isinstance(run.bounding, DeclaredBound)
+    return run.bounding.cells(run)

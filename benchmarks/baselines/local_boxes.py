@@ -99,8 +99,8 @@ def _nodes_share(
     for axis, piece in enumerate(choice):
         inside &= piece.held[leaves[:, axis]]
     own, nodes = int(inside.sum()), math.prod(piece.nodes for piece in choice)
-    ones = rng.binomial(own, oracle.p) + rng.binomial(len(leaves) * nodes - own, oracle.q)
-    return float((ones / len(leaves) - nodes * oracle.q) / (oracle.p - oracle.q))
+    ones = rng.binomial(own, oracle.law.p) + rng.binomial(len(leaves) * nodes - own, oracle.law.q)
+    return float((ones / len(leaves) - nodes * oracle.law.q) / (oracle.law.p - oracle.law.q))
 
 
 def adaptive(

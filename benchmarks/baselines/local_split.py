@@ -80,6 +80,8 @@ def _score(
     total = np.zeros(len(leaves))
     for piece in pieces(*ends, False, depth):
         held = np.isin(node_of(leaves, piece.level, depth), piece.nodes)
-        near = rng.binomial(len(piece.nodes) - held, oracle.q) + (held & (rng.random(held.size) < oracle.p))
-        total += (near - len(piece.nodes) * oracle.q) / (oracle.p - oracle.q)
+        near = rng.binomial(len(piece.nodes) - held, oracle.law.q) + (
+            held & (rng.random(held.size) < oracle.law.p)
+        )
+        total += (near - len(piece.nodes) * oracle.law.q) / (oracle.law.p - oracle.law.q)
     return total

@@ -16,6 +16,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
@@ -119,7 +120,7 @@ def stated(
     drawn: NoisyRows, own: Blocks, asked: list[FloatArray], product: float
 ) -> tuple[FloatArray, FloatArray]:
     """Stated variances of boxes: all, and of noise."""
-    model = own.settled(drawn).joint_variance()
+    model = own.settled(drawn).facts.model
     if not isinstance(model, BlockVariance):  # the product's, on average
         return np.full(len(asked[0]), product), np.full(len(asked[0]), product)
     found = model.covariance(asked)
@@ -147,9 +148,9 @@ def measured(
         noise = SimulationNoise(FIRST_SEED + run)
         own, drawn = chooses, chooses.draw(counts, asked, noise)
         if follow is not None:
-            own = chooses.beside()
+            own = replace(chooses, first=False)
             drawn = own.draw(follow, asked._replace(sensitivity=sensitivity, beside=drawn), noise)
-        wrong = sums(own.estimates([DrawnMember((), drawn)], {})[0] - values, boxes)
+        wrong = sums(own.estimate([DrawnMember((), drawn)], {})[0].leaves - values, boxes)
         whole, noise = stated(drawn, own, held, own.product_error * unit)
         rows.append([np.mean(wrong**2) / unit, np.mean(np.abs(wrong) <= Z * np.sqrt(whole)),
                      whole.mean() / unit, noise.mean() / unit])  # fmt: skip
@@ -286,7 +287,7 @@ def full(figures: Figures, runs: int) -> None:
 def _plain(epsilon: Fraction) -> float:
     """The product's own expected error with all of epsilon."""
     own = method((256, 256))
-    whole = own.beside()  # which pays for no choice
+    whole = replace(own, first=False)  # which pays for no choice
     return whole.unit_variance(terms((256, 256), epsilon)) / 2 * own.product_error * float(epsilon) ** 2
 
 

@@ -208,8 +208,8 @@ def services_join(
 
 def _scores(oracle: Oracle, held: np.ndarray, volume: int, rng: np.random.Generator) -> np.ndarray:
     """Each report's unbiased indicator that one of `volume` nodes is its own."""
-    ones = rng.binomial(volume - held, oracle.q) + (held & (rng.random(held.size) < oracle.p))
-    return np.asarray((ones - volume * oracle.q) / (oracle.p - oracle.q))
+    ones = rng.binomial(volume - held, oracle.law.q) + (held & (rng.random(held.size) < oracle.law.p))
+    return np.asarray((ones - volume * oracle.law.q) / (oracle.law.p - oracle.law.q))
 
 
 def slots(

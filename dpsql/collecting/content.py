@@ -42,7 +42,7 @@ from dpsql.collecting.parts import Fits, interactions
 from dpsql.collecting.plan import facts_of
 from dpsql.collecting.smooth import Positive, outside, positive_shares
 from dpsql.collecting.survey import Survey
-from dpsql.collecting.tallies import IntArray, Tallies, layout_of, oracle_of, shares
+from dpsql.collecting.tallies import Tallies, layout_of, oracle_of, shares
 from dpsql.collecting.totals import Scale, centre_of, centred_on, row_scale, rows_moved, total_of
 from dpsql.mechanisms.law import nothing_drawn
 from dpsql.mechanisms.local.blue import ShareEstimate, ViewReports, blue, gains
@@ -58,6 +58,7 @@ from dpsql.mechanisms.local.row_bits import (
 from dpsql.mechanisms.local.shuffle import shuffled_epsilon
 from dpsql.mechanisms.local.truncation import ValueWithError
 from dpsql.mechanisms.oracles.oracle import FloatArray, influence
+from dpsql.release.assemble import Description, Statistic, assemble
 from dpsql.release.format import (
     BitLeftOut,
     MeasureScale,
@@ -66,22 +67,19 @@ from dpsql.release.format import (
     ScaleMeta,
     SlotsLeftOut,
     SpentAmount,
-    StatisticMeta,
 )
 from dpsql.release.reports import FirstRoundMeta, InfluenceMeta, LocalMeta, ManifestMeta, ShuffledMeta
 from dpsql.release.write import (
     AxisPart,
     PlacedAxis,
     ReleaseBuilder,
-    StatisticContent,
-    StatisticPart,
     axis_parts,
 )
 from dpsql.star import spec_hash
-from dpsql.tree import Tree
+from dpsql.variance.estimated import Estimated, Integers, Smooth
 from dpsql.variance.kronecker import ProductReading
 from dpsql.variance.leaves import PrefixVariance
-from dpsql.variance.reconcile import node_sums, round_family, to_units
+from dpsql.variance.model import Components
 from dpsql.variance.stack import StackVariance
 
 SHUFFLE_DELTA = 1e-7
@@ -112,10 +110,6 @@ def release_content(
     bits = weighted_tables(plan, tallies, axis_tables, scale.cut)
     axis_tables = axis_tables if bits is None else bits.known
     axes = survey_axes(survey)
-    trees = [axis.content.tree for axis in axes]
-    models: list[PrefixVariance | StackVariance] = [
-        PrefixVariance(model_of(axis_tables[a].counts)) for a in range(len(survey.axes))
-    ]
     fits = Fits(joint)
     interactions(plan, tallies, [held for held, _ in survey.views.values()], axis_tables, fits=fits)
     smooth = {
@@ -126,22 +120,23 @@ def release_content(
         else None
         for held, _ in survey.views.values()
     }
-    model_numbers = _positive_models(smooth, scale.factor, models)
-    statistics: list[StatisticPart] = []
-    for measure in [None, *range(len(survey.measures))]:
-        mid, tables = _family(survey, plan, tallies, axis_tables, scale, measure, bits, fits)
-        units = round_family([(t.axes, t.values) for _, t in tables])
-        for (view, held), leaves in zip(tables, units, strict=True):
-            positive = smooth[held.axes] if measure is None else None
-            rows = None if positive is None else to_units(positive.shares * scale.factor)
-            described = replace(_statistic(survey, plan, len(statistics), view, held, measure), mid=mid)
-            bars = None if positive is None else model_numbers.get(held.axes)
-            wanted = positive is not None and positive.preferred
-            described = replace(
-                described, nonnegative=rows is not None, nonnegative_model=bars, preferred=wanted
-            )
-            numbers = statistic_content(leaves, rows, [trees[a] for a in held.axes])
-            statistics.append(StatisticPart(described, numbers))
+    positive = {held: _smooth(shares, scale.factor) for held, shares in smooth.items() if shares is not None}
+    statistics = [
+        Statistic(
+            _description(survey, plan, view, held, measure, mid),
+            local_estimate(
+                held.values,
+                held.strengths,
+                ", ".join(sorted({v.oracle for v in plan.views})),
+                positive.get(held.axes) if measure is None else None,
+            ),
+        )
+        for measure in [None, *range(len(survey.measures))]
+        for mid, tables in [_family(survey, plan, tallies, axis_tables, scale, measure, bits, fits)]
+        for view, held in tables
+    ]
+    margins = [PrefixVariance(model_of(axis_tables[a].counts)) for a in range(len(survey.axes))]
+    assembled = assemble(statistics, margins, [axis.content.tree for axis in axes])
     rows_at_most = rows_moved(plan, tallies, scale.factor)
     smooth_outside = {
         survey.axes[a].name: outside(positive.shares, axis_tables[a].counts)
@@ -158,8 +153,8 @@ def release_content(
         [SpentAmount(f"one report of {plan.collection}", str(plan.epsilon))],
         insecure=False,
         axes=axes,
-        models=models,
-        statistics=statistics,
+        models=assembled.models,
+        statistics=assembled.statistics,
         scales=_scales(survey, plan, scale),
         bounding=_bounding(survey, plan, scale),
         local=replace(
@@ -172,25 +167,18 @@ def release_content(
     )
 
 
-def _positive_models(
-    smooth: Mapping[tuple[int, ...], Positive | None],
-    factor: float,
-    models: list[PrefixVariance | StackVariance],
-) -> dict[tuple[int, ...], int]:
-    """Add the stacks' own variance models, in squared rows, after those of the axes; returns their numbers by axes."""
-    model_numbers = {}
-    for axes, positive in smooth.items():
-        if positive is not None and positive.errors is not None:
-            model_numbers[axes] = len(models)
-            models.append(positive.errors.scaled(factor))
-    return model_numbers
+def _smooth(positive: Positive, factor: float) -> Smooth:
+    errors = None if positive.errors is None else positive.errors.scaled(factor)
+    return Smooth(positive.shares * factor, errors, positive.preferred)
 
 
-def statistic_content(leaves: IntArray, positive: IntArray | None, trees: list[Tree]) -> StatisticContent:
-    """Node sums of a statistic; there are no noisy integers of the curator's own."""
+def local_estimate(
+    leaves: FloatArray, strengths: Components, words: str, smooth: Smooth | None = None
+) -> Estimated:
+    """A statistic of reports; there are no noisy integers of the curator's own."""
     nothing = nothing_drawn(leaves.ndim)
-    smooth = None if positive is None else node_sums(positive, trees)
-    return StatisticContent(nothing, nothing, node_sums(leaves, trees), smooth)
+    integers = Integers(nothing, nothing)
+    return Estimated(leaves, ProductReading.name, strengths, integers, f"local: {words}", smooth=smooth)
 
 
 def _family(
@@ -224,27 +212,21 @@ def _family(
     return mid, tables
 
 
-def _statistic(
-    survey: Survey, plan: Plan, number: int, view: str, view_table: FittedTable, measure: int | None
-) -> StatisticMeta:
+def _description(
+    survey: Survey, plan: Plan, view: str, view_table: FittedTable, measure: int | None, mid: int
+) -> Description:
     bounds = None if measure is None else plan.measures[measure]
-    return StatisticMeta(
-        id=number,
+    return Description(
         view=view,
         of=survey.of,
         measure="count" if measure is None else survey.measures[measure].name,
         axes=view_table.axes,
-        mid=0,
-        scale=0 if bounds is None else bounds.scale,
-        kind="int" if bounds is None or bounds.scale == 0 else "decimal",
         sensitivity=plan.tau,
-        budget=str(plan.epsilon),
+        budget=plan.epsilon,
         currency="epsilon",
-        mechanism="local: " + ", ".join(sorted({v.oracle for v in plan.views})),
-        cells=int(view_table.values.size),
-        reading=ProductReading.name,
-        models=view_table.axes,
-        components=tuple(sorted((positions, s) for positions, s in view_table.strengths.items())),
+        family=measure,
+        mid=mid,
+        scale=0 if bounds is None else bounds.scale,
     )
 
 
@@ -366,7 +348,7 @@ def two_laws(plan: Plan, tallies: Tallies, axis: int, counts: ShareEstimate) -> 
     for of_rows, of_person, a, b in zip(first, second, row_gains, person_gains, strict=True):
         view = plan.views[of_rows.number]
         item_shares = np.clip(shares(plan, of_rows.number, tallies[of_rows.number]), 0, 1)
-        structure = oracle_of(plan, view).structure(item_shares)
+        structure = oracle_of(plan, view).estimate.structure(item_shares)
         left, right = a @ of_rows.items, b @ of_person.items
         cross += _product(left, right, structure.diagonal, structure.tilt) / of_rows.group.reports
         plain += _product(right, right, structure.diagonal, structure.tilt) / of_rows.group.reports

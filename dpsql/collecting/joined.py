@@ -20,7 +20,7 @@ where a product's truth is 0 or 1; of rows and measures, where it may lie betwee
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -28,7 +28,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dpsql.collecting.collector import CollectionManifest
-from dpsql.collecting.content import statistic_content, survey_axes
+from dpsql.collecting.content import local_estimate, survey_axes
 from dpsql.collecting.estimate import model_of
 from dpsql.collecting.pseudonyms import LinkedReports, joined_people, spooled_reports
 from dpsql.collecting.services import Positions, Sheet, penalty, strengths
@@ -37,13 +37,13 @@ from dpsql.collecting.tallies import layout_of
 from dpsql.mechanisms.local.blue import ShareEstimate
 from dpsql.mechanisms.oracles.oracle import FloatArray
 from dpsql.progress import Progress
-from dpsql.release.format import BitLeftOut, Promise, SlotsLeftOut, SpentAmount, StatisticMeta
+from dpsql.release.assemble import Description, Statistic, assemble
+from dpsql.release.format import BitLeftOut, Promise, SlotsLeftOut, SpentAmount
 from dpsql.release.reports import LocalMeta, ManifestMeta
-from dpsql.release.write import ReleaseBuilder, StatisticPart
+from dpsql.release.write import ReleaseBuilder
 from dpsql.star import spec_hash
 from dpsql.variance.kronecker import AxisSplit, ProductReading
 from dpsql.variance.leaves import PrefixVariance
-from dpsql.variance.reconcile import round_family
 
 CHUNK = 4_000_000
 """Numbers held at once while people are added up."""
@@ -261,13 +261,20 @@ def joined_tables(
 
 def joined_content(survey: Survey, sheet: Sheet, joined: JoinedTables, release_id: str) -> ReleaseBuilder:
     """All that the release file of a collection by services will hold."""
-    axes, statistics = survey_axes(survey), list[StatisticPart]()
-    for measure, family in _families(joined):
-        units = round_family([(t.axes, t.values) for _, t in family])
-        for leaves, (name, t) in zip(units, family, strict=True):
-            described = _statistic(survey, sheet, len(statistics), name, measure, t)
-            trees = [axes[a].content.tree for a in t.axes]
-            statistics.append(StatisticPart(described, statistic_content(leaves, None, trees)))
+    axes = survey_axes(survey)
+    statistics = [
+        Statistic(
+            _description(survey, sheet, view, measure, view_table),
+            local_estimate(
+                view_table.values,
+                view_table.strengths,
+                f"product over {len(sheet.asked(view_table.axes, measure))} services",
+            ),
+        )
+        for view, measure, view_table in joined.statistics
+    ]
+    models = [PrefixVariance(even_model(axis.leaves)) for axis in survey.axes]
+    assembled = assemble(statistics, models, [axis.content.tree for axis in axes])
     return ReleaseBuilder(
         release_id,
         sheet.catalog,
@@ -276,40 +283,28 @@ def joined_content(survey: Survey, sheet: Sheet, joined: JoinedTables, release_i
         [SpentAmount(f"one report of {p.collection}", str(p.epsilon)) for p in sheet.plans.values()],
         insecure=False,
         axes=axes,
-        models=[PrefixVariance(even_model(axis.leaves)) for axis in survey.axes],
-        statistics=statistics,
+        models=assembled.models,
+        statistics=assembled.statistics,
         bounding=_bounding(survey, sheet),
         local=_collected(survey, sheet, joined),
     )
 
 
-def _families(joined: JoinedTables) -> Iterator[tuple[int | None, list[tuple[str, JoinedTable]]]]:
-    """Views with their tables, one measure after the other; what is rounded together adds up."""
-    for measure in dict.fromkeys(measure for _, measure, _ in joined.statistics):
-        yield measure, [(name, t) for name, of_measure, t in joined.statistics if of_measure == measure]
-
-
-def _statistic(
-    survey: Survey, sheet: Sheet, number: int, view: str, measure: int | None, view_table: JoinedTable
-) -> StatisticMeta:
-    described = None if measure is None else survey.measures[measure]
-    return StatisticMeta(
-        id=number,
+def _description(
+    survey: Survey, sheet: Sheet, view: str, measure: int | None, view_table: JoinedTable
+) -> Description:
+    summed = None if measure is None else survey.measures[measure]
+    return Description(
         view=view,
         of=survey.of,
-        measure="count" if described is None else described.name,
+        measure="count" if summed is None else summed.name,
         axes=view_table.axes,
-        mid=view_table.mid,
-        scale=0 if described is None else described.scale,
-        kind="int" if described is None or described.scale == 0 else "decimal",
         sensitivity=sheet.rows,
-        budget=str(sheet.epsilon),
+        budget=sheet.epsilon,
         currency="epsilon",
-        mechanism=f"local: product over {len(sheet.asked(view_table.axes, measure))} services",
-        cells=int(view_table.values.size),
-        reading=ProductReading.name,
-        models=view_table.axes,
-        components=tuple(sorted(view_table.strengths.items())),
+        family=measure,
+        mid=view_table.mid,
+        scale=0 if summed is None else summed.scale,
     )
 
 

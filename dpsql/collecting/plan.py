@@ -73,7 +73,12 @@ class RowReports:
     def body(self) -> dict[str, Any]:
         """As a second plan carries them."""
         oracle = self.oracle
-        named = {"oracle": oracle.name, "domain": oracle.domain, "extra": oracle.extra, "own": oracle.own}
+        named = {
+            "oracle": oracle.name,
+            "domain": oracle.law.domain,
+            "extra": oracle.law.extra,
+            "own": oracle.law.own,
+        }
         return {"plan": self.plan, **named, "support": list(self.support), "reports": self.reports}
 
 
@@ -338,7 +343,7 @@ def with_oracle(design: CollectionDesign, own: int, asked: ViewShare) -> View:
         oracle = SquareWaveAggregator(view.domain, own, wave_reach(view.domain, float(design.epsilon)))
     else:
         oracle = choose_oracle(view.domain, own)
-    return replace(view, oracle=oracle.name, extra=oracle.extra)
+    return replace(view, oracle=oracle.name, extra=oracle.law.extra)
 
 
 def _spread(design: CollectionDesign, members: Sequence[View], share: Fraction) -> list[ViewShare]:

@@ -23,7 +23,7 @@ import numpy as np
 
 from dpsql.client.plan import Plan, View, largest_weight, read_plan
 from dpsql.collecting.collector import CollectionManifest
-from dpsql.collecting.content import adaptive_local, statistic_content, survey_axes, survey_promise
+from dpsql.collecting.content import adaptive_local, local_estimate, survey_axes, survey_promise
 from dpsql.collecting.estimate import model_of
 from dpsql.collecting.plan import PlannedAxis, canonical, facts_of, plan_body
 from dpsql.collecting.smooth import FLAGGED, outside
@@ -49,13 +49,13 @@ from dpsql.mechanisms.local.ahead import (
 from dpsql.mechanisms.local.blue import ShareEstimate
 from dpsql.mechanisms.local.smooth import with_hidden
 from dpsql.mechanisms.oracles.oracle import OTHER, FloatArray, estimate, spread
-from dpsql.release.format import SpentAmount, StatisticMeta
-from dpsql.release.write import ReleaseBuilder, StatisticPart
+from dpsql.release.assemble import Description, Statistic, assemble
+from dpsql.release.format import SpentAmount
+from dpsql.release.write import ReleaseBuilder
 from dpsql.star import spec_hash
 from dpsql.variance.boxes import BoxReading, BoxVariance
-from dpsql.variance.kronecker import ProductReading
+from dpsql.variance.estimated import Smooth
 from dpsql.variance.leaves import PrefixVariance
-from dpsql.variance.reconcile import round_family, to_units
 from dpsql.variance.stack import StackVariance
 
 
@@ -216,7 +216,7 @@ def _view(boxes: np.ndarray) -> View:
     oracle = box_oracle(boxes, 0)
     listed = tuple(tuple(box) for box in boxes.reshape(len(boxes), -1).tolist())
     axes = tuple(range(boxes.shape[1]))
-    return View("boxes", axes, (), listed, oracle=oracle.name, domain=oracle.domain)
+    return View("boxes", axes, (), listed, oracle=oracle.name, domain=oracle.law.domain)
 
 
 def _checked(body: dict[str, Any]) -> bytes:
@@ -272,29 +272,29 @@ def adaptive_content(
     bounds = boxes.rounds[-1].boxes
     box_variance = BoxVariance(bounds, boxes.unbiased.covariance * people**2, boxes.within * people**2)
     values = spread_evenly(bounds, boxes.unbiased.shares, sizes) * people
-    (units,) = round_family([(view_axes, values)])
     positive = spread_evenly(bounds, boxes.positive, sizes)
     margins = [_margin(box_variance, sizes, place) for place in range(len(sizes))]
-    models: list[PrefixVariance | StackVariance | BoxVariance] = [PrefixVariance(m) for m in margins]
-    described = _statistic(survey, plan, view, view_axes, int(values.size))
+    words = f"AHEAD, {plan.rounds} rounds"
     flagged = {}
     if len(view_axes) == 1:
-        unbiased = ShareEstimate(values, margins[0])
+        name, total = survey.axes[view_axes[0]].name, float(margins[0].sum())
+        flagged = {name: outside(positive * people, ShareEstimate(values, margins[0]))}
         errors = _positive_errors(plan, boxes, positive * people, box_variance, margins[0])
-        flagged = {survey.axes[view_axes[0]].name: outside(positive * people, unbiased)}
-        models.append(errors)
-        wanted = flagged[survey.axes[view_axes[0]].name] <= FLAGGED
-        total = float(margins[0].sum())
-        described = replace(
-            described, nonnegative_model=1, preferred=wanted, components=(((), total), ((0,), 1.0))
-        )
+        smooth = Smooth(positive * people, errors, flagged[name] <= FLAGGED)
+        estimated = local_estimate(values, {(): total, (0,): 1.0}, words, smooth)
     else:
-        models.append(box_variance)
         positions = tuple(range(len(view_axes)))
-        described = replace(
-            described, reading=BoxReading.name, models=(len(models) - 1,), components=((positions, 1.0),)
+        estimated = replace(
+            local_estimate(values, {positions: 1.0}, words, Smooth(positive * people, None, False)),
+            reading=BoxReading.name,
+            model=box_variance,
         )
-    trees = [axes[a].content.tree for a in view_axes]
+    described = Description(view, survey.of, "count", view_axes, 1, plan.epsilon, "epsilon", family=None)
+    assembled = assemble(
+        [Statistic(described, estimated)],
+        [PrefixVariance(margin) for margin in margins],
+        [axis.content.tree for axis in axes],
+    )
     facts = facts_of(plan)
     return ReleaseBuilder(
         release_id,
@@ -304,8 +304,8 @@ def adaptive_content(
         [SpentAmount(f"one report of {plan.collection}", str(plan.epsilon))],
         insecure=False,
         axes=axes,
-        models=models,
-        statistics=[StatisticPart(described, statistic_content(units, to_units(positive * people), trees))],
+        models=assembled.models,
+        statistics=assembled.statistics,
         local=replace(
             adaptive_local(survey, plan, manifest),
             people=round(people),
@@ -348,14 +348,3 @@ def _positive_errors(
     refits = with_hidden(redrawn, noise)
     inside = unbiased - noise
     return StackVariance(refits.covariance + inside, unbiased, positive, refits.small, refits.large)
-
-
-def _statistic(
-    survey: Survey, plan: Plan, view: str, view_axes: tuple[int, ...], cells: int
-) -> StatisticMeta:
-    return StatisticMeta(
-        id=0, view=view, of=survey.of, measure="count", axes=view_axes, mid=0, scale=0, kind="int", sensitivity=1,
-        budget=str(plan.epsilon), currency="epsilon", mechanism=f"local: AHEAD, {plan.rounds} rounds",
-        cells=cells, reading=ProductReading.name, models=view_axes, components=(),
-        nonnegative=True,
-    )  # fmt: skip

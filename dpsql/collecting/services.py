@@ -101,7 +101,7 @@ class Sheet:
         view, layout = plan.views[0], layout_of(plan.views[0])
         added = 1 if layout.bits is None else 2
         noise_saving = 0.0 if self.tells(name, measure) else added * view.cells / view.domain
-        return ReportScore(oracle_of(plan, view).item_noise, added, noise_saving)
+        return ReportScore(oracle_of(plan, view).estimate.item_noise, added, noise_saving)
 
     @property
     def leaves(self) -> dict[int, int]:
@@ -340,7 +340,9 @@ def half_error(sheet: Sheet, held: Positions, people: int) -> float:
 def penalty(sheet: Sheet, held: Positions) -> float:
     """How many times the variance of one report, joined on the device, with all of epsilon, has a view's half."""
     cells, share = int(np.prod([sheet.leaves[a] for a in held])), 0.5 ** len(held)
-    joined = choose_oracle(cells, largest_weight(sheet.epsilon)).item_noise * cells * share * (1 - share)
+    joined = (
+        choose_oracle(cells, largest_weight(sheet.epsilon)).estimate.item_noise * cells * share * (1 - share)
+    )
     return half_error(sheet, held, 1) ** 2 / (joined * sheet.rows**2)
 
 

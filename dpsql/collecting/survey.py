@@ -173,9 +173,11 @@ def _row_design(collection: Collection, table: StarTable) -> _RowDesign:
         )
     if weighting.slotted:
         declared = collection.tau if isinstance(collection.tau, int) else 1
-        return _RowDesign(declared, source, guess, max(table.most or 10, declared, 2, len(guess) - 1), share)
+        return _RowDesign(
+            declared, source, guess, max(table.bounding.max_ids or 10, declared, 2, len(guess) - 1), share
+        )
     declared = collection.row_bit_cap if isinstance(collection.row_bit_cap, int) else 1
-    cap = max(table.most or 10, declared, 2, len(guess) - 1)
+    cap = max(table.bounding.max_ids or 10, declared, 2, len(guess) - 1)
     if collection.cap_from.guessed:
         return _RowDesign(1, "theory", guess or (0.0, *[1 / cap] * cap), cap, share)
     return _RowDesign(declared, source, guess, cap, share)

@@ -57,7 +57,8 @@ def empty_tallies(plan: Plan) -> list[ViewTally]:
     """Zero counts for every view."""
     return [
         ViewTally(
-            np.zeros((FOLDS, oracle_of(plan, view).width), dtype=np.int64), np.zeros(FOLDS, dtype=np.int64)
+            np.zeros((FOLDS, oracle_of(plan, view).law.width), dtype=np.int64),
+            np.zeros(FOLDS, dtype=np.int64),
         )
         for view in plan.views
     ]
@@ -282,7 +283,7 @@ def _filled_bits(plan: Plan, number: int, tally: ViewTally) -> ValueWithError | 
         return None
     item_shares, lean = shares(plan, number, tally), np.ones(view.domain)
     lean[_weighted_layout(view).silent] = 0.0
-    structure = oracle_of(plan, view).structure(np.clip(item_shares, 0, 1))
+    structure = oracle_of(plan, view).estimate.structure(np.clip(item_shares, 0, 1))
     noise = float(lean**2 @ structure.diagonal - (lean @ structure.tilt) ** 2) / tally.total
     return ValueWithError(float(lean @ item_shares), float(np.sqrt(noise)))
 

@@ -70,7 +70,7 @@ def expected_tallies(plan: Plan, people: int) -> list[ViewTally]:
     tallies = []
     for view in plan.views:
         reports = people * view.share / total / FOLDS
-        support = oracle_of(plan, view).even_support() * reports
+        support = oracle_of(plan, view).estimate.even_support() * reports
         rows = np.rint(np.tile(support, (FOLDS, 1))).astype(np.int64)
         tallies.append(ViewTally(rows, np.full(FOLDS, round(reports), dtype=np.int64)))
     return tallies
@@ -101,7 +101,7 @@ def predict(plan: Plan, people: int) -> list[Prediction]:
     total = sum(v.share for v in plan.views)
     for axes, view in sorted(grids.items(), key=lambda grid: (len(grid[0]), grid[0])):
         fan = 1.0 if view.measure is None else 2.0
-        noise = oracle_of(plan, view).structure(np.full(1, 1 / view.domain), fan).diagonal[0]
+        noise = oracle_of(plan, view).estimate.structure(np.full(1, 1 / view.domain), fan).diagonal[0]
         names = " and ".join(plan.axes[a].name for a in axes)
         error = plan.tau * float(np.sqrt(noise * total / (people * view.share)))
         predictions.append(Prediction(f"a grid cell of {names}", error, axes, 1 / view.cells))
@@ -130,7 +130,7 @@ def range_variances(plan: Plan, people: int) -> list[float]:
 def _rows_error(plan: Plan, people: int) -> float:
     """Standard error of the mean number of rows of a person."""
     oracle = oracle_of(plan, plan.views[0])
-    return lost_by_histogram(oracle, oracle.even_support() * people, float(people), 0).error
+    return lost_by_histogram(oracle, oracle.estimate.even_support() * people, float(people), 0).error
 
 
 class TypicalAnswer(NamedTuple):

@@ -120,7 +120,7 @@ def _covariance(plan: Plan, tallies: Tallies, leans: list[Leans]) -> FloatArray:
 def _noise(plan: Plan, number: int, tallies: Tallies) -> Structure:
     """Covariance of a view's items, times its reports."""
     item_shares = np.clip(shares(plan, number, tallies[number]), 0, 1)
-    return oracle_of(plan, plan.views[number]).structure(item_shares)
+    return oracle_of(plan, plan.views[number]).estimate.structure(item_shares)
 
 
 def _leans(plan: Plan, tallies: Tallies, axis: int, measure: int | None = None) -> Leans:
@@ -323,7 +323,7 @@ def axis_moved(groups: Sequence[ViewReports], leaves: int) -> float:
         leaves: its leaves; what `groups` hold beyond them ("no row") is counted by no answer.
     """
     moved = [
-        group.oracle.moved(gain[:leaves] * group.stretch, group.shares / group.stretch, group.fan)
+        group.oracle.estimate.moved(gain[:leaves] * group.stretch, group.shares / group.stretch, group.fan)
         / group.reports
         for group, gain in zip(groups, gains(groups), strict=True)
     ]

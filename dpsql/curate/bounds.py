@@ -67,8 +67,10 @@ def bound_forecasts(plan: ReleasePlan) -> tuple[BoundForecast, ...]:
     for table in (table for table in tables if table.cuts):
         step = plan.step(table.name, BEYOND)
         if step is None:
-            forecasts.append(BoundForecast(table.name, table.most, None, currency, None))
+            forecasts.append(BoundForecast(table.name, table.bounding.max_ids, None, currency, None))
             continue
-        stderr = REACH * table.most * law_of(plan.catalog).unit_noise(step.spend)
-        forecasts.append(BoundForecast(table.name, table.most, str(step.charge), currency, stderr))
+        stderr = REACH * table.bounding.max_ids * law_of(plan.catalog).unit_noise(step.spend)
+        forecasts.append(
+            BoundForecast(table.name, table.bounding.max_ids, str(step.charge), currency, stderr)
+        )
     return tuple(forecasts)

@@ -24,18 +24,21 @@ import numpy.typing as npt
 
 from dpsql.answer.answerer import Answerer
 from dpsql.curate.bounds import none_beyond
+from dpsql.mechanisms.family.measurement import own_components
 from dpsql.mechanisms.law import nothing_drawn
 from dpsql.mechanisms.local.channel import channel_of
 from dpsql.publishing.axes import AxisMaker
 from dpsql.publishing.bounding import DrawnRelease
-from dpsql.publishing.content import Components, planned_release, release_content, statistic_metas
+from dpsql.publishing.content import descriptions, notes, planned_release, release_content
 from dpsql.publishing.hybrid import ChannelInputs, invert_channel, reported_at
 from dpsql.publishing.plan import plan_release
 from dpsql.publishing.planned import PlannedStatistic, ReleasePlan
-from dpsql.publishing.squares import COUNT, hybrid_statistics, with_squares
+from dpsql.publishing.squares import COUNT, hybrid_statistics
+from dpsql.publishing.supplements import supplemented
 from dpsql.publishing.userlevel.guess import Crowds, Guess
 from dpsql.publishing.userlevel.made_up import RehearsedTable, chosen_tables, make_up
 from dpsql.release import Release, open_release
+from dpsql.release.assemble import Statistic, without_numbers
 from dpsql.release.format import UNIT, ScaleMeta
 from dpsql.release.reports import SquareMeta
 from dpsql.release.write import ReleaseBuilder, StatisticContent, StatisticPart
@@ -43,6 +46,7 @@ from dpsql.star import Catalog
 from dpsql.streams.plan import whole_stream
 from dpsql.variance import AxisVariance
 from dpsql.variance.channel import COUNTED, Deviations, Squares
+from dpsql.variance.estimated import Estimated, Integers
 from dpsql.variance.kronecker import AxisSplit
 from dpsql.variance.reading import Together
 from dpsql.variance.reconcile import node_sums
@@ -226,7 +230,7 @@ def priced_plan(catalog: Catalog, make_axis: AxisMaker) -> Priced:
     """
     if catalog.stream is not None:
         return Priced(*whole_stream(catalog, make_axis))
-    plan = with_squares(plan_release(catalog, make_axis), catalog)
+    plan = supplemented(plan_release(catalog, make_axis), catalog)
     models = [planned.strategy.variance() for planned in plan.axes]
     return Priced(
         plan, models, [one_row(statistic).unit_variance(plan.axes) for statistic in plan.statistics]
@@ -253,33 +257,39 @@ def write_dry_release(
     """
     plan = priced.plan
     known = replace(plan, statistics=tuple(one_row(s) for s in plan.statistics))
-    models: list[AxisVariance | Together] = list(priced.models)
-    models += plan.joint.values()
-    empty = [nothing_drawn(len(s.axes)) for s in plan.statistics]
-    statistics = [
-        StatisticPart(
-            meta, StatisticContent(e, e, e, e if meta.nonnegative else None, e if meta.difference else None)
-        )
-        for meta, e in zip(statistic_metas(known, _components(priced)), empty, strict=True)
-    ]
-    builder = planned_release(known, "dry", models, statistics, insecure=True)
+    statistics = list(map(Statistic, descriptions(known), _foreseen(priced, known)))
+    builder = planned_release(known, "dry", without_numbers(statistics, priced.models), insecure=True)
     builder = replace(builder, bounding=[*builder.bounding, *none_beyond(plan)])
     if rehearsal is not None:
         builder = rehearsal.put_into(builder)
     foreseen(builder, catalog or plan.catalog, plan, guess).write(path)
 
 
-def _components(priced: Priced) -> list[Components]:
-    """The variance factors that the parts of every statistic will have once views are reconciled."""
+def _foreseen(priced: Priced, plan: ReleasePlan) -> list[Estimated]:
+    """Every statistic as it will be once views are reconciled, with estimates of 0.
+
+    Args:
+        priced: what would be measured.
+        plan: the same, where publishing chooses tau for units with one row.
+    """
     totals = {i: AxisSplit(model).total for i, model in enumerate(priced.models)}
-    statistics = priced.plan.statistics
-    components: dict[int, Components] = {}
-    for members in priced.plan.families:
-        family = [(statistics[i].axes, priced.units[i]) for i in members]
-        sigma2 = statistics[members[0]].measurement.components(family, totals)
+    estimated, joint = {}, plan.joint
+    for members in plan.families:
+        family = [(plan.statistics[i].axes, priced.units[i]) for i in members]
+        factors = plan.statistics[members[0]].measurement.components(family, totals)
         for i, (axes, _) in zip(members, family, strict=True):
-            components[i] = {part: value for part, value in sigma2.items() if set(part) <= set(axes)}
-    return [components[i] for i in range(len(statistics))]
+            statistic = plan.statistics[i]
+            empty = nothing_drawn(len(axes))
+            estimated[i] = Estimated(
+                np.broadcast_to(0.0, plan.shape(statistic)),
+                statistic.measurement.facts.reading,
+                own_components(factors, axes),
+                Integers(empty, empty),
+                notes(plan, statistic),
+                statistic.measurement.facts.biased,
+                joint.get(statistic.joint),
+            )
+    return [estimated[i] for i in range(len(plan.statistics))]
 
 
 def one_row(statistic: PlannedStatistic) -> PlannedStatistic:

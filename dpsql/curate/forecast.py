@@ -31,9 +31,9 @@ from dpsql.mechanisms.axis import AUTO
 from dpsql.mechanisms.family.measurement import AxisWorkload
 from dpsql.mechanisms.offers import Refusal
 from dpsql.publishing.axes import AxisMaker, axis_maker, open_public
-from dpsql.publishing.hybrid import counted_catalog
 from dpsql.publishing.plan import charged
 from dpsql.publishing.planned import PlannedStatistic, ReleasePlan
+from dpsql.publishing.supplements import counted_catalog
 from dpsql.publishing.userlevel.guess import Guess, crowds
 from dpsql.release.write import LOOKUP_ARITY
 from dpsql.star import Catalog
@@ -223,7 +223,7 @@ def forecast(priced: Priced) -> tuple[StatisticForecast, ...]:
 
 def _forecast(plan: ReleasePlan, statistic: PlannedStatistic, variance: float) -> StatisticForecast:
     axes = [plan.axes[i] for i in statistic.axes]
-    measurement = statistic.measurement
+    measurement, facts = statistic.measurement, statistic.measurement.facts
     rows, compared = measurement.row_count(plan.strategies(statistic)), plan.compared(statistic.view)
     nodes = prod(kary_tree(planned.axis.leaves, LOOKUP_ARITY).size for planned in axes)
     scale = statistic.bounds.scale if statistic.bounds else 0
@@ -234,9 +234,9 @@ def _forecast(plan: ReleasePlan, statistic: PlannedStatistic, variance: float) -
     return StatisticForecast(
         view=statistic.view, of=statistic.of, measure=statistic.measure.name,
         axes=tuple(each.axis for each in axis_forecasts),
-        strategies=tuple(measurement.words(()) if measurement.listed else each.strategy for each in axis_forecasts),
+        strategies=tuple(measurement.words(()) if facts.listed else each.strategy for each in axis_forecasts),
         both=() if compared is None else ((compared.name, compared.expected_error), *compared.runners_up),
-        axis_forecasts=axis_forecasts if measurement.joint_variance() is None else (),
+        axis_forecasts=axis_forecasts if facts.model is None else (),
         noise=statistic.law.name, charge=str(statistic.charge),
         currency=plan.currency.name, tau=statistic.tau,
         cells=prod(plan.shape(statistic)), nodes=nodes,
@@ -403,7 +403,7 @@ def _dry(
             foresight,
             hopeless(priced.plan, foresight.classes),
             not_taken(priced.plan),
-            frozenset(s.view for s in priced.plan.statistics if s.measurement.biased),
+            frozenset(s.view for s in priced.plan.statistics if s.measurement.facts.biased),
             bound_forecasts(priced.plan),
         )
 

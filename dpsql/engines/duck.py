@@ -151,11 +151,6 @@ class RawSide:
     key_types: dict[str, str] = field(default_factory=dict)
     members: dict[str, tuple[SchemaGroup, ...]] = field(default_factory=dict)
 
-    def kind_of(self, table: str, column: str) -> str | None:
-        """DuckDB type of a column of the source; None for a derived one."""
-        columns = self.columns[table].items()
-        return next((kind for name, kind in columns if name.lower() == column.lower()), None)
-
     def rows(self, catalog: Catalog, table: str) -> str:
         """See `Engine`: what an expression cannot make of a row is NULL there."""
         derived = self._derived(catalog, table)

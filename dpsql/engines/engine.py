@@ -38,12 +38,14 @@ def missing_column(table: str, column: str, present: int) -> SourceError:
     )
 
 
+def kind_of(engine: Engine, table: str, column: str) -> str | None:
+    """Type of a column of the source, however it is written; None for a derived one."""
+    columns = engine.columns[table].items()
+    return next((kind for name, kind in columns if name.lower() == column.lower()), None)
+
+
 class Engine(Protocol):
     """Whatever holds the raw rows of one catalog; one state of them from opening to closing."""
-
-    @property
-    def name(self) -> str:
-        """What people call it."""
 
     @property
     def dialect(self) -> Dialect:
@@ -56,9 +58,6 @@ class Engine(Protocol):
     @property
     def left_out(self) -> Mapping[str, int]:
         """Private table -> lines of its file that are no rows; for the curator alone."""
-
-    def kind_of(self, table: str, column: str) -> str | None:
-        """Type of a column of the source; None for a derived one."""
 
     def rows(self, catalog: Catalog, table: str) -> str:
         """What stands after FROM for the rows of a table, with its derived columns.

@@ -145,10 +145,6 @@ class ServerEngine:
             table: {name: c.kind for name, c in columns.items()} for table, columns in self._columns.items()
         }
 
-    def kind_of(self, table: str, column: str) -> str | None:
-        columns = self._columns[table].items()
-        return next((c.kind for name, c in columns if name.lower() == column.lower()), None)
-
     def rows(self, catalog: Catalog, table: str) -> str:
         """See `Engine`: derived columns are not there; `dpsql.engines.expressions` refuses them."""
         quoted = self.dialect.identifier

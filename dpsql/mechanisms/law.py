@@ -101,9 +101,6 @@ class NoiseLaw(Protocol):
     unit changes the sum of |cells| in stored units.
     """
 
-    def __hash__(self) -> int:
-        """Laws are values."""
-
     @property
     def name(self) -> str:
         """What people call it."""
@@ -123,9 +120,6 @@ class NoiseLaw(Protocol):
     @property
     def seconds(self) -> float:
         """About what one draw takes; measured on two cores."""
-
-    def integer_root(self, value: IntArray) -> IntArray:
-        """The largest integers whose `norm`-th powers do not pass some integers."""
 
     def budgets(self, axes: Sequence[AxisBudget], spend: Fraction, sensitivity: int) -> IntArray:
         """The integer budget of every row combination, shape (p_1, .., p_d).
@@ -215,9 +209,6 @@ class Laplace:
     def denominator(self, sensitivity: int) -> int:
         """t, common to all numbers of a draw: units per epsilon 1."""
         return scaled_denominator(self.numbers * max(self.widest, sensitivity))
-
-    def integer_root(self, value: IntArray) -> IntArray:
-        return value
 
     def budgets(self, axes: Sequence[AxisBudget], spend: Fraction, sensitivity: int) -> IntArray:
         budget = combine(self.column_cap(axes, spend, sensitivity), axes)
@@ -360,13 +351,6 @@ class Gaussian:
     abroad: ClassVar[float] = inf  # none is to be had
     seconds: ClassVar[float] = 4.5e-6
 
-    def integer_root(self, value: IntArray) -> IntArray:
-        """Square roots, rounded down exactly."""
-        root = np.sqrt(value.astype(np.float64)).astype(np.int64)
-        root -= root * root > value
-        root += (root + 1) * (root + 1) <= value
-        return root
-
     def budgets(self, axes: Sequence[AxisBudget], spend: Fraction, sensitivity: int) -> IntArray:
         """Products of the axes' budgets; whatever is spent."""
         budget = np.ones([len(axis.budget) for axis in axes], dtype=np.int64)
@@ -460,6 +444,20 @@ def refined(exact: Exact, grain: int) -> Exact:
     """
     room = _CUT // grain
     return Exact(np.clip(exact, -room, room) * grain)
+
+
+def integer_root(value: IntArray, norm: int) -> IntArray:
+    """The largest integers whose `norm`-th powers, of 1 or 2, do not pass some integers; exactly.
+
+    >>> integer_root(np.array([8, 9]), 2).tolist()
+    [2, 3]
+    """
+    if norm == 1:
+        return value
+    root = np.sqrt(value.astype(np.float64)).astype(np.int64)
+    root -= root * root > value
+    root += (root + 1) * (root + 1) <= value
+    return root
 
 
 def laws_for(currency: Currency) -> tuple[NoiseLaw, ...]:

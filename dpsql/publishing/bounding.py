@@ -17,9 +17,10 @@ itself private: one unit changes it by at most REACH tau, and its draw has a lin
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
@@ -35,7 +36,7 @@ from dpsql.progress import Progress, Stage
 from dpsql.publishing.cells import Cells, CountedCells
 from dpsql.publishing.distinct import PeopleRows, draw_people
 from dpsql.publishing.planned import PlannedStatistic, ReleasePlan, Step
-from dpsql.publishing.rows import counted_rows
+from dpsql.publishing.rows import CountedRows, counted_rows
 from dpsql.publishing.userlevel.choose import Buy, Divided, divide, placed_table
 from dpsql.publishing.userlevel.groups import Corrected
 from dpsql.publishing.userlevel.recipe import TableScale, settle_table
@@ -135,11 +136,31 @@ class Bounding(Protocol):
             buy: (charge, law) -> what it buys in the noise's own currency.
         """
 
-    def draw(self, scan: Scan) -> DrawnTable:
+    def draw(self, run: TableRun) -> DrawnTable:
         """Draw the table's statistics.
 
         **Privacy**: spends the table's lines, each once.
         """
+
+
+@dataclass(frozen=True)
+class TableRun:
+    """One table of a release being made, with what is built of its facts once.
+
+    Args:
+        scan: the release.
+        of: the table.
+        bounding: how its rows are bounded.
+    """
+
+    scan: Scan
+    of: str
+    bounding: Bounding
+
+    @cached_property
+    def counted(self) -> CountedRows:
+        """Its rows, as they are counted."""
+        return counted_rows(self.scan.catalog, self.scan.raw, self.scan.plan, self.of)
 
 
 class BoundedRows(Protocol):
@@ -207,20 +228,16 @@ class DeclaredBound:
     def divide(self, statistics: Sequence[PlannedStatistic], buy: Buy) -> Divided:
         return set_aside(self, statistics, buy)
 
-    def cells(self, scan: Scan) -> CountedCells:
+    def cells(self, run: TableRun) -> CountedCells:
         """The cells of the rows that count."""
-        counted = counted_rows(scan.catalog, scan.raw, scan.plan, self.of)
+        scan, counted = run.scan, run.counted
         bound = EveryRow() if counted.rows.unit is None else self.kept.bound(self.tau, scan.key)
         return CountedCells(scan.raw, scan.plan, self.of, counted, bound)
 
-    def draw(self, scan: Scan) -> DrawnTable:
-        beyond = rows_beyond(scan, self)
-        drawn = draw_cells(scan, self.of, self.cells(scan))
-        settled = {
-            i: replace(s, measurement=s.measurement.settled(drawn[i]))
-            for i, s in scan.plan.mine(self.of).items()
-        }
-        return DrawnTable(settled, drawn, (), beyond)
+    def draw(self, run: TableRun) -> DrawnTable:
+        beyond = rows_beyond(run, self)
+        drawn = draw_cells(run.scan, self.of, self.cells(run))
+        return DrawnTable(run.scan.plan.mine(self.of), drawn, (), beyond)
 
 
 @dataclass(frozen=True)
@@ -254,10 +271,10 @@ class Auto:
         reduced_at = dict(zip(places, reduced, strict=True))
         return Divided(steps, [reduced_at.get(i, s) for i, s in enumerate(statistics)])
 
-    def draw(self, scan: Scan) -> DrawnTable:
+    def draw(self, run: TableRun) -> DrawnTable:
+        scan = run.scan
         relations = scan.raw.relations(f"choosing bounds for {self.of}")
-        counted = counted_rows(scan.catalog, scan.raw, scan.plan, self.of)
-        drawn = settle_table(placed_table(relations, scan.plan, self.of, counted, scan.noise))
+        drawn = settle_table(placed_table(relations, scan.plan, self.of, run.counted, scan.noise))
         return DrawnTable(
             dict(drawn.statistics), dict(drawn.views), (drawn.scale,), (), drawn.corrected, drawn.differences
         )
@@ -273,12 +290,12 @@ def bounding_of(catalog: Catalog, of: str) -> Bounding:
     Raises:
         CatalogError: the catalog does not say.
     """
-    star, table = catalog.star, catalog.tables[of]
-    rows = star.tables[of].most
-    if not rows:
+    table = catalog.star.tables[of]
+    word, max_ids, share = table.bounding
+    if not max_ids:
         return Auto(of, catalog.privacy.rows.told)
-    rule = Truncate() if star.tables[of].unit is None else KEPT[table.bounding.name]
-    return DeclaredBound(of, rows, rule, star.tables[of].clipped_share, law_of(catalog))
+    kept = Truncate() if table.unit is None else KEPT[word.name]
+    return DeclaredBound(of, max_ids, kept, share, law_of(catalog))
 
 
 def law_of(catalog: Catalog) -> NoiseLaw:
@@ -305,6 +322,11 @@ class DrawnRelease(NamedTuple):
     differences: Mapping[int, NoisyView] = NOTHING
 
 
+def table_run(scan: Scan, of: str) -> TableRun:
+    """One table of a release that is about to be drawn."""
+    return TableRun(scan, of, bounding_of(scan.catalog, of))
+
+
 def draw_release(scan: Scan, progress: Progress) -> DrawnRelease:
     """Draw all statistics, table by table.
 
@@ -318,9 +340,8 @@ def draw_release(scan: Scan, progress: Progress) -> DrawnRelease:
     names = tuple(dict.fromkeys(s.of for s in scan.plan.statistics))
     for done, of in enumerate(names, 1):
         progress(Stage("bounding, counting and drawing", of, done=done, total=len(names)))
-        tables.append(bounding_of(scan.catalog, of).draw(scan))
-        if scan.plan.people(of):
-            tables.append(draw_table_people(scan, of))
+        run = table_run(scan, of)
+        tables += [draw(run) for asked, draw in TABLE_DRAWS if asked(run)]
     statistics = {i: s for table in tables for i, s in table.statistics.items()}
     views = {i: view for table in tables for i, view in table.views.items()}
     return DrawnRelease(
@@ -333,14 +354,21 @@ def draw_release(scan: Scan, progress: Progress) -> DrawnRelease:
     )
 
 
-def draw_table_people(scan: Scan, of: str) -> DrawnTable:
+def draw_table_people(run: TableRun) -> DrawnTable:
     """The people behind a table's rows: all that are placed, however many are theirs.
 
     **Privacy**: spends the lines of the table's people, each once.
     """
-    counted = counted_rows(scan.catalog, scan.raw, scan.plan, of)
-    drawn = draw_people(PeopleRows(scan.raw, scan.plan, of, counted.rows, scan.noise))
+    scan = run.scan
+    drawn = draw_people(PeopleRows(scan.raw, scan.plan, run.of, run.counted.rows, scan.noise))
     return DrawnTable({i: s for i, (s, _) in drawn.items()}, {i: view for i, (_, view) in drawn.items()})
+
+
+TABLE_DRAWS: tuple[tuple[Callable[[TableRun], bool], Callable[[TableRun], DrawnTable]], ...] = (
+    (lambda run: bool(run.scan.plan.mine(run.of)), lambda run: run.bounding.draw(run)),
+    (lambda run: bool(run.scan.plan.people(run.of)), draw_table_people),
+)
+"""What is drawn of a table, each where the plan asks for it: rows by their bounding, then people."""
 
 
 def draw_cells(scan: Scan, of: str, cells: Cells) -> dict[int, NoisyRows]:
@@ -384,16 +412,16 @@ def set_aside(table: DeclaredBound, statistics: Sequence[PlannedStatistic], buy:
     return Divided([step], [reduced(s) if s.of == table.of else s for s in statistics])
 
 
-def rows_beyond(scan: Scan, bounding: DeclaredBound) -> tuple[RowsBeyond, ...]:
+def rows_beyond(run: TableRun, bounding: DeclaredBound) -> tuple[RowsBeyond, ...]:
     """Measure the rows beyond the contribution bound, where the table pays for it.
 
     **Privacy**: the step's epsilon; sensitivity REACH tau.
     """
-    of, tau, step = bounding.of, bounding.tau, scan.plan.step(bounding.of, BEYOND)
+    scan, of, tau = run.scan, bounding.of, bounding.tau
+    step = scan.plan.step(of, BEYOND)
     if step is None:
         return ()
-    counted = counted_rows(scan.catalog, scan.raw, scan.plan, of)
-    columns = scan.raw.fetch(beyond_bound(counted.rows, tau, REACH * tau, scan.raw.dialect))
+    columns = scan.raw.fetch(beyond_bound(run.counted.rows, tau, REACH * tau, scan.raw.dialect))
     (exact,) = columns["v0"].tolist()
     drawn = bounding.law.draw_bounded(Exact(np.array([exact], np.int64)), REACH * tau, step.spend, scan.noise)
     return (RowsBeyond(of, int(drawn.value[0]), drawn.sd, REACH * tau),)

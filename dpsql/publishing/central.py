@@ -58,11 +58,10 @@ from dpsql.progress import Progress, Stage, silent
 from dpsql.publishing.axes import axis_maker
 from dpsql.publishing.bounding import DrawnRelease, Scan, draw_release
 from dpsql.publishing.content import release_content
-from dpsql.publishing.hybrid import ChannelInputs, attach_reports, counted_catalog, invert_channel
 from dpsql.publishing.plan import plan_release
 from dpsql.publishing.planned import ReleasePlan
 from dpsql.publishing.rows import prepare_tables
-from dpsql.publishing.squares import draw_squares, with_squares
+from dpsql.publishing.supplements import asked_supplements, counted_catalog, supplemented
 from dpsql.release import open_release
 from dpsql.release.signature import claimed_signer
 from dpsql.star import Catalog, spec_hash
@@ -192,23 +191,24 @@ def publish_release(
     published = published_before(ledger_path(catalog), name, target)
     if published is not None:
         return _published_before(published)
-    inside = counted_catalog(catalog)
+    supplements, inside = asked_supplements(catalog), counted_catalog(catalog)
     with_raw = open_engine(inside)
     try:
-        reported = attach_reports(catalog, with_raw)
+        attached = [(extra, extra.attach(catalog, with_raw)) for extra in supplements]
         for table, lines in with_raw.left_out.items():
             progress(
                 Stage("left out of", table, {"lines that are no rows (exact, for the curator alone)": lines})
             )
         for table, words in with_raw.value_words(inside).items():
             progress(Stage("reading", f"{table}: {words} (for the curator alone)"))
-        plan = with_squares(plan_release(inside, axis_maker(inside, with_raw)), inside)
+        plan = supplemented(plan_release(inside, axis_maker(inside, with_raw)), catalog)
         cells = sum(int(np.prod(plan.shape(s))) for s in plan.statistics)
         counts = {"statistics": len(plan.statistics), "axes": len(plan.axes), "cells": cells}
         progress(Stage("planned", counts=counts))
         release_id, spend = new_release_id(), release_spend(catalog, plan, with_raw)
         seed = signing_seed(ledger_path(catalog))
-        free = tuple(SpendLine(meta.line, Fraction(0), spend.lineage.currency.name) for meta in reported)
+        currency = spend.lineage.currency.name
+        free = tuple(SpendLine(meta.line, Fraction(0), currency) for _, metas in attached for meta in metas)
         spend = replace(spend, reported=free)
 
         def build(path: Path) -> None:
@@ -217,9 +217,9 @@ def publish_release(
             drawn = draw_release(scan, progress)
             watch(drawn)
             progress(Stage("estimating and writing", target.name))
-            content = release_content(drawn, release_id, insecure=noise.insecure)
-            squares = draw_squares(scan, content)
-            release = invert_channel(content, ChannelInputs(catalog, plan, squares, reported))
+            release = release_content(drawn, release_id, insecure=noise.insecure)
+            for extra, metas in attached:
+                release = extra.released(release, scan, catalog, metas)
             promise = replace(release.privacy, values=declared_values(inside))
             replace(release, privacy=promise).write(path, seed)
 

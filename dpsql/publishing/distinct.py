@@ -102,7 +102,7 @@ def draw_people(people: PeopleRows) -> dict[int, DrawnPeople]:
     **Privacy**: spends the lines of the table's people, each once.
     """
     planned = people.plan.people(people.of)
-    return {i: WAYS[s.measurement.reading](people, s) for i, s in planned.items()}
+    return {i: WAYS[s.measurement.facts.reading](people, s) for i, s in planned.items()}
 
 
 def _draw_own(people: PeopleRows, statistic: PlannedStatistic) -> DrawnPeople:
@@ -177,7 +177,7 @@ def _draw_cells(people: PeopleRows, statistic: PlannedStatistic) -> DrawnPeople:
     touched, law = _touched_sql(people, statistic), statistic.law
     step = people.plan.step(statistic.of, CELLS_TOUCHED, statistic.view)
     assert step is not None
-    edges = doubling_edges(1, prod(statistic.measurement.listed.values()).bit_length() + 1)
+    edges = doubling_edges(1, prod(statistic.measurement.facts.listed.values()).bit_length() + 1)
     histogram = draw_histogram(_per_bin(people, touched, edges), edges, step.spend, law, people.noise)
     bound = rounded(quantile(histogram, BOUND))
     terms = statistic.terms(people.plan.axes)._replace(sensitivity=cell_reach(bound, law))

@@ -25,12 +25,13 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.axis import Axis, build_axis
-from dpsql.engines.engine import Engine
+from dpsql.engines.engine import Engine, kind_of
 from dpsql.engines.values import canonical_text
 from dpsql.errors import CatalogError, SourceError
 from dpsql.mechanisms.local.channel import Channel, channel_of
+from dpsql.publishing.bounding import Scan
 from dpsql.publishing.planned import PlannedAxis, ReleasePlan
-from dpsql.publishing.squares import COUNT, RowsOfPeople, hybrid_statistics
+from dpsql.publishing.squares import COUNT, RowsOfPeople, draw_squares, hybrid_statistics, with_squares
 from dpsql.release.format import UNIT, SpentAmount
 from dpsql.release.reports import ReportedMeta
 from dpsql.release.write import (
@@ -53,9 +54,31 @@ IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 
 
-def counted_catalog(catalog: Catalog) -> Catalog:
-    """What the curator counts: items in the place of reported values."""
-    return inner_catalog(catalog, lambda column: channel_of(*column.asked).items)
+class ReportedColumns:
+    """Columns that devices report. See `Supplement`."""
+
+    def asked(self, catalog: Catalog) -> bool:
+        """Where a column is `reported`."""
+        return bool(reported_columns(catalog))
+
+    def counted(self, catalog: Catalog) -> Catalog:
+        """Items in the place of reported values."""
+        return inner_catalog(catalog, lambda column: channel_of(*column.asked).items)
+
+    def attach(self, catalog: Catalog, engine: Engine) -> list[ReportedMeta]:
+        return attach_reports(catalog, engine)
+
+    def planned(self, plan: ReleasePlan, counted: Catalog) -> ReleasePlan:
+        """Squares, which error bars need."""
+        return with_squares(plan, counted)
+
+    def released(
+        self, content: ReleaseBuilder, scan: Scan, catalog: Catalog, attached: list[ReportedMeta]
+    ) -> ReleaseBuilder:
+        """Values in the place of items."""
+        return invert_channel(
+            content, ChannelInputs(catalog, scan.plan, draw_squares(scan, content), attached)
+        )
 
 
 def attach_reports(catalog: Catalog, engine: Engine) -> list[ReportedMeta]:
@@ -66,7 +89,7 @@ def attach_reports(catalog: Catalog, engine: Engine) -> list[ReportedMeta]:
 
     Args:
         catalog: as it was written.
-        engine: the raw side of `counted_catalog`, in DuckDB; gains a column for each reported one.
+        engine: the raw side of the counted catalog, in DuckDB; gains a column for each reported one.
 
     Returns:
         What the release says of each reported column.
@@ -87,7 +110,7 @@ def attach_reports(catalog: Catalog, engine: Engine) -> list[ReportedMeta]:
                 f"CREATE TABLE raw.reports AS SELECT unit, min(item) AS item FROM read_parquet({literal(str(file))}) "
                 f"WHERE item BETWEEN 0 AND {channel.items - 1} GROUP BY unit"
             )
-        unit = canonical_text(f"t.{identifier(key)}", str(raw.kind_of(column.table, key)))
+        unit = canonical_text(f"t.{identifier(key)}", str(kind_of(raw, column.table, key)))
         raw.connection.execute(f"ALTER VIEW {view} RENAME TO {below}")
         own = [identifier(c) for c in raw.columns[column.table] if c.lower() != column.column.lower()]
         raw.connection.execute(

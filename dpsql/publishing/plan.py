@@ -250,7 +250,8 @@ def _of_view(catalog: Catalog, name: str, place: _Placed) -> list[PlannedStatist
     view, law = catalog.star.views[name], place.chosen.law
     bounding = bounding_of(catalog, view.of)
     statistics: list[PlannedStatistic] = []
-    measurement = place.family.choice.strategy.measurement
+    design = place.family.choice.strategy
+    following = design.following or design.measurement
     for measure in view.measures:
         bounds = None if measure.is_count else Bounds(*measure.bounds, measure.scale)
         charge = _charge(catalog, name, measure)
@@ -259,7 +260,7 @@ def _of_view(catalog: Catalog, name: str, place: _Placed) -> list[PlannedStatist
         planned = PlannedStatistic(
             name, view.of, measure, tuple(sorted(place.axes)), law, _spend(catalog, charge, law), charge,
             bounding.tau, bounds, bounds.mid if bounds else 0, 0, bounding.unit, 1.0 / bounding.unit,
-            measurement=measurement if not statistics else measurement.beside(),
+            measurement=following if statistics else design.measurement,
         )  # fmt: skip
         statistics.append(planned.bounded_to(bounding.tau))
     return statistics

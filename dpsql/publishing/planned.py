@@ -211,7 +211,8 @@ class PlannedStatistic:
     @property
     def family(self) -> tuple[str, str, str]:
         """Statistics of one family estimate the same margins; some kinds of views stay alone."""
-        return self.of, self.measure.name, self.measurement.kin(self.view)
+        together = self.measurement.facts.family
+        return self.of, self.measure.name, self.view if together is None else together
 
     @property
     def counts_people(self) -> bool:
@@ -227,7 +228,7 @@ class PlannedStatistic:
     def lines(self) -> list[tuple[str, Fraction]]:
         """Purpose and charge of its draws."""
         purpose = f"view {self.view}: {self.measure.name}"
-        draws = self.measurement.parts
+        draws = self.measurement.facts.parts
         return [(f"{purpose}, {words}" if words else purpose, self.charge * share) for words, share in draws]
 
     def terms(self, axes: Sequence[PlannedAxis]) -> Terms:
@@ -320,7 +321,7 @@ class ReleasePlan:
     @property
     def joint(self) -> dict[JointView, Together]:
         """The variance model of each view whose axes are measured together, by view and measurement."""
-        models = [(s.joint, s.measurement.joint_variance()) for s in self.statistics]
+        models = [(s.joint, s.measurement.facts.model) for s in self.statistics]
         return {place: model for place, model in models if model is not None}
 
     @property

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from dpsql.axis import KeyRule
 from dpsql.engines.duck import RawSide
-from dpsql.engines.engine import Engine, missing_column
+from dpsql.engines.engine import Engine, kind_of, missing_column
 from dpsql.engines.expressions import Ends, leaf, measure
 from dpsql.engines.placed import ROW, Digit, JoinSide, PlacedRows, UnitKey
 from dpsql.engines.template import Sampled, coefficients, stored_rows
@@ -109,7 +109,7 @@ def counted_rows(catalog: Catalog, raw: Engine, plan: ReleasePlan, of: str) -> C
         _one_type(raw, (hop.parent, hop.path[-1]), (hop.table, hop.key))
     unit = None
     if owner is not None:
-        unit = UnitKey(owner.path, owner.column, raw.kind_of(owner.table, owner.column))
+        unit = UnitKey(owner.path, owner.column, kind_of(raw, owner.table, owner.column))
     sides = [
         JoinSide(
             hop.path if hop else (),
@@ -174,13 +174,13 @@ def leaf_of_row(catalog: Catalog, raw: Engine, plan: ReleasePlan, axis_id: int) 
     lookup = ""
     if isinstance(axis.rule, KeyRule):
         place, key_sql = raw.dialect.identifier(name), f"{row}.{raw.dialect.identifier(axis.rule.key)}"
-        relation = raw.lookup(name, raw.kind_of(axis.table, axis.rule.key), axis.rule.keys, axis.rule.leaf)
+        relation = raw.lookup(name, kind_of(raw, axis.table, axis.rule.key), axis.rule.keys, axis.rule.leaf)
         lookup = f"LEFT JOIN {relation} AS {place} ON {key_sql} = {place}.key"
         sql = f"coalesce({place}.leaf, {'NULL' if axis.missing_leaf is None else axis.missing_leaf})"
     else:
         column = str(meant.column)
         sql = leaf(
-            axis, f"{row}.{raw.dialect.identifier(column)}", raw.kind_of(axis.table, column), raw.dialect
+            axis, f"{row}.{raw.dialect.identifier(column)}", kind_of(raw, axis.table, column), raw.dialect
         )
     total = axis.other_leaf is not None if not lookup else axis.missing_leaf is not None
     return Leaf(Digit(f"a{axis_id}", axis.path, sql, 0, axis.leaves, axis.missing_leaf, total=total), lookup)
@@ -200,7 +200,7 @@ def _measures(catalog: Catalog, raw: Engine, statistics: Sequence[PlannedStatist
         _require(raw, table, [column], expressions(catalog.tables[table]))
         value = f"{raw.dialect.identifier(ROW)}.{raw.dialect.identifier(column)}"
         sql = measure(
-            value, Ends(ends.lower, ends.upper, ends.scale), raw.kind_of(table, column), raw.dialect
+            value, Ends(ends.lower, ends.upper, ends.scale), kind_of(raw, table, column), raw.dialect
         )
         digits[name] = Digit(f"m{i}", (), sql, ends.lower, ends.upper - ends.lower + 1, nullable=True)
     return digits

@@ -97,7 +97,10 @@ def asked_squares(plan: ReleasePlan, catalog: Catalog) -> list[SquaresOf]:
     if not budget_share(catalog):
         return squares
     for i, axis in hybrid_statistics(plan, catalog).items():
-        statistic, weighs = plan.statistics[i], catalog.tables[plan.statistics[i].of].bounding.weighs
+        statistic, weighs = (
+            plan.statistics[i],
+            catalog.star.tables[plan.statistics[i].of].bounding.word.weighs,
+        )
         along = tuple(RowProductSum(f"pairs on axis {a}", axis=a) for a in statistic.axes if a != axis)
         pairs = (ALIKE,) if statistic.bounds else (PAIRS, *along)
         kinds = (
@@ -264,7 +267,7 @@ def planned_squares(plan: ReleasePlan, catalog: Catalog, content: ReleaseBuilder
             int(content.statistics[i].content.nodes.flat[0]) for i in (index, _count_of(plan, index))
         )
         mean, reach = _centre(statistic, sums, rows)
-        weighs, tau = catalog.tables[statistic.of].bounding.weighs, statistic.tau
+        weighs, tau = catalog.star.tables[statistic.of].bounding.word.weighs, statistic.tau
         for squared in kinds:
             step = plan.step(statistic.of, SQUARES, _words(statistic, squared))
             if step is None:
@@ -312,7 +315,7 @@ def draw_squares(scan: Scan, content: ReleaseBuilder) -> DrawnSquares:
 
 def _counting(scan: Scan, raw: RawSide, statistic: PlannedStatistic) -> tuple[str, Mapping[str, str]]:
     """The rows that count of a statistic's table, each with a column `w` of what it weighs in units of 2^-20."""
-    weighs = scan.catalog.tables[statistic.of].bounding.weighs
+    weighs = scan.catalog.star.tables[statistic.of].bounding.word.weighs
     table, columns = place_rows(
         scan.catalog, raw, scan.plan, statistic.of, scan.key, tau=0 if weighs else None
     )

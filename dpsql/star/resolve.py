@@ -13,7 +13,7 @@ and measures here, and resolves no name again.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -30,6 +30,7 @@ from dpsql.star.graph import (
     view_axes,
     view_measures,
 )
+from dpsql.star.tables import ExcessRowsRule
 
 if TYPE_CHECKING:
     from dpsql.star.model import AxisSpec, Catalog, View
@@ -58,6 +59,20 @@ class Hop(NamedTuple):
     parent: str = ""
 
 
+class BoundingRule(NamedTuple):
+    """How many rows of one unit count in a table.
+
+    Args:
+        word: what becomes of its other rows.
+        max_ids: rows of one unit that count; 0 where publishing chooses.
+        clipped_share: part of the table's charges that measures the rows beyond `max_ids`; 0 for none.
+    """
+
+    word: ExcessRowsRule
+    max_ids: int
+    clipped_share: Fraction
+
+
 @dataclass(frozen=True)
 class StarTable:
     """A table whose rows views count.
@@ -67,21 +82,19 @@ class StarTable:
         hops: every foreign key on the way from it, nearest first.
         unit: where a row says whose it is; None where each row is a unit.
         one_row: whether each row is a unit, or names the unit that it is.
-        most: rows of one unit that count; 0 where publishing chooses.
-        clipped_share: part of the table's charges that measures the rows beyond `most`; 0 for none.
+        bounding: how many rows of one unit count.
     """
 
     name: str
     hops: tuple[Hop, ...]
     unit: UnitPath | None
     one_row: bool
-    most: int
-    clipped_share: Fraction = Fraction(0)
+    bounding: BoundingRule
 
     @property
     def cuts(self) -> bool:
         """Whether a declared number of rows counts of a unit that may own more."""
-        return self.most > 0 and not self.one_row
+        return self.bounding.max_ids > 0 and not self.one_row
 
     def is_own(self, path: KeyPath) -> bool:
         """Whether all rows of a unit share what lies at the end of a path: it lies behind the unit's own key."""
@@ -184,8 +197,8 @@ def _table(catalog: Catalog, of: str) -> StarTable:
     )
     limit = max_ids(catalog, of)
     rows = 0 if isinstance(limit, str) else limit
-    table = StarTable(of, hops, unit_path(catalog, of), unit.table in (None, of), rows)
-    if not table.cuts or catalog.stream is not None:
-        return table
-    written = catalog.tables[of].clipped_share
-    return replace(table, clipped_share=CLIPPED_SHARE if written is None else written)
+    spec, one_row = catalog.tables[of], unit.table in (None, of)
+    written = CLIPPED_SHARE if spec.clipped_share is None else spec.clipped_share
+    measured = rows > 0 and not one_row and catalog.stream is None
+    rule = BoundingRule(spec.bounding, rows, written if measured else Fraction(0))
+    return StarTable(of, hops, unit_path(catalog, of), one_row, rule)

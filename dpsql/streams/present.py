@@ -21,21 +21,23 @@ import numpy as np
 from dpsql.errors import ReleaseError
 from dpsql.ledger.files import file_hash, holds, sync
 from dpsql.mechanisms.axis.strategy import estimate, row_count
-from dpsql.mechanisms.law import joined, published, shaped
-from dpsql.publishing.content import Components, planned_release, reconciled_nodes, statistic_metas
+from dpsql.mechanisms.family.measurement import DrawnMember, MeasuredAxis, estimated
+from dpsql.mechanisms.family.product import PRODUCT
+from dpsql.mechanisms.law import NoisyView, joined, published, shaped
+from dpsql.publishing.content import descriptions, lookup_trees, notes, planned_release
 from dpsql.publishing.planned import ReleasePlan
 from dpsql.release import open_release
+from dpsql.release.assemble import Statistic, assemble
 from dpsql.release.format import StreamMeta
 from dpsql.release.stream import StreamSnapshot
-from dpsql.release.write import LOOKUP_ARITY, ReleaseBuilder, StatisticContent, StatisticPart
+from dpsql.release.write import ReleaseBuilder
 from dpsql.streams.append import StreamStatistic
 from dpsql.streams.calendar import batch_bounds
 from dpsql.streams.plan import StreamPlan
 from dpsql.streams.public import PUBLIC_FILE, StreamManifest, read_segments
-from dpsql.tree import FloatArray, IntArray, Noisy, Tree, kary_tree
-from dpsql.variance import AxisVariance
+from dpsql.tree import FloatArray, IntArray, Noisy
+from dpsql.variance.estimated import Estimated
 from dpsql.variance.kronecker import AxisSplit
-from dpsql.variance.reconcile import ViewEstimate
 
 STATES = "states"
 KEPT = 16
@@ -121,37 +123,6 @@ def _of(columns: dict[str, IntArray], statistic: int, cells: int) -> Noisy:
     return shaped(published(columns["value"][columns["statistic"] == statistic]), [-1, cells])
 
 
-@dataclass(frozen=True)
-class StateEstimates:
-    """What follows from the published numbers: the plan, and per axis a model and a tree, per statistic node sums in
-    units of 2^-20 and the variance factors of its parts.
-    """
-
-    plan: ReleasePlan
-    models: list[AxisVariance]
-    trees: list[Tree]
-    nodes: list[IntArray]
-    components: list[Components]
-
-
-def state_estimates(stream: StreamPlan, batches: int, numbers: Sequence[Noisy]) -> StateEstimates:
-    """Best estimates of the present state.
-
-    Args:
-        stream: the stream.
-        batches: how many are public.
-        numbers: the noisy numbers of each statistic, int64[time nodes, cells].
-    """
-    plan, models, units = stream.whole(batches), stream.models(batches), stream.unit_variances()
-    trees = [kary_tree(planned.axis.leaves, LOOKUP_ARITY) for planned in plan.axes]
-    measured = [
-        ViewEstimate(s.axes, _leaves(stream, plan, i, numbers[i]), units[i])
-        for i, s in enumerate(plan.statistics)
-    ]
-    nodes, components = reconciled_nodes(plan, measured, [AxisSplit(model) for model in models], trees)
-    return StateEstimates(plan, models, trees, nodes, components)
-
-
 def state_content(
     stream: StreamPlan, manifest: StreamManifest, numbers: Sequence[Noisy], insecure: bool
 ) -> ReleaseBuilder:
@@ -164,21 +135,28 @@ def state_content(
         insecure: whether the noise came from test entropy.
     """
     batches = manifest.batches
-    estimates = state_estimates(stream, batches, numbers)
-    plan, statistics = estimates.plan, stream.statistics()
-    metas = statistic_metas(plan, estimates.components)
-    contents = [
-        StatisticPart(
-            replace(meta, nonnegative=False),  # a projection of all cells would cost more than the append
-            StatisticContent(
-                shaped(numbers[i], _row_shape(plan, i)),
-                _budgets(stream, plan, i, statistic, batches),
-                estimates.nodes[i],
-            ),
+    plan = stream.whole(batches)
+    axes = {
+        i: MeasuredAxis(planned.strategy, AxisSplit(model), planned.choice.name)
+        for i, (planned, model) in enumerate(zip(plan.axes, stream.models(batches), strict=True))
+    }
+    drawn = [
+        NoisyView(
+            shaped(numbers[i], _row_shape(plan, i)), _budgets(stream, plan, i, statistic, batches), unit, 0
         )
-        for i, (meta, statistic) in enumerate(zip(metas, statistics, strict=True))
+        for i, (statistic, unit) in enumerate(zip(stream.statistics(), stream.unit_variances(), strict=True))
     ]
-    builder = planned_release(plan, manifest.release_id, estimates.models, contents, insecure=insecure)
+    estimates: dict[int, Estimated] = {}
+    for members in plan.families:
+        family = [DrawnMember(plan.statistics[i].axes, drawn[i]) for i in members]
+        leaves = [_leaves(stream, plan, i, numbers[i]) for i in members]
+        estimates |= zip(members, estimated(PRODUCT, family, leaves, axes, agree=True), strict=True)
+    # a projection of all cells would cost more than the append
+    described = [one._replace(nonnegative=False) for one in descriptions(plan)]
+    noted = [replace(estimates[i], notes=notes(plan, s)) for i, s in enumerate(plan.statistics)]
+    models = [axis.split.model for axis in axes.values()]
+    assembled = assemble(list(map(Statistic, described, noted)), models, lookup_trees(plan))
+    builder = planned_release(plan, manifest.release_id, assembled, insecure=insecure)
     return replace(
         builder,
         privacy=replace(builder.privacy, unit=stream.unit),

@@ -177,7 +177,11 @@ def test_client_join_of_one_node_has_the_oracle_variance() -> None:
     seen = np.array([((slots.leaves[:, 0] < 5) & (slots.bits == kind)).mean() for kind in (0, 1)])
     np.testing.assert_allclose(draws.mean(axis=0), seen, atol=4 * draws.std() / np.sqrt(1_500))
     # noise alone: the people are fixed, so p (1 - p) of the owners and q (1 - q) of the others
-    noise = (seen / 4 + (1 - seen) * oracle.q * (1 - oracle.q)) / (oracle.p - oracle.q) ** 2 / 4_000
+    noise = (
+        (seen / 4 + (1 - seen) * oracle.law.q * (1 - oracle.law.q))
+        / (oracle.law.p - oracle.law.q) ** 2
+        / 4_000
+    )
     np.testing.assert_allclose(draws.var(axis=0), noise, rtol=0.15)
 
 
@@ -261,7 +265,9 @@ def test_split_join_is_unbiased_with_its_known_variance() -> None:
     np.testing.assert_allclose(draws.mean(axis=0), exact, atol=4 * draws.std(axis=0).max() / np.sqrt(600))
     assert (draws[:, 2] == 1).all()
     oracle = local_split._oracle(Fraction(2))
-    own, other = (rate * (1 - rate) / (oracle.p - oracle.q) ** 2 for rate in (oracle.p, oracle.q))
+    own, other = (
+        rate * (1 - rate) / (oracle.law.p - oracle.law.q) ** 2 for rate in (oracle.law.p, oracle.law.q)
+    )
     known = (exact[0] * (own + 2 * other) + (1 - exact[0]) * 3 * other) / 400
     assert draws[:, 0].var() == pytest.approx(known, rel=0.2)
 

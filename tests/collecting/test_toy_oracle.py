@@ -31,6 +31,7 @@ from dpsql.mechanisms.oracles.oracle import (
     Checked,
     FloatArray,
     IntArray,
+    OracleLaw,
     Packed,
     Structure,
     farthest,
@@ -57,7 +58,6 @@ class OneByte:
     code: ClassVar[int] = 99
     silent: ClassVar[bool] = False
     tilted: ClassVar[bool] = False
-    apart: ClassVar[int] = 0
     cost: ClassVar[Fraction] = Fraction(0)
     domain: int
     own: int = 0
@@ -79,33 +79,30 @@ class OneByte:
         return cls(domain, own) if domain <= 256 else None
 
     @property
-    def width(self) -> int:
-        return self.domain
-
-    @property
-    def exact(self) -> tuple[Fraction, Fraction]:
+    def law(self) -> OracleLaw:
         total = self.own + (self.domain - 1) * OTHER
-        return Fraction(self.own, total), Fraction(OTHER, total)
+        exact = Fraction(self.own, total), Fraction(OTHER, total)
+        return OracleLaw(self.domain, self.own, self.extra, self.domain, 0, exact)
 
     @property
-    def p(self) -> float:
-        return float(self.exact[0])
+    def estimate(self) -> Self:
+        return self
 
     @property
-    def q(self) -> float:
-        return float(self.exact[1])
+    def gap(self) -> float:
+        return self.law.p - self.law.q
 
     @property
     def slope(self) -> float:
-        return 1 / (self.p - self.q)
+        return 1 / self.gap
 
     @property
     def item_noise(self) -> float:
-        return ((self.p - self.q) ** -2 - 1) / self.domain
+        return (self.gap**-2 - 1) / self.domain
 
     def structure(self, shares: FloatArray, fan: float | FloatArray = 1.0) -> Structure:
-        gap = self.p - self.q
-        support = fan * self.q + shares * gap
+        gap = self.gap
+        support = fan * self.law.q + shares * gap
         return Structure(np.asarray(support / gap**2), np.asarray(support / gap))
 
     def plugged(self, cells: FloatArray) -> FloatArray:
@@ -115,8 +112,8 @@ class OneByte:
         return np.full(self.domain, 1 / self.domain)
 
     def moved(self, gain: FloatArray, shares: FloatArray, fan: float | FloatArray) -> float:
-        gap = self.p - self.q
-        silent = np.full(shares.shape, -self.q / gap) * fan
+        gap = self.gap
+        silent = np.full(shares.shape, -self.law.q / gap) * fan
         return farthest(gain / gap + (gain @ (silent - shares))[:, None])
 
     def check(self, payloads: Bytes) -> Checked:

@@ -22,12 +22,13 @@ from hypothesis import strategies as st
 from dpsql.engines.keys import open_star
 from dpsql.noise import ZeroNoise
 from dpsql.publishing.axes import axis_maker
-from dpsql.publishing.bounding import Scan, bounding_of
+from dpsql.publishing.bounding import Scan
 from dpsql.publishing.plan import plan_release
 from dpsql.publishing.planned import ReleasePlan
 from dpsql.publishing.rows import prepare_tables
 from dpsql.star import load_catalog
 from tests.engines.test_template import offset
+from tests.strategies import declared_cells
 
 pytestmark = pytest.mark.long
 
@@ -234,7 +235,7 @@ def test_every_cell_is_that_of_a_loop(how: str, star: Star, tau: int) -> None:
         with closing(open_star(catalog)) as raw:
             plan = plan_release(catalog, axis_maker(catalog, raw))
             prepare_tables(catalog, raw, plan)
-            cells = bounding_of(catalog, "sales").cells(Scan(catalog, raw, plan, ZeroNoise(), KEY))
+            cells = declared_cells(Scan(catalog, raw, plan, ZeroNoise(), KEY), "sales")
             found = [cells.of(s)[0] for s in plan.statistics]
     told = [Counter({at: int(v) for at, v in np.ndenumerate(cell) if v}) for cell in found]
     assert told == expected(plan, list(Loop(plan, star).counted(how, tau)))

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from dpsql.engines.engine import kind_of
 from dpsql.engines.registry import open_engine
 from dpsql.errors import CatalogError, SourceError
 from dpsql.noise import ZeroNoise
@@ -160,8 +161,8 @@ def test_columns_that_mean_something_else_elsewhere(loaded: Server, tmp_path: Pa
         shop = catalog(tmp_path / store, source, "row")
         engine = open_engine(shop)
         try:
-            assert engine.kind_of("sales", "channel") == "VARCHAR"
-            assert engine.kind_of("sales", "cost") == "DECIMAL(12,3)"
+            assert kind_of(engine, "sales", "channel") == "VARCHAR"
+            assert kind_of(engine, "sales", "cost") == "DECIMAL(12,3)"
         finally:
             engine.close()
         found[store] = measured(shop, tmp_path / store / "r.dpsql")

@@ -17,10 +17,11 @@ from dpsql.engines.template import PRIME, coefficients
 from dpsql.errors import CatalogError, OperationalError, SourceError
 from dpsql.noise import ZeroNoise
 from dpsql.publishing.axes import axis_maker
-from dpsql.publishing.bounding import Scan, bounding_of
+from dpsql.publishing.bounding import Scan
 from dpsql.publishing.plan import plan_release
 from dpsql.publishing.rows import prepare_tables
 from dpsql.star import load_catalog
+from tests.strategies import declared_cells
 
 pytestmark = pytest.mark.long
 
@@ -115,7 +116,7 @@ def counted(folder: Path, how: str, place: str = "sales.parquet") -> list[np.nda
     try:
         plan = plan_release(catalog, axis_maker(catalog, raw))
         prepare_tables(catalog, raw, plan)
-        cells = bounding_of(catalog, "sales").cells(Scan(catalog, raw, plan, ZeroNoise(), KEY))
+        cells = declared_cells(Scan(catalog, raw, plan, ZeroNoise(), KEY), "sales")
         return cells.of(*plan.statistics)
     finally:
         raw.close()

@@ -2,7 +2,7 @@
 
     python -m tests.house                 the figures
     python -m tests.house --list tags     what one of them counted (tags, cycles, parameters, unreached, upward,
-                                          values, long, names)
+                                          values, long, names, protocols)
 
 Each figure's rule stands at the head of its module: tags.py, graph.py, shapes.py, values.py, reach.py, traced.py,
 words.py.
@@ -30,6 +30,7 @@ LISTS = {
     "values": values.idle_values,
     "long": shapes.long_modules,
     "names": shapes.repeated_modules,
+    "protocols": lambda package: [f"{count} {place}" for count, place in shapes.protocols(package)],
 }
 
 
@@ -73,6 +74,8 @@ def counts(package: Package) -> dict[str, tuple[float, float]]:
         "house-modules": (len(package.modules), 335),
         "house-modules-above-600-lines": (len(shapes.long_modules(package)), 0),
         "house-module-names-that-occur-twice": (len(shapes.repeated_modules(package)), 0),
+        "house-protocol-members": (shapes.protocols(package)[-1][0], 14),
+        "house-statistic-meta-places": (len(shapes.constructions(package, "StatisticMeta")), 1),
     }
 
 

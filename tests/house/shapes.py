@@ -1,4 +1,4 @@
-"""Sizes: modules, lines of code, and functions with many parameters."""
+"""Sizes: modules, lines of code, protocols, and functions with many parameters."""
 
 from __future__ import annotations
 
@@ -78,3 +78,45 @@ def many_parameters(package: Package) -> list[str]:
             if count >= MANY_PARAMETERS:
                 lines.append(f"{module.place(node)} {node.name}: {count}")
     return lines
+
+
+def protocols(package: Package) -> list[tuple[int, str]]:
+    """Every Protocol with the number of its members, methods and attributes alike; what it inherits counts."""
+    classes = {
+        node.name: (module, node)
+        for module in package.modules
+        for node in module.tree.body
+        if isinstance(node, ast.ClassDef)
+    }
+
+    def members(node: ast.ClassDef) -> set[str]:
+        found = {part.name for part in node.body if isinstance(part, ast.FunctionDef)}
+        found |= {
+            part.target.id
+            for part in node.body
+            if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name)
+        }
+        for base in map(_base, node.bases):
+            found |= members(classes[base][1]) if base in classes else set()
+        return found
+
+    return sorted(
+        (len(members(node)), f"{module.place(node)} {name}")
+        for name, (module, node) in classes.items()
+        if "Protocol" in map(_base, node.bases)
+    )
+
+
+def _base(node: ast.expr) -> str:
+    """The name of a base class, without what stands in brackets."""
+    return ast.unparse(node.value if isinstance(node, ast.Subscript) else node).rpartition(".")[2]
+
+
+def constructions(package: Package, name: str) -> list[str]:
+    """Where a class is called by its name."""
+    return [
+        module.place(node)
+        for module in package.modules
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == name
+    ]

@@ -188,3 +188,26 @@ def test_a_call_upwards_is_seen_and_a_callback_is_not() -> None:
 def test_no_two_modules_of_the_answering_side_import_each_other() -> None:
     found = graph.cycles(read_package(ROOT / "dpsql"))
     assert [group for group in found if "dpsql.answer" in group] == []
+
+
+def test_members_of_a_protocol_are_counted_with_what_it_inherits(tmp_path: Path) -> None:
+    text = """
+from typing import Protocol
+class Named(Protocol):
+    name: str
+class Law(Named, Protocol):
+    @property
+    def norm(self): ...
+    def draw(self): ...
+class Laplace:
+    def draw(self): ...
+"""
+    found = shapes.protocols(package(tmp_path, law=text))
+    assert found == [(1, "dpsql/law.py:3 Named"), (3, "dpsql/law.py:5 Law")]
+
+
+def test_places_that_make_a_class_are_counted(tmp_path: Path) -> None:
+    made = package(tmp_path, a="x = StatisticMeta(1)\n", b="import c\nx = c.StatisticMeta(1)\ny = Meta(1)\n")
+    assert shapes.constructions(made, "StatisticMeta") == ["dpsql/a.py:1", "dpsql/b.py:2"]
+    house = read_package(ROOT / "dpsql")
+    assert len(shapes.constructions(house, "StatisticMeta")) == 1

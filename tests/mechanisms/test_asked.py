@@ -80,7 +80,7 @@ def test_answers_are_unbiased_and_as_noisy_as_the_model_says(law):
     terms, noise = Terms((), law, Fraction(1, 4), 3), ExactNoise(insecure_test_entropy(3))
     masks = [np.array([[float(lo <= i < hi) for i in range(12)] for ((((lo, hi),), _),) in questions]),
              np.array([[float(lo <= i < hi) for i in range(12)] for ((_, ((lo, hi),)),) in questions])]  # fmt: skip
-    said = rows.unit_variance(terms) * rows.joint_variance().covariance(masks)
+    said = rows.unit_variance(terms) * rows.facts.model.covariance(masks)
     off = []
     for _ in range(400):
         leaves = rows.leaf_estimates(rows.draw(cells, terms, noise), ())
@@ -94,7 +94,7 @@ def test_answers_are_unbiased_and_as_noisy_as_the_model_says(law):
 
 def test_the_model_comes_back_from_its_columns_and_knows_what_was_asked():
     questions = rectangles(2, 5)
-    model = made(questions, (GAUSSIAN,)).joint_variance()
+    model = made(questions, (GAUSSIAN,)).facts.model
     again = from_columns(model.columns())
     assert np.array_equal(again.classes, model.classes) and np.array_equal(again.rows, model.rows)
     held = held_cells(questions, (12, 12)).reshape(-1, 12, 12)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from itertools import product
 
@@ -236,7 +237,7 @@ def test_a_draw_is_restored_from_its_integers_alone(error: float) -> None:
     assert np.array_equal(drawn.budget, again.budget)
     assert len(drawn.value) == len(drawn.budget)
     assert method.settled(drawn).words(()) == method.settled(again).words(())
-    following = method.beside()
+    following = replace(method, first=False)
     second = own._replace(beside=drawn, sensitivity=5)
     sums = following.draw(3 * plane(48), second, ExactNoise(insecure_test_entropy(5)))
     assert np.array_equal(following.restored(sums.value, second).leaves, sums.leaves)

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.long
 PACKAGE = Path(law.__file__).parents[1]
 LAW = "mechanisms/law.py"
 
-READERS = {"curate/audit/contents.py", "curate/audit/replayed.py", "streams/present.py", "streams/state.py"}
+READERS = {"curate/audit/contents.py", "streams/present.py", "streams/state.py"}
 """Modules that read noisy integers back from where they were stored."""
 
 

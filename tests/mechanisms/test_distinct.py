@@ -49,7 +49,7 @@ def test_least_squares_and_covariances_are_the_dense_ones(n, norm):
     found = model.covariance((i[a], j[a]), (i[b], j[b])).reshape(len(i), -1)
     np.testing.assert_allclose(found, covariance, atol=1e-9)
     masks = ((np.arange(n) >= i[:, None]) & (np.arange(n) < j[:, None])).astype(float)
-    single = Gaps((n,), 0, norm).joint_variance()
+    single = Gaps((n,), 0, norm).facts.model
     np.testing.assert_allclose(GapReading((single,), {(0,): 2.0}).matrix([masks]), 2 * covariance, atol=1e-9)
 
 
@@ -78,13 +78,13 @@ def test_intervals_of_ranges_hold_the_people(law):
                        for c in range(3)])  # fmt: skip
     terms = Terms((), law, Fraction(1, 2), 1)
     clean = gaps.draw(exact, terms, ZeroNoise())
-    np.testing.assert_allclose(gaps.estimates([DrawnMember((0, 1), clean)], {})[0], wanted, atol=1e-6)
+    np.testing.assert_allclose(gaps.estimate([DrawnMember((), clean)], {})[0].leaves, wanted, atol=1e-6)
     noise, held = ExactNoise(insecure_test_entropy(8)), []
-    reading = GapReading((gaps.joint_variance(),), {(0, 1): gaps.unit_variance(terms)})
+    reading = GapReading((gaps.facts.model,), {(0, 1): gaps.unit_variance(terms)})
     masks = ((np.arange(6) >= i[:, None]) & (np.arange(6) < j[:, None])).astype(float)
     sd = np.sqrt(reading.covariance([np.eye(3)[[0] * len(i)], masks]).noise)
     for _ in range(60):
-        (found,) = gaps.estimates([DrawnMember((0, 1), gaps.draw(exact, terms, noise))], {})
+        found = gaps.estimate([DrawnMember((), gaps.draw(exact, terms, noise))], {})[0].leaves
         held.append(np.abs(found - wanted) <= 1.95996 * sd)
     assert 0.93 <= float(np.mean(held)) <= 0.97
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -23,11 +23,12 @@ from dpsql.mechanisms.family import registry
 from dpsql.mechanisms.family.measurement import (
     AxisWorkload,
     ChargeLine,
-    DrawnAxis,
     DrawnMember,
-    LinearRows,
+    MeasuredAxis,
+    MeasurementFacts,
     StatisticShare,
     Terms,
+    estimated,
 )
 from dpsql.mechanisms.family.product import PRODUCT
 from dpsql.mechanisms.family.product import offers as product_offers
@@ -45,8 +46,9 @@ from dpsql.publishing.central import publish_release
 from dpsql.release import open_release
 from dpsql.star import load_catalog
 from dpsql.tree import FloatArray, IntArray
+from dpsql.variance.estimated import Estimated
 from dpsql.variance.kronecker import ProductReading
-from dpsql.variance.reconcile import Subset, ViewEstimate
+from dpsql.variance.reconcile import Subset
 from tests.strategies import by_word
 
 CATALOG = """
@@ -83,21 +85,10 @@ class Drawn:
 class TwoDraws:
     """Products of axes, drawn twice. `Measurement` and `LinearRows` as in any module of `dpsql/mechanisms/family`."""
 
-    parts: ClassVar[tuple[ChargeLine, ...]] = (
-        ChargeLine("first", Fraction(1, 2)),
-        ChargeLine("second", Fraction(1, 2)),
-    )
-    biased: ClassVar[bool] = False
-    replay: ClassVar[None] = None
-    reading: ClassVar[str] = ProductReading.name
-    listed: ClassVar[Mapping[int, int]] = {}
-
     @property
-    def linear(self) -> LinearRows:
-        return self
-
-    def kin(self, view: str) -> str:
-        return "twice"
+    def facts(self) -> MeasurementFacts:
+        parts = (ChargeLine("first", Fraction(1, 2)), ChargeLine("second", Fraction(1, 2)))
+        return MeasurementFacts(parts, ProductReading.name, "twice", linear=self)
 
     def words(self, strategies: Sequence[str]) -> str:
         return f"twice {PRODUCT.words(strategies)}"
@@ -111,9 +102,6 @@ class TwoDraws:
     def unit_variance(self, terms: Terms) -> float:
         return PRODUCT.unit_variance(half(terms)) / 2
 
-    def joint_variance(self) -> None:
-        return None
-
     def mean_variance(
         self, axes: Subset, unit: float, family: Sequence[StatisticShare], asked: Mapping[int, AxisWorkload]
     ) -> float:
@@ -126,29 +114,14 @@ class TwoDraws:
         )
         return Drawn(value, budget, self.unit_variance(terms))
 
-    def beside(self) -> Self:
-        return self
-
-    def settled(self, view: NoisyRows) -> Self:
-        return self
-
-    def drawn_axis(self, view: NoisyRows) -> DrawnAxis | None:
-        return None
-
-    def estimates(
-        self, family: Sequence[DrawnMember], strategies: Mapping[int, AxisStrategy]
-    ) -> list[FloatArray]:
-        return [self.leaf_estimates(view, [strategies[axis] for axis in axes]) for axes, view in family]
-
     def components(
         self, family: Sequence[StatisticShare], totals: Mapping[int, float]
     ) -> dict[Subset, float]:
         return PRODUCT.components(family, totals)
 
-    def agreed(
-        self, family: Sequence[ViewEstimate], totals: Mapping[int, float], spreads: Mapping[int, FloatArray]
-    ) -> list[FloatArray]:
-        return PRODUCT.agreed(family, totals, spreads)
+    def estimate(self, family: Sequence[DrawnMember], axes: Mapping[int, MeasuredAxis]) -> list[Estimated]:
+        leaves = [self.leaf_estimates(m.view, [axes[axis].strategy for axis in m.axes]) for m in family]
+        return estimated(self, family, leaves, axes, agree=True)
 
     def shape(self, strategies: Sequence[AxisStrategy]) -> tuple[int, ...]:
         first, *others = PRODUCT.shape(strategies)

@@ -142,7 +142,7 @@ def test_replacing_a_row_costs_twice(tmp_path: Path):
 
 
 EPSILON = Fraction(1)
-LINES = [part.share for part in Blocks(tuple(AXES), 1e9).parts]
+LINES = [part.share for part in Blocks(tuple(AXES), 1e9).facts.parts]
 
 
 def heaviest() -> tuple[int, ...]:

@@ -20,12 +20,13 @@ from dpsql.ledger import ledger_entries
 from dpsql.mechanisms.family.whitened import UNIT
 from dpsql.noise import ExactNoise, Noise, ZeroNoise, os_entropy
 from dpsql.publishing.axes import axis_maker
-from dpsql.publishing.bounding import REACH, Scan, bounding_of
+from dpsql.publishing.bounding import REACH, Scan
 from dpsql.publishing.central import publish_release
 from dpsql.publishing.plan import plan_release
 from dpsql.publishing.rows import prepare_tables
 from dpsql.release import open_release
 from dpsql.star import load_catalog
+from tests.strategies import declared_cells
 
 CATALOG = """
 dpsql: 1
@@ -70,7 +71,7 @@ def cells(folder: Path, how: str, rows: list[int]) -> list[np.ndarray]:
     plan = plan_release(catalog, axis_maker(catalog, raw))
     prepare_tables(catalog, raw, plan)
     scan = Scan(catalog, raw, plan, ZeroNoise(), bytes(32))
-    return list(bounding_of(catalog, "sales").cells(scan).of(*plan.statistics))
+    return list(declared_cells(scan, "sales").of(*plan.statistics))
 
 
 @pytest.mark.parametrize("how", ["truncate", "weight"])
@@ -123,7 +124,7 @@ def test_a_declared_bound_is_measured_unless_the_catalog_says_no(tmp_path: Path,
     file.write_text(file.read_text().replace("clipped_share: 0.05,", written))
     catalog = load_catalog(file)
     plan = plan_release(catalog, axis_maker(catalog, open_engine(catalog)))
-    assert catalog.star.tables["sales"].clipped_share == Fraction(share)
+    assert catalog.star.tables["sales"].bounding.clipped_share == Fraction(share)
     lines = dict(plan.lines)
     assert lines.get("sales: rows beyond max_ids", 0) == Fraction(share)
     assert sum(lines.values()) == 1

@@ -163,4 +163,6 @@ def readings(catalog: Path) -> set[str]:
     """How the planned statistics answer."""
     loaded = load_catalog(catalog)
     with closing(open_public(loaded)) as public:
-        return {s.measurement.reading for s in plan_release(loaded, axis_maker(loaded, public)).statistics}
+        return {
+            s.measurement.facts.reading for s in plan_release(loaded, axis_maker(loaded, public)).statistics
+        }

@@ -66,9 +66,9 @@ def test_intervals_hold_rectangles_of_planes_nothing_was_tuned_on(
         plane, asked = make(rng).astype(np.int64), rectangles(rng)
         drawn = measured.draw(plane, terms, SimulationNoise(1000 + seed))
         own = measured.settled(drawn)
-        model = own.joint_variance()
+        model = own.facts.model
         assert isinstance(model, BlockVariance)
-        (leaves,) = own.estimates([DrawnMember((0, 1), drawn)], {})
+        leaves = own.estimate([DrawnMember((), drawn)], {})[0].leaves
         wrong = np.einsum("ga,ab,gb->g", asked[0], leaves - plane, asked[1])
         stated = model.covariance(asked)
         held.append(np.mean(np.abs(wrong) <= 1.96 * np.sqrt(stated.noise + stated.within_leaf)))

@@ -14,12 +14,13 @@ from dpsql.answer.answerer import Answerer
 from dpsql.engines.keys import open_star
 from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
 from dpsql.publishing.axes import axis_maker
-from dpsql.publishing.bounding import DrawnRelease, Scan, bounding_of
+from dpsql.publishing.bounding import DrawnRelease, Scan
 from dpsql.publishing.content import release_content
 from dpsql.publishing.plan import plan_release
 from dpsql.publishing.rows import prepare_tables
 from dpsql.release import open_release
 from dpsql.star import load_catalog
+from tests.strategies import declared_cells
 
 CATALOG = """
 dpsql: 1
@@ -74,7 +75,7 @@ def clinic(request, tmp_path_factory):
     plan = plan_release(catalog, axis_maker(catalog, raw))
     prepare_tables(catalog, raw, plan)
     scan = Scan(catalog, raw, plan, ZeroNoise(), bytes(32))
-    cells = [bounding_of(catalog, s.of).cells(scan).of(s)[0] for s in plan.statistics]
+    cells = [declared_cells(scan, s.of).of(s)[0] for s in plan.statistics]
 
     def release(noise, name):
         pairs = zip(plan.statistics, cells, strict=True)

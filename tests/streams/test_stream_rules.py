@@ -389,4 +389,4 @@ def test_a_stream_measures_no_rows_beyond_max_ids(shop: StreamShop, share: str, 
         with pytest.raises(CatalogError, match="clipped_share"):
             load_catalog(shop.catalog)
     else:
-        assert load_catalog(shop.catalog).star.tables["sales"].clipped_share == 0
+        assert load_catalog(shop.catalog).star.tables["sales"].bounding.clipped_share == 0

@@ -42,10 +42,11 @@ from dpsql.publishing.central import PROMISE
 from dpsql.release import Release, open_release
 from dpsql.release.format import SpentAmount
 from dpsql.release.stream import MANIFEST
+from dpsql.release.write import ReleaseBuilder
 from dpsql.star import Catalog, catalog_from_json, spec_hash
 from dpsql.star.graph import ledger_path
 from dpsql.streams.plan import StreamPlan, thawed
-from dpsql.streams.present import StateEstimates, published_numbers, state_estimates
+from dpsql.streams.present import published_numbers, state_content
 from dpsql.streams.public import StreamManifest, read_head, read_manifest, read_segments
 from dpsql.tree import IntArray
 
@@ -193,7 +194,7 @@ def _stream_checks(directory: Path, release: Release, catalog: Catalog | None) -
         yield _check_schedule(plan, columns, manifest.batches)
         published = published_numbers(columns, plan)
         yield _check_promise(release, promise, manifest, plan)
-        yield from _check_state(release, state_estimates(plan, manifest.batches, published), published)
+        yield from _check_state(release, state_content(plan, manifest, published, insecure=test), published)
     except Error as error:
         yield Check("made again from its promise", False, str(error))
     except (OSError, KeyError, ValueError, TypeError) as error:
@@ -256,11 +257,12 @@ def _check_promise(
 
 
 def _check_state(
-    release: Release, estimates: StateEstimates, published: Sequence[IntArray]
+    release: Release, recomputed: ReleaseBuilder, published: Sequence[IntArray]
 ) -> Iterator[Check]:
     """The newest state is what follows from the segments."""
+    nodes = [part.content.nodes for part in recomputed.statistics]
     for table, column, wanted in (
-        ("measurement", "value", published), ("node_combination", "estimate", estimates.nodes)
+        ("measurement", "value", published), ("node_combination", "estimate", nodes)
     ):  # fmt: skip
         wrong = []
         for i, values in enumerate(wanted):
@@ -269,7 +271,7 @@ def _check_state(
                 [] if np.array_equal(np.asarray(stored, dtype=np.int64), values.ravel()) else [f"{table}_{i}"]
             )
         yield Check(f"every {table.replace('_', ' ')} follows from the segments", not wrong, ", ".join(wrong))
-    factors = [sorted(components.values()) for components in estimates.components]
+    factors = [sorted(s2 for _, s2 in part.meta.components) for part in recomputed.statistics]
     stored_parts = [sorted(s2 for _, s2 in statistic.components) for statistic in release.statistics]
     matches = all(np.allclose(a, b, rtol=1e-9) for a, b in zip(factors, stored_parts, strict=True))
     yield Check("variance factors follow from the promise", matches)

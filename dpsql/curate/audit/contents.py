@@ -34,9 +34,9 @@ from dpsql.mechanisms.family.measurement import DrawReplay, LinearRows, Terms
 from dpsql.mechanisms.law import NoisyRows, NoisyView, published
 from dpsql.publishing.bounding import DrawnRelease
 from dpsql.publishing.content import release_content
-from dpsql.publishing.hybrid import ChannelInputs, counted_catalog, invert_channel, reported_meta
-from dpsql.publishing.planned import PlannedStatistic
+from dpsql.publishing.hybrid import ChannelInputs, invert_channel, reported_meta
 from dpsql.publishing.squares import stored_squares
+from dpsql.publishing.supplements import counted_catalog
 from dpsql.release import Release
 from dpsql.release.format import Meta, SpentAmount, to_json
 from dpsql.release.reports import ReportedMeta
@@ -354,7 +354,7 @@ def _unexplained(stored: StoredIntegers) -> float:
 
 def replays(made: Replanned) -> dict[int, DrawReplay]:
     """What makes statistics again that are no fixed rows over cells, by index."""
-    candidates = {i: s.measurement.replay for i, s in enumerate(made.plan.statistics) if s.sensitivity}
+    candidates = {i: s.measurement.facts.replay for i, s in enumerate(made.plan.statistics) if s.sensitivity}
     return {i: replay for i, replay in candidates.items() if replay is not None}
 
 
@@ -366,18 +366,17 @@ def check_replayed(release: Release, made: Replanned) -> Iterator[Check]:
     views: dict[int, NoisyRows] = {}
     firsts: dict[str, int] = {}
     wrong: list[str] = []
-    settled: list[PlannedStatistic] = []
     for index, replay in indices.items():
         statistic = made.plan.statistics[index]
         first = firsts.setdefault(statistic.view, index)
         terms = statistic.terms(made.plan.axes)._replace(beside=views.get(first))
         columns = read_table(release, f"measurement_{index}")
         views[index] = replay.restored(published(columns["value"]), terms)
-        settled.append(replace(statistic, measurement=statistic.measurement.settled(views[index])))
         if not np.array_equal(columns["budget"], views[index].budget):
             wrong.append(f"measurement_{index}")
     yield Check("budgets follow from what noisy numbers chose", not wrong, ", ".join(wrong))
-    drawn = DrawnRelease(replace(made.plan, statistics=tuple(settled)), tuple(views.values()))
+    statistics = tuple(made.plan.statistics[index] for index in indices)
+    drawn = DrawnRelease(replace(made.plan, statistics=statistics), tuple(views.values()))
     content = release_content(drawn, release.meta.release_id, insecure=release.meta.insecure_entropy)
     models = [model.columns() for model in content.models]
     wrong = [line for index, recomputed in zip(indices, content.statistics, strict=True)

@@ -15,10 +15,10 @@ from dpsql.axis import Axis, KeyRule, build_axis, needed_tables
 from dpsql.errors import ReleaseError
 from dpsql.mechanisms.family.measurement import LinearRows
 from dpsql.publishing.axes import AxisMaker, axis_maker, open_public
-from dpsql.publishing.hybrid import counted_catalog, shown_axis
+from dpsql.publishing.hybrid import shown_axis
 from dpsql.publishing.plan import plan_release
 from dpsql.publishing.planned import ReleasePlan
-from dpsql.publishing.squares import with_squares
+from dpsql.publishing.supplements import counted_catalog, supplemented
 from dpsql.release import Release
 from dpsql.star import Catalog, ResolvedAxis
 
@@ -65,11 +65,11 @@ def replan(release: Release, catalog: Catalog | None) -> Replanned:
             plan = plan_release(inside, axis_maker(inside, public))
         finally:
             public.close()
-    plan = with_squares(plan, inside)
+    plan = supplemented(plan, inside)
     if len(plan.axes) != len(release.axes) or len(plan.statistics) != len(release.statistics):
         raise ReleaseError(f"{release.path} holds other axes or statistics than its catalog plans")
     borrowed = frozenset(i for i, planned in enumerate(plan.axes) if planned.resolved in lent)
-    rows = {i: s.measurement.linear for i, s in enumerate(plan.statistics) if s.sensitivity}
+    rows = {i: s.measurement.facts.linear for i, s in enumerate(plan.statistics) if s.sensitivity}
     linear = {i: linear for i, linear in rows.items() if linear is not None}
     shown = tuple(shown_axis(written, planned) for planned in plan.axes)
     return Replanned(plan, written, shown, borrowed, linear)

@@ -251,7 +251,7 @@ class MadeUpStar:
             return 1
         if table not in self.catalog.star.tables:
             return 2
-        return manner.times * (self.catalog.star.tables[table].most or CHOSEN) + manner.more
+        return manner.times * (self.catalog.star.tables[table].bounding.max_ids or CHOSEN) + manner.more
 
     def _arrives(self, table: str) -> bool:
         return self.catalog.stream is not None and stream_column(self.catalog)[1] == table

@@ -26,7 +26,7 @@ from dpsql.mechanisms.axis.strategy import (
     Frozen,
     check_sensitivity,
 )
-from dpsql.mechanisms.law import LAPLACE, LAWS, NoiseLaw
+from dpsql.mechanisms.law import LAPLACE, LAWS, NoiseLaw, integer_root
 from dpsql.mechanisms.rows import SparseRows, rows_of_ones
 from dpsql.tree import FloatArray, IntArray, Tree, tree_from_arrays
 from dpsql.variance.tree import TreeVariance, inner_levels, node_spread
@@ -142,7 +142,7 @@ def tree_strategy(
     shrink = min(1.0, (1 - LEAF_SHARE) / largest_sum) if largest_sum > 0 else 1.0
     units = np.floor((shrink * real) ** (1 / norm) * (total - 1)).astype(np.int64)
     remaining = total**norm - _path_sums(tree, units**norm)[tree.leaves]
-    units[tree.leaves] = law.integer_root(remaining)
+    units[tree.leaves] = integer_root(remaining, law.norm)
     node = np.flatnonzero(units > 0)
     return TreeStrategy(tree, node, units[node], total, law)
 

@@ -51,7 +51,7 @@ from dpsql.mechanisms.family.data_dependent import (
     strategy_of,
 )
 from dpsql.mechanisms.family.measurement import ChargeLine
-from dpsql.mechanisms.family.question import Answer, FamilyQuestion, NamedFamily
+from dpsql.mechanisms.family.question import Answer, FamilyQuestion, NamedFamily, stands_alone
 from dpsql.mechanisms.law import LAPLACE, NoisyView, joined
 from dpsql.mechanisms.offers import Refusal
 from dpsql.noise import Noise
@@ -255,7 +255,7 @@ ADAPTIVE = DataDependent(
 
 
 WHOLE = 0.0
-NAMED: Mapping[str, NamedFamily] = {ADAPTIVE.name: NamedFamily(ADAPTIVE.kin)}
+NAMED: Mapping[str, NamedFamily] = {ADAPTIVE.name: NamedFamily(stands_alone)}
 
 
 @lru_cache(maxsize=64)

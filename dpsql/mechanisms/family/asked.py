@@ -30,7 +30,7 @@ from fractions import Fraction
 from functools import cached_property
 from itertools import combinations
 from math import nan, prod
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -39,13 +39,13 @@ from dpsql.mechanisms.axis.dense import matrix_root, optimal_gram
 from dpsql.mechanisms.axis.leaves import LeafStrategy
 from dpsql.mechanisms.axis.strategy import AxisChoice, AxisStrategy
 from dpsql.mechanisms.family.measurement import (
-    Alone,
     AxisWorkload,
     ChargeLine,
     DrawnMember,
-    DrawReplay,
-    LinearRows,
+    MeasuredAxis,
+    MeasurementFacts,
     Terms,
+    estimated,
 )
 from dpsql.mechanisms.family.question import (
     Answer,
@@ -55,13 +55,15 @@ from dpsql.mechanisms.family.question import (
     FamilyQuestion,
     NamedFamily,
     ViewChoice,
+    stands_alone,
 )
-from dpsql.mechanisms.law import AxisBudget, NoiseLaw, NoisyRows
+from dpsql.mechanisms.law import AxisBudget, NoiseLaw, NoisyRows, integer_root
 from dpsql.mechanisms.offers import Offer, Refusal
 from dpsql.mechanisms.rows import SparseRows
 from dpsql.noise import Noise
 from dpsql.tree import Exact, FloatArray, IntArray
 from dpsql.variance.asked import AskedReading, AskedVariance
+from dpsql.variance.estimated import Estimated
 from dpsql.variance.reconcile import Subset
 
 ROUNDS = 150
@@ -206,7 +208,7 @@ TOTAL = 1 << 16
 
 
 @dataclass(frozen=True, eq=False)
-class AskedRows(Alone):
+class AskedRows:
     """Integer rows over classes of cells. See `Measurement` and `LinearRows` for what its methods answer.
 
     Args:
@@ -222,11 +224,6 @@ class AskedRows(Alone):
     matrix: IntArray
     total: int
     law: NoiseLaw
-    parts: ClassVar[tuple[ChargeLine, ...]] = (ChargeLine("", Fraction(1)),)
-    biased: ClassVar[bool] = False
-    replay: ClassVar[DrawReplay | None] = None
-    reading: ClassVar[str] = AskedReading.name
-    listed: ClassVar[Mapping[int, int]] = {}
 
     def __post_init__(self) -> None:
         """Refuse rows that are more sensitive than they say."""
@@ -246,8 +243,11 @@ class AskedRows(Alone):
         return AxisBudget(np.ones(len(self.matrix), np.int64), self.total)
 
     @property
-    def linear(self) -> LinearRows:
-        return self
+    def facts(self) -> MeasurementFacts:
+        """One part, rows over classes, one model of all cells."""
+        return MeasurementFacts(
+            (ChargeLine("", Fraction(1)),), AskedReading.name, linear=self, model=self._model
+        )
 
     def words(self, strategies: Sequence[str]) -> str:
         return f"{len(self.matrix)} sums for a few questions"
@@ -261,10 +261,6 @@ class AskedRows(Alone):
     @cached_property
     def _model(self) -> AskedVariance:
         return AskedVariance(self.classes, self.matrix / self.total)
-
-    def joint_variance(self) -> AskedVariance:
-        """Least squares over the classes."""
-        return self._model
 
     def mean_variance(
         self,
@@ -284,11 +280,14 @@ class AskedRows(Alone):
         exact = Exact(self.measure(cells, terms.strategies))
         return terms.law.draw(exact, [self._axis], terms.spend, terms.sensitivity, noise)
 
-    def estimates(
-        self, family: Sequence[DrawnMember], strategies: Mapping[int, AxisStrategy]
-    ) -> list[FloatArray]:
+    def components(
+        self, family: Sequence[tuple[Subset, float]], totals: Mapping[int, float]
+    ) -> dict[Subset, float]:
+        return dict(family)
+
+    def estimate(self, family: Sequence[DrawnMember], axes: Mapping[int, MeasuredAxis]) -> list[Estimated]:
         """Least squares over the classes, each spread evenly over its cells; cells not measured are 0."""
-        return [self.leaf_estimates(view, ()) for _, view in family]
+        return estimated(self, family, [self.leaf_estimates(member.view, ()) for member in family], axes)
 
     def shape(self, strategies: Sequence[AxisStrategy]) -> tuple[int, ...]:
         return (len(self.matrix),)
@@ -329,7 +328,7 @@ class AskedRows(Alone):
         return np.asarray(self._model.covariance_of_classes @ (rows.T @ (y / self.total)), np.float64)
 
 
-NAMED: Mapping[str, NamedFamily] = {"asked": NamedFamily(lambda view: view, whole=0.0)}
+NAMED: Mapping[str, NamedFamily] = {"asked": NamedFamily(stands_alone, whole=0.0)}
 
 
 def offers(question: FamilyQuestion) -> Iterator[Answer]:
@@ -400,7 +399,7 @@ def _best(question: FamilyQuestion) -> FamilyCandidate:
     law = min(rows_by_law, key=lambda law: question.price(law) * law.unit_error * rows_by_law[law].error)
     matrix = np.trunc(TOTAL * rows_by_law[law].matrix).astype(np.int64)
     largest = int((np.abs(matrix) ** law.norm).sum(axis=0).max())
-    total = int(law.integer_root(np.array([largest]))[0])
+    total = int(integer_root(np.array([largest]), law.norm)[0])
     total += total**law.norm < largest
     rows = AskedRows(kinds.classes.reshape(leaves), matrix, total, law)
     error = law.unit_error * float(np.sum(rows_by_law[law].error)) / len(view.questions)

@@ -26,7 +26,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import prod
-from typing import ClassVar, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -44,13 +44,13 @@ from dpsql.mechanisms.family.block_plan import (
     stages,
 )
 from dpsql.mechanisms.family.measurement import (
-    Alone,
     AxisWorkload,
     ChargeLine,
     DrawnMember,
-    DrawReplay,
-    LinearRows,
+    MeasuredAxis,
+    MeasurementFacts,
     Terms,
+    estimated,
 )
 from dpsql.mechanisms.family.partition import BlockGrid, Partition, partition
 from dpsql.mechanisms.family.product import PRODUCT, product_view
@@ -61,12 +61,14 @@ from dpsql.mechanisms.family.question import (
     FamilyDesign,
     FamilyQuestion,
     NamedFamily,
+    stands_alone,
 )
 from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, NoisyRows, NoisyView, joined, picked, shaped
 from dpsql.mechanisms.offers import Offer, Refusal
 from dpsql.noise import Noise
 from dpsql.tree import Exact, FloatArray, IntArray, Noisy
 from dpsql.variance.blocks import BlockReading, BlockVariance, LookedReading
+from dpsql.variance.estimated import Estimated
 from dpsql.variance.reconcile import Subset
 
 MERGE = 1  # of .5, 1, 2 and 3 the most even on the planes of tuning
@@ -114,7 +116,7 @@ class DrawnBlocks:
 
 
 @dataclass(frozen=True, eq=False)
-class Blocks(Alone):
+class Blocks:
     """A view of two axes by blocks, or by the product of its axes' strategies. See `Measurement`.
 
     Args:
@@ -128,41 +130,23 @@ class Blocks(Alone):
     product_error: float
     first: bool = True
     outcome: Outcome = BEFORE
-    biased: ClassVar[bool] = False
-    linear: ClassVar[LinearRows | None] = None
-    listed: ClassVar[Mapping[int, int]] = {}
-
-    @property
-    def replay(self) -> DrawReplay:
-        """Itself: all that it chose follows from stored integers."""
-        return self
 
     @property
     def choice(self) -> Fraction:
         return CHOICE if self.first else Fraction(0)
 
     @property
-    def parts(self) -> tuple[ChargeLine, ...]:
-        """The choice, the looks and the rows; a product spends the last two together."""
+    def facts(self) -> MeasurementFacts:
+        """The choice, the looks and the rows are paid apart; a product spends the last two together."""
         chosen = (ChargeLine("choice of blocks or product", CHOICE),) if self.first else ()
         remaining = 1 - self.choice
-        return (
-            *chosen,
-            ChargeLine("looks at blocks", remaining * LOOK),
-            ChargeLine("cells and leaves", remaining * (1 - LOOK)),
-        )
-
-    @property
-    def reading(self) -> str:
-        return self.outcome.reading
+        looks, cells = remaining * LOOK, remaining * (1 - LOOK)
+        parts = (*chosen, ChargeLine("looks at blocks", looks), ChargeLine("cells and leaves", cells))
+        return MeasurementFacts(parts, self.outcome.reading, replay=self, model=self.outcome.model)
 
     def words(self, strategies: Sequence[str]) -> str:
         """What was drawn, or what may be."""
         return self.outcome.words or f"blocks, or if they are full {PRODUCT.words(strategies)}"
-
-    def beside(self) -> Self:
-        """The view's other statistics follow its count."""
-        return replace(self, first=False)
 
     def settled(self, view: NoisyRows) -> Self:
         """With the outcome of a draw."""
@@ -173,9 +157,6 @@ class Blocks(Alone):
 
     def unit_variance(self, terms: Terms) -> float:
         return PRODUCT.unit_variance(self._left(terms))
-
-    def joint_variance(self) -> BlockVariance | None:
-        return self.outcome.model
 
     def mean_variance(
         self,
@@ -286,10 +267,12 @@ class Blocks(Alone):
         bar = bar_of(terms.spend, terms.sensitivity)
         return partition(grid, shaped(look, grid.shape), bar, stage_budgets.scale, MERGE)
 
-    def estimates(
-        self, family: Sequence[DrawnMember], strategies: Mapping[int, AxisStrategy]
-    ) -> list[FloatArray]:
-        return [_drawn(view).leaves for _, view in family]
+    def estimate(self, family: Sequence[DrawnMember], axes: Mapping[int, MeasuredAxis]) -> list[Estimated]:
+        return [
+            estimate
+            for member in family
+            for estimate in estimated(self.settled(member.view), [member], [_drawn(member.view).leaves], axes)
+        ]
 
     def components(
         self, family: Sequence[tuple[Subset, float]], totals: Mapping[int, float]
@@ -315,15 +298,10 @@ def _words(pieces: Partition) -> str:
     return f"blocks: {loud} of {pieces.grid.cells.size} cell by cell, the others as {len(pieces.level) - loud} leaves"
 
 
-def _alone(view: str) -> str:
-    """A view stands for itself."""
-    return view
-
-
 TITLE = "blocks"
 WHOLE = 0.0
 """Such a view is asked for boxes alone."""
-NAMED: Mapping[str, NamedFamily] = {TITLE: NamedFamily(_alone, whole=WHOLE)}
+NAMED: Mapping[str, NamedFamily] = {TITLE: NamedFamily(stands_alone, whole=WHOLE)}
 
 
 def offers(question: FamilyQuestion) -> Iterator[Answer]:
@@ -337,9 +315,12 @@ def offers(question: FamilyQuestion) -> Iterator[Answer]:
         (view,) = question.views
         product_choice = product_view(question, view)
         blocks = Blocks(tuple(question.axes[axis] for axis in view.axes), product_choice.error)
+        following = replace(blocks, first=False)
         largest_error = product_choice.error / float(1 - CHOICE) ** 2
         return FamilyCandidate(
-            "blocks, or a product", FamilyDesign(blocks, (product_choice,)), lambda: largest_error
+            "blocks, or a product",
+            FamilyDesign(blocks, (product_choice,), following=following),
+            lambda: largest_error,
         )
 
     yield Offer(TITLE, 0.0, make)

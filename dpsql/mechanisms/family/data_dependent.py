@@ -16,25 +16,23 @@ Each spends its epsilon in named parts; every part is a line of the ledger.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from math import inf
-from typing import ClassVar
 
 from dpsql.errors import InternalError
 from dpsql.mechanisms.axis import AUTO, auto_strategy
 from dpsql.mechanisms.axis.leaves import LeafStrategy
 from dpsql.mechanisms.axis.strategy import AxisChoice, AxisStrategy, expected_error
 from dpsql.mechanisms.family.measurement import (
-    Alone,
     AxisWorkload,
     ChargeLine,
-    DrawnAxis,
     DrawnMember,
-    DrawReplay,
-    LinearRows,
+    MeasuredAxis,
+    MeasurementFacts,
     Terms,
+    estimated,
 )
 from dpsql.mechanisms.family.product import PRODUCT
 from dpsql.mechanisms.family.question import Answer, FamilyCandidate, FamilyDesign, FamilyQuestion, ViewChoice
@@ -43,8 +41,9 @@ from dpsql.mechanisms.offers import Offer, Refusal
 from dpsql.noise import Noise
 from dpsql.tree import Exact, FloatArray, IntArray, Noisy
 from dpsql.variance import AxisVariance
-from dpsql.variance.kronecker import ProductReading
-from dpsql.variance.reconcile import Subset, ViewEstimate
+from dpsql.variance.estimated import DrawnAxis, Estimated
+from dpsql.variance.kronecker import AxisSplit, ProductReading
+from dpsql.variance.reconcile import Subset
 
 MOST_LEAVES = 1 << 14
 """Groups of scattered cells cost leaves^2 steps when a release is opened: 4 s here."""
@@ -72,7 +71,7 @@ class AdaptedView:
 
 
 @dataclass(frozen=True)
-class DataDependent(Alone):
+class DataDependent:
     """A view of one axis whose rows follow from released numbers. See `Measurement` for what its methods answer.
 
     Args:
@@ -94,10 +93,11 @@ class DataDependent(Alone):
     biased: bool
     choice: Callable[[int], AxisChoice]
     sample: Callable[[Exact, Fraction, int, Noise], AdaptedView]
-    linear: ClassVar[LinearRows | None] = None
-    replay: ClassVar[DrawReplay | None] = None
-    reading: ClassVar[str] = ProductReading.name
-    listed: ClassVar[Mapping[int, int]] = {}
+
+    @property
+    def facts(self) -> MeasurementFacts:
+        """Nothing but what is spent and how it is read: rows follow from the draw."""
+        return MeasurementFacts(self.parts, ProductReading.name, biased=self.biased)
 
     def words(self, strategies: Sequence[str]) -> str:
         """What was drawn, once it was."""
@@ -110,9 +110,6 @@ class DataDependent(Alone):
     def unit_variance(self, terms: Terms) -> float:
         """As of the plan's choice."""
         return PRODUCT.unit_variance(terms)
-
-    def joint_variance(self) -> None:
-        return
 
     def mean_variance(
         self,
@@ -127,27 +124,22 @@ class DataDependent(Alone):
     def draw(self, cells: Exact, terms: Terms, noise: Noise) -> NoisyRows:
         return self.sample(cells, terms.spend, terms.sensitivity, noise)
 
-    def drawn_axis(self, view: NoisyRows) -> DrawnAxis | None:
-        """The model of the rows that were chosen."""
-        drawn = _adapted(view)
-        return DrawnAxis(drawn.model, drawn.chosen)
-
-    def estimates(
-        self, family: Sequence[DrawnMember], strategies: Mapping[int, AxisStrategy]
-    ) -> list[FloatArray]:
-        return [_adapted(view).leaves for _, view in family]
+    def estimate(self, family: Sequence[DrawnMember], axes: Mapping[int, MeasuredAxis]) -> list[Estimated]:
+        """Made with the draw, on the axis as its rows were chosen."""
+        estimates = []
+        for member in family:
+            drawn = _adapted(member.view)
+            (axis,) = member.axes
+            chosen = {axis: axes[axis]._replace(split=AxisSplit(drawn.model), words=drawn.chosen)}
+            (estimate,) = estimated(self, [member], [drawn.leaves], chosen)
+            estimates.append(replace(estimate, axis=DrawnAxis(drawn.model, drawn.chosen)))
+        return estimates
 
     def components(
         self, family: Sequence[tuple[Subset, float]], totals: Mapping[int, float]
     ) -> dict[Subset, float]:
         """Of the total and of the axis."""
         return PRODUCT.components(family, totals)
-
-    def agreed(
-        self, family: Sequence[ViewEstimate], totals: Mapping[int, float], spreads: Mapping[int, FloatArray]
-    ) -> list[FloatArray]:
-        """There is no other view to agree with."""
-        return PRODUCT.agreed(family, totals, spreads)
 
 
 def _adapted(view: NoisyRows) -> AdaptedView:

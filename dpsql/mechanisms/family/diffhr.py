@@ -32,7 +32,7 @@ from dpsql.mechanisms.family.data_dependent import (
     selecting_offers,
 )
 from dpsql.mechanisms.family.measurement import ChargeLine
-from dpsql.mechanisms.family.question import Answer, FamilyQuestion, NamedFamily
+from dpsql.mechanisms.family.question import Answer, FamilyQuestion, NamedFamily, stands_alone
 from dpsql.mechanisms.law import LAPLACE, joined
 from dpsql.noise import Noise, laplace_variance
 from dpsql.tree import Exact, FloatArray, IntArray, Noisy, kary_tree
@@ -184,7 +184,7 @@ DIFFHR = DataDependent(
 
 
 WHOLE = 0.0
-NAMED: Mapping[str, NamedFamily] = {DIFFHR.name: NamedFamily(DIFFHR.kin)}
+NAMED: Mapping[str, NamedFamily] = {DIFFHR.name: NamedFamily(stands_alone)}
 
 
 def offers(question: FamilyQuestion) -> Iterator[Answer]:

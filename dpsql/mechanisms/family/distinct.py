@@ -22,23 +22,22 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from math import isqrt, prod
-from typing import ClassVar
 
 import numpy as np
 
 from dpsql.mechanisms.axis.strategy import AxisStrategy
 from dpsql.mechanisms.family.measurement import (
-    Alone,
     AxisWorkload,
     ChargeLine,
     DrawnMember,
-    DrawReplay,
-    LinearRows,
+    MeasuredAxis,
+    MeasurementFacts,
     Terms,
+    estimated,
 )
 from dpsql.mechanisms.law import NoiseLaw, NoisyRows, NoisyView, joined, picked
 from dpsql.noise import Noise
-from dpsql.tree import Exact, FloatArray
+from dpsql.tree import Exact
 from dpsql.variance.distinct import (
     CELLS,
     GAPS,
@@ -50,6 +49,7 @@ from dpsql.variance.distinct import (
     gap_total,
     gap_weights,
 )
+from dpsql.variance.estimated import Estimated
 from dpsql.variance.reconcile import Subset
 
 LONGEST = 64
@@ -60,7 +60,7 @@ UNIT = 1 << 20
 
 
 @dataclass(frozen=True)
-class Gaps(Alone):
+class Gaps:
     """Everybody and each gap between the leaves of one axis. See `Measurement` for what its methods answer.
 
     Args:
@@ -72,11 +72,6 @@ class Gaps(Alone):
     leaves: tuple[int, ...]
     place: int
     norm: int
-    parts: ClassVar[tuple[ChargeLine, ...]] = (ChargeLine("by gaps", Fraction(1)),)
-    biased: ClassVar[bool] = False
-    replay: ClassVar[DrawReplay | None] = None
-    linear: ClassVar[LinearRows | None] = None
-    reading: ClassVar[str] = GapReading.name
 
     @property
     def model(self) -> GapModel:
@@ -87,12 +82,6 @@ class Gaps(Alone):
     def cells(self) -> int:
         """Cells of the other axes."""
         return prod(self.leaves) // self.leaves[self.place]
-
-    @cached_property
-    def listed(self) -> Mapping[int, int]:
-        """Ranges of the axis of gaps are stored one by one."""
-        n = self.leaves[self.place]
-        return {self.place: n * (n + 1) // 2}
 
     def words(self, strategies: Sequence[str]) -> str:
         return f"gaps between {self.leaves[self.place]} leaves"
@@ -105,9 +94,18 @@ class Gaps(Alone):
         """Of a row of budget B."""
         return (terms.law.unit_noise(terms.spend) * terms.sensitivity) ** 2
 
-    def joint_variance(self) -> Single:
-        single_leaf = tuple(int(i != self.place) for i in range(len(self.leaves)))
-        return Single(GAPS, self.place, self.norm, self.leaves, single_leaf)
+    @cached_property
+    def facts(self) -> MeasurementFacts:
+        """Ranges of the axis of gaps are stored one by one."""
+        n, places = self.leaves[self.place], range(len(self.leaves))
+        return MeasurementFacts(
+            (ChargeLine("by gaps", Fraction(1)),),
+            GapReading.name,
+            listed={self.place: n * (n + 1) // 2},
+            model=Single(
+                GAPS, self.place, self.norm, self.leaves, tuple(int(i != self.place) for i in places)
+            ),
+        )
 
     def mean_variance(
         self,
@@ -143,20 +141,23 @@ class Gaps(Alone):
         budget = np.broadcast_to(weights, cells.shape)
         return NoisyView(noisy, budget.ravel(), self.unit_variance(terms), terms.sensitivity)
 
-    def estimates(
-        self, family: Sequence[DrawnMember], strategies: Mapping[int, AxisStrategy]
-    ) -> list[FloatArray]:
+    def components(
+        self, family: Sequence[tuple[Subset, float]], totals: Mapping[int, float]
+    ) -> dict[Subset, float]:
+        return dict(family)
+
+    def estimate(self, family: Sequence[DrawnMember], axes: Mapping[int, MeasuredAxis]) -> list[Estimated]:
         """People of every range, for each cell of the other axes."""
         other_leaves = [leaves for i, leaves in enumerate(self.leaves) if i != self.place]
         estimates = []
-        for _, view in family:
-            ranges = self.model.estimate(view.value.reshape(self.cells, -1).astype(np.float64))
+        for member in family:
+            ranges = self.model.estimate(member.view.value.reshape(self.cells, -1).astype(np.float64))
             estimates.append(np.moveaxis(ranges.reshape(*other_leaves, -1), -1, self.place))
-        return estimates
+        return estimated(self, family, estimates, axes)
 
 
 @dataclass(frozen=True)
-class Touched(Alone):
+class Touched:
     """Single cells, each person with one weight. See `Measurement` for what its methods answer.
 
     Args:
@@ -166,11 +167,6 @@ class Touched(Alone):
 
     leaves: tuple[int, ...]
     own: tuple[bool, ...]
-    parts: ClassVar[tuple[ChargeLine, ...]] = (ChargeLine("by cells", Fraction(1)),)
-    biased: ClassVar[bool] = False
-    replay: ClassVar[DrawReplay | None] = None
-    linear: ClassVar[LinearRows | None] = None
-    reading: ClassVar[str] = TouchedReading.name
 
     @property
     def most(self) -> int:
@@ -178,15 +174,6 @@ class Touched(Alone):
         return prod(
             leaves for leaves, single_leaf in zip(self.leaves, self.own, strict=True) if not single_leaf
         )
-
-    @cached_property
-    def listed(self) -> Mapping[int, int]:
-        """Leaves do not add up where a person may have several."""
-        return {
-            i: n
-            for i, (n, single_leaf) in enumerate(zip(self.leaves, self.own, strict=True))
-            if not single_leaf
-        }
 
     def words(self, strategies: Sequence[str]) -> str:
         return "cells"
@@ -198,8 +185,17 @@ class Touched(Alone):
         """Of a cell; `terms.sensitivity` is what one person adds, in the law's own norm."""
         return (terms.law.unit_noise(terms.spend) * terms.sensitivity) ** 2
 
-    def joint_variance(self) -> Single:
-        return Single(CELLS, -1, 0, self.leaves, tuple(map(int, self.own)))
+    @cached_property
+    def facts(self) -> MeasurementFacts:
+        """Leaves do not add up where a person may have several."""
+        return MeasurementFacts(
+            (ChargeLine("by cells", Fraction(1)),),
+            TouchedReading.name,
+            listed={
+                i: n for i, (n, single) in enumerate(zip(self.leaves, self.own, strict=True)) if not single
+            },
+            model=Single(CELLS, -1, 0, self.leaves, tuple(map(int, self.own))),
+        )
 
     def mean_variance(
         self,
@@ -209,7 +205,7 @@ class Touched(Alone):
         asked: Mapping[int, AxisWorkload],
     ) -> float:
         """Of one cell; a random range of a person's own axis takes about a third of its leaves."""
-        return unit * _third(self.leaves, list(self.listed))
+        return unit * _third(self.leaves, list(self.facts.listed))
 
     def draw(self, cells: Exact, terms: Terms, noise: Noise) -> NoisyRows:
         """All cells, once; the law bounds the change of a person as if it were of one cell.
@@ -221,11 +217,15 @@ class Touched(Alone):
         budget = np.ones(drawn.value.size, np.int64)
         return NoisyView(drawn.value, budget, drawn.sd**2, terms.sensitivity)
 
-    def estimates(
-        self, family: Sequence[DrawnMember], strategies: Mapping[int, AxisStrategy]
-    ) -> list[FloatArray]:
+    def components(
+        self, family: Sequence[tuple[Subset, float]], totals: Mapping[int, float]
+    ) -> dict[Subset, float]:
+        return dict(family)
+
+    def estimate(self, family: Sequence[DrawnMember], axes: Mapping[int, MeasuredAxis]) -> list[Estimated]:
         """The cells as they are."""
-        return [view.value.reshape(self.leaves).astype(np.float64) for _, view in family]
+        cells = [member.view.value.reshape(self.leaves).astype(np.float64) for member in family]
+        return estimated(self, family, cells, axes)
 
 
 def _third(leaves: Sequence[int], but: Sequence[int]) -> float:

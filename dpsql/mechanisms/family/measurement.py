@@ -8,7 +8,7 @@ predicts or audits a statistic asks its measurement and never which one it is.
 | `Terms` | what a draw is made with: strategies, law, spend, sensitivity |
 | `LinearRows` | rows fixed before the draw, so that an audit can compute them again |
 | `AxisWorkload` | one axis as random ranges see it |
-| `Alone` | what a measurement answers that leaves nothing to its draw and agrees with nobody |
+| `MeasurementFacts` | what is known of it before it draws |
 
 **Privacy**: `Measurement.draw` is the one place where cells meet noise; all else is public or post-processing.
 """
@@ -20,7 +20,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from math import prod
-from typing import NamedTuple, Protocol, Self
+from types import MappingProxyType
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -30,9 +31,11 @@ from dpsql.mechanisms.law import NoiseLaw, NoisyRows
 from dpsql.noise import Noise
 from dpsql.tree import Exact, FloatArray, IntArray, Noisy, Workload
 from dpsql.variance import AxisVariance, mean_variance
+from dpsql.variance.estimated import Estimated, Integers
 from dpsql.variance.kronecker import AxisSplit
+from dpsql.variance.model import Components
 from dpsql.variance.reading import Together
-from dpsql.variance.reconcile import Subset, ViewEstimate, subsets
+from dpsql.variance.reconcile import Subset, ViewEstimate, reconcile, subsets
 
 
 class Terms(NamedTuple):
@@ -65,18 +68,40 @@ class ChargeLine(NamedTuple):
     share: Fraction
 
 
-class DrawnAxis(NamedTuple):
-    """An axis whose rows the draw itself chose: the variance model and what was measured, in words."""
-
-    model: AxisVariance
-    words: str
-
-
 class DrawnMember(NamedTuple):
-    """One statistic of a family after its draw."""
+    """One statistic of a family after its draw.
+
+    Args:
+        axes: its axis ids.
+        view: its noisy integers.
+        factor: what estimates of drawn integers are multiplied by.
+        shift: what is added to them then, in the statistic's shape.
+        difference: noisy integers of what one factor leaves out.
+    """
 
     axes: Subset
     view: NoisyRows
+    factor: float = 1.0
+    shift: FloatArray | None = None
+    difference: Noisy | None = None
+
+    @property
+    def unit_variance(self) -> float:
+        """Variance of a row of whole budget, in squared units of the measure."""
+        return self.view.unit_variance * self.factor**2
+
+    def scaled(self, leaves: FloatArray) -> FloatArray:
+        """Estimates of drawn integers in units of the measure."""
+        scaled = leaves * self.factor
+        return scaled if self.shift is None else scaled + self.shift
+
+
+class MeasuredAxis(NamedTuple):
+    """One axis of a release: what is measured on it, with its variance model and in words."""
+
+    strategy: AxisStrategy
+    split: AxisSplit
+    words: str
 
 
 class RangeParts(NamedTuple):
@@ -197,39 +222,38 @@ class DrawReplay(Protocol):
         """
 
 
+class MeasurementFacts(NamedTuple):
+    """What is known of a measurement before it draws.
+
+    Args:
+        parts: what a draw spends; shares add up to 1.
+        reading: how its statistics answer, by the name of the reading.
+        family: statistics of one table and measure that have this in common are one family; None where each view
+            stands alone.
+        biased: whether estimates are biased by more than bounding.
+        linear: its rows over the statistic's cells; None where they depend on what is drawn, or are no rows over
+            cells.
+        replay: what makes its draws again where `linear` cannot; None where nothing does.
+        listed: positions of axes along which estimates do not add up, with how many there are.
+        model: the variance model of all axes together, where it is no product of axes.
+    """
+
+    parts: tuple[ChargeLine, ...]
+    reading: str
+    family: str | None = None
+    biased: bool = False
+    linear: LinearRows | None = None
+    replay: DrawReplay | None = None
+    listed: Mapping[int, int] = MappingProxyType({})
+    model: Together | None = None
+
+
 class Measurement(Protocol):
     """A way to measure the statistics of a family."""
 
     @property
-    def parts(self) -> tuple[ChargeLine, ...]:
-        """What a draw spends, fixed before it; shares add up to 1."""
-
-    @property
-    def biased(self) -> bool:
-        """Whether estimates are biased by more than bounding."""
-
-    @property
-    def linear(self) -> LinearRows | None:
-        """Its rows over the statistic's cells; None where they depend on what is drawn, or are no rows over cells."""
-
-    @property
-    def replay(self) -> DrawReplay | None:
-        """What makes its draws again where `linear` cannot; None where nothing does."""
-
-    @property
-    def reading(self) -> str:
-        """How its statistics answer, by the name of the reading."""
-
-    @property
-    def listed(self) -> Mapping[int, int]:
-        """Positions of axes along which estimates do not add up, with how many there are."""
-
-    def kin(self, view: str) -> str:
-        """What statistics of one table and measure must have in common to be one family.
-
-        Args:
-            view: the statistic's view; part of the answer where a view stays alone.
-        """
+    def facts(self) -> MeasurementFacts:
+        """What is known before a draw."""
 
     def words(self, strategies: Sequence[str]) -> str:
         """What is measured, in words, from the words of each axis."""
@@ -239,9 +263,6 @@ class Measurement(Protocol):
 
     def unit_variance(self, terms: Terms) -> float:
         """Variance of a row of whole budget, in squared drawn integers; errors as of `draw`."""
-
-    def joint_variance(self) -> Together | None:
-        """The variance model of all axes together, where it is no product of axes."""
 
     def mean_variance(
         self,
@@ -259,6 +280,16 @@ class Measurement(Protocol):
             asked: by axis.
         """
 
+    def components(
+        self, family: Sequence[tuple[Subset, float]], totals: Mapping[int, float]
+    ) -> dict[Subset, float]:
+        """Variance factor of each set of axes once the family agrees.
+
+        Args:
+            family: (axes, variance of a row of whole budget) of each statistic.
+            totals: variance of each axis's total at unit noise.
+        """
+
     def draw(self, cells: Exact, terms: Terms, noise: Noise) -> NoisyRows:
         """Measure one statistic, once.
 
@@ -273,74 +304,61 @@ class Measurement(Protocol):
         **Privacy**: the spend, for neighbours that differ in one unit's rows.
         """
 
-    def beside(self) -> Measurement:
-        """How the statistics of a view are measured that follow its first."""
-
-    def settled(self, view: NoisyRows) -> Measurement:
-        """What estimates and reads a draw: itself where nothing was left to it."""
-
-    def drawn_axis(self, view: NoisyRows) -> DrawnAxis | None:
-        """What a draw settled of the statistic's one axis, or None."""
-
-    def estimates(
-        self, family: Sequence[DrawnMember], strategies: Mapping[int, AxisStrategy]
-    ) -> list[FloatArray]:
-        """Leaf estimates of every statistic of a family, before `agreed`.
+    def estimate(self, family: Sequence[DrawnMember], axes: Mapping[int, MeasuredAxis]) -> list[Estimated]:
+        """Estimates of every statistic of a family, which agree on what they share.
 
         Args:
             family: what was drawn.
-            strategies: by axis.
-        """
-
-    def components(
-        self, family: Sequence[tuple[Subset, float]], totals: Mapping[int, float]
-    ) -> dict[Subset, float]:
-        """Variance factor of each set of axes once the family agrees.
-
-        Args:
-            family: (axes, variance of a row of whole budget) of each statistic.
-            totals: variance of each axis's total at unit noise.
-        """
-
-    def agreed(
-        self, family: Sequence[ViewEstimate], totals: Mapping[int, float], spreads: Mapping[int, FloatArray]
-    ) -> list[FloatArray]:
-        """Leaf estimates of every statistic that tell the same totals.
-
-        Args:
-            family: leaf estimates of each statistic.
-            totals: as of `components`.
-            spreads: how a correction of an axis's total is spread over its leaves.
+            axes: by id.
         """
 
 
-class Alone:
-    """What most measurements answer alike: nothing is left to a draw, and no other view is agreed with."""
+def estimated(
+    measurement: Measurement,
+    family: Sequence[DrawnMember],
+    leaves: Sequence[FloatArray],
+    axes: Mapping[int, MeasuredAxis],
+    *,
+    agree: bool = False,
+) -> list[Estimated]:
+    """What a family hands over.
 
-    def kin(self, view: str) -> str:
-        return view
+    Args:
+        measurement: what drew it.
+        family: what was drawn.
+        leaves: estimates of each statistic by itself, in drawn integers.
+        axes: by id.
+        agree: whether estimates are averaged part by part, so that all tell the same margins; else each stays as it is.
+    """
+    facts, totals = measurement.facts, {i: axis.split.total for i, axis in axes.items()}
+    factors = measurement.components([(member.axes, member.unit_variance) for member in family], totals)
+    views = [
+        ViewEstimate(member.axes, member.scaled(cells), member.unit_variance)
+        for member, cells in zip(family, leaves, strict=True)
+    ]
+    spreads = {i: axis.split.spread for i, axis in axes.items()} if agree else {}
+    agreed = reconcile(views, totals, spreads) if agree else [view.estimate for view in views]
+    return [
+        Estimated(
+            cells,
+            facts.reading,
+            own_components(factors, member.axes),
+            Integers(member.view.value, member.view.budget, member.difference),
+            measurement.words([axes[axis].words for axis in member.axes]),
+            facts.biased,
+            facts.model,
+        )
+        for member, cells in zip(family, agreed, strict=True)
+    ]
 
-    def beside(self) -> Self:
-        return self
 
-    def settled(self, view: NoisyRows) -> Self:
-        """Nothing is left to the draw."""
-        return self
-
-    def drawn_axis(self, view: NoisyRows) -> DrawnAxis | None:
-        """Nothing is left to the draw."""
-        return None
-
-    def components(
-        self, family: Sequence[tuple[Subset, float]], totals: Mapping[int, float]
-    ) -> dict[Subset, float]:
-        return dict(family)
-
-    def agreed(
-        self, family: Sequence[ViewEstimate], totals: Mapping[int, float], spreads: Mapping[int, FloatArray]
-    ) -> list[FloatArray]:
-        """There is no other view to agree with."""
-        return [member.estimate for member in family]
+def own_components(factors: Mapping[Subset, float], axes: Subset) -> Components:
+    """A family's variance factors of the sets that some axes hold, by the axes' positions."""
+    return {
+        tuple(axes.index(axis) for axis in subset): factor
+        for subset, factor in factors.items()
+        if set(subset) <= set(axes)
+    }
 
 
 def shaped(values: FloatArray, place: int, axes: int) -> FloatArray:

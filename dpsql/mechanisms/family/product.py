@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import prod
-from typing import ClassVar
 
 import numpy as np
 
@@ -30,15 +29,15 @@ from dpsql.mechanisms.axis.strategy import (
     row_count,
 )
 from dpsql.mechanisms.family.measurement import (
-    Alone,
     AxisWorkload,
     ChargeLine,
     DrawnMember,
-    DrawReplay,
-    LinearRows,
+    MeasuredAxis,
+    MeasurementFacts,
     StatisticShare,
     Terms,
     asked_sets,
+    estimated,
     mean_error,
     shaped,
 )
@@ -56,27 +55,19 @@ from dpsql.mechanisms.law import NoiseLaw, NoisyRows
 from dpsql.mechanisms.offers import Candidate, Offer, Refusal, least
 from dpsql.noise import Noise
 from dpsql.tree import Exact, FloatArray, IntArray
+from dpsql.variance.estimated import Estimated
 from dpsql.variance.kronecker import ProductReading
-from dpsql.variance.reconcile import Subset, ViewEstimate, component_variances, reconcile
+from dpsql.variance.reconcile import Subset, component_variances
 
 
 @dataclass(frozen=True)
-class Product(Alone):
+class Product:
     """Axes one by one. See `Measurement` and `LinearRows` for what its methods answer."""
 
-    parts: ClassVar[tuple[ChargeLine, ...]] = (ChargeLine("", Fraction(1)),)
-    biased: ClassVar[bool] = False
-    replay: ClassVar[DrawReplay | None] = None
-    reading: ClassVar[str] = ProductReading.name
-    listed: ClassVar[Mapping[int, int]] = {}
-
     @property
-    def linear(self) -> LinearRows:
-        return self
-
-    def kin(self, view: str) -> str:
-        """All views of a table are one family."""
-        return ""
+    def facts(self) -> MeasurementFacts:
+        """One part; all views of a table are one family."""
+        return MeasurementFacts((ChargeLine("", Fraction(1)),), ProductReading.name, "", linear=self)
 
     def words(self, strategies: Sequence[str]) -> str:
         return " x ".join(strategies)
@@ -86,10 +77,6 @@ class Product(Alone):
 
     def unit_variance(self, terms: Terms) -> float:
         return terms.law.unit_variance(axis_budgets(terms.strategies), terms.spend, terms.sensitivity)
-
-    def joint_variance(self) -> None:
-        """A product of axes."""
-        return
 
     def mean_variance(
         self,
@@ -106,21 +93,16 @@ class Product(Alone):
         exact, budgets = Exact(measure_view(cells, terms.strategies)), axis_budgets(terms.strategies)
         return terms.law.draw(exact, budgets, terms.spend, terms.sensitivity, noise)
 
-    def estimates(
-        self, family: Sequence[DrawnMember], strategies: Mapping[int, AxisStrategy]
-    ) -> list[FloatArray]:
-        return [leaf_estimates(view, [strategies[axis] for axis in axes]) for axes, view in family]
+    def estimate(self, family: Sequence[DrawnMember], axes: Mapping[int, MeasuredAxis]) -> list[Estimated]:
+        """Every view by itself, then reconciled part by part."""
+        leaves = [leaf_estimates(m.view, [axes[axis].strategy for axis in m.axes]) for m in family]
+        return estimated(self, family, leaves, axes, agree=True)
 
     def components(
         self, family: Sequence[tuple[Subset, float]], totals: Mapping[int, float]
     ) -> dict[Subset, float]:
         """Averaged by precision over the views that hold a part."""
         return component_variances(family, totals)
-
-    def agreed(
-        self, family: Sequence[ViewEstimate], totals: Mapping[int, float], spreads: Mapping[int, FloatArray]
-    ) -> list[FloatArray]:
-        return reconcile(family, totals, spreads)
 
     def shape(self, strategies: Sequence[AxisStrategy]) -> tuple[int, ...]:
         return tuple(row_count(strategy) for strategy in strategies)

@@ -24,7 +24,7 @@ from fractions import Fraction
 from functools import cached_property
 from itertools import combinations
 from math import prod
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from dpsql.mechanisms.axis import AUTO, WHOLE
 from dpsql.mechanisms.axis.strategy import AxisChoice, Word
@@ -60,8 +60,8 @@ class FamilyAxis:
     strips: int = 0
     _made: dict[Hashable, AxisChoice] = field(default_factory=dict)
 
-    def once(self, make: Callable[..., AxisChoice], *words: Hashable) -> AxisChoice:
-        """What `make(axis, *words)` gives, made once, so that views share it."""
+    def once(self, make: Callable[..., AxisChoice], *words: Any) -> AxisChoice:
+        """What `make(axis, *words)` gives for hashable words, made once, so that views share it."""
         if (make, words) not in self._made:
             self._made[make, words] = make(self, *words)
         return self._made[make, words]
@@ -203,11 +203,13 @@ class FamilyDesign(NamedTuple):
         measurement: how its statistics are drawn and estimated.
         views: how each view is measured, in the question's order.
         sets: what is measured in the place of the views; empty where it is the views themselves.
+        following: how the statistics of a view that follow its first are drawn and estimated, where that differs.
     """
 
     measurement: Measurement
     views: tuple[ViewChoice, ...]
     sets: tuple[SetPart, ...] = ()
+    following: Measurement | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -244,6 +246,11 @@ class NamedFamily(NamedTuple):
 
     kin: Callable[[str], str]
     whole: float = WHOLE
+
+
+def stands_alone(view: str) -> str:
+    """Such views are measured one by one."""
+    return view
 
 
 class FamilyMechanism(Protocol):

@@ -32,7 +32,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import prod, sqrt
-from typing import ClassVar
 
 import numpy as np
 
@@ -42,15 +41,15 @@ from dpsql.mechanisms.axis.dense import DENSE_LEAVES
 from dpsql.mechanisms.axis.strategy import AxisChoice, AxisStrategy, estimate, measure
 from dpsql.mechanisms.axis.zero_sum import zero_sum_choice
 from dpsql.mechanisms.family.measurement import (
-    Alone,
     AxisWorkload,
     ChargeLine,
     DrawnMember,
-    DrawReplay,
-    LinearRows,
+    MeasuredAxis,
+    MeasurementFacts,
     StatisticShare,
     Terms,
     asked_sets,
+    estimated,
     mean_error,
     range_variance,
 )
@@ -69,31 +68,27 @@ from dpsql.mechanisms.law import GAUSSIAN, NoisyRows
 from dpsql.mechanisms.offers import Offer, Refusal
 from dpsql.noise import Noise
 from dpsql.tree import Exact, FloatArray, IntArray
+from dpsql.variance.estimated import Estimated
 from dpsql.variance.kronecker import ProductReading
 from dpsql.variance.reconcile import Subset, subsets
 
+BY_SETS = "by sets"
+"""All sets of a table are one family, and views that are measured otherwise another."""
+
 
 @dataclass(frozen=True)
-class Residual(Alone):
+class Residual:
     """What a set of axes has beyond its subsets. See `Measurement` for what its methods answer.
 
     A set by itself is a product of zero-sum rows; only all sets of a family together have leaf estimates.
     """
 
-    parts: ClassVar[tuple[ChargeLine, ...]] = (ChargeLine("residual", Fraction(1)),)
-    biased: ClassVar[bool] = False
-    replay: ClassVar[DrawReplay | None] = None
-    reading: ClassVar[str] = ProductReading.name
-    listed: ClassVar[Mapping[int, int]] = {}
-
     @property
-    def linear(self) -> LinearRows:
-        """Products of the axes' rows."""
-        return PRODUCT
-
-    def kin(self, view: str) -> str:
-        """All sets of a table are one family, and views that are measured otherwise another."""
-        return "by sets"
+    def facts(self) -> MeasurementFacts:
+        """One part, the product's rows; all sets of a table are one family."""
+        return MeasurementFacts(
+            (ChargeLine("residual", Fraction(1)),), ProductReading.name, BY_SETS, linear=PRODUCT
+        )
 
     def words(self, strategies: Sequence[str]) -> str:
         return PRODUCT.words(strategies)
@@ -103,10 +98,6 @@ class Residual(Alone):
 
     def unit_variance(self, terms: Terms) -> float:
         return PRODUCT.unit_variance(terms)
-
-    def joint_variance(self) -> None:
-        """A product of axes."""
-        return
 
     def mean_variance(
         self,
@@ -122,17 +113,21 @@ class Residual(Alone):
         """Products of zero-sum rows, drawn by the law."""
         return PRODUCT.draw(cells, terms, noise)
 
-    def estimates(
-        self, family: Sequence[DrawnMember], strategies: Mapping[int, AxisStrategy]
-    ) -> list[FloatArray]:
+    def components(
+        self, family: Sequence[tuple[Subset, float]], totals: Mapping[int, float]
+    ) -> dict[Subset, float]:
+        return dict(family)
+
+    def estimate(self, family: Sequence[DrawnMember], axes: Mapping[int, MeasuredAxis]) -> list[Estimated]:
         """Every set adds up its subsets."""
-        leaves = residual_estimates(dict(family), strategies)
-        return [leaves[member.axes] for member in family]
+        strategies = {i: axis.strategy for i, axis in axes.items()}
+        leaves = residual_estimates({member.axes: member.view for member in family}, strategies)
+        return estimated(self, family, [leaves[member.axes] for member in family], axes)
 
 
 RESIDUAL = Residual()
 
-NAMED: Mapping[str, NamedFamily] = {"residual": NamedFamily(RESIDUAL.kin)}
+NAMED: Mapping[str, NamedFamily] = {"residual": NamedFamily(lambda view: BY_SETS)}
 
 SHARES = 1 << 20
 """Parts that a family's charge is divided into; a set with less than a millionth of it gets that much.

@@ -42,9 +42,6 @@ class LocalHashingAggregator(BitOracle):
     """
 
     name: ClassVar[str] = "OLH"
-    apart: ClassVar[int] = 0
-    tilted: ClassVar[bool] = True
-    extra: int
 
     @classmethod
     def offered(cls, domain: int, own: int) -> Self | None:

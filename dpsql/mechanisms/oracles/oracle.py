@@ -9,8 +9,8 @@
 | spread    | v(eps)         | 4 e^eps / (e^eps - 1)^2, variance of one OUE report at f = 0 |
 
 What several oracles share stands here too: `ItemAggregator`, whose reports support the own item with probability p
-and any other with q; `BitOracle`, whose reports support each item independently of the others; and payloads of one
-number in LEB128, of a cell that the report names.
+and any other with q, with `ItemErrors` of their shares; `BitOracle`, whose reports support each item independently of
+the others, with `BitErrors`; and payloads of one number in LEB128, of a cell that the report names.
 
 **Source**: docs/method/local.md, "Oracles".
 """
@@ -21,6 +21,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
@@ -51,50 +52,38 @@ class Checked(NamedTuple):
     reason: str
 
 
-class Oracle(Protocol):
-    """One randomizer over a number of items, as whoever collects its reports sees it.
+class OracleLaw(NamedTuple):
+    """How an oracle's reports are distributed, as a plan fixes it.
 
-    **Privacy**: it reads reports, which are private already. The probabilities are the device's
-    (`dpsql.client.oracles`), exactly.
+    Args:
+        domain: number of items.
+        own: integer weight of the truth.
+        extra: what plans say beside the domain: OLH's buckets, Square Wave's reach, else 0.
+        width: number of cells that a tally counts.
+        apart: bytes of a payload whose every bit is counted by itself; 0 where a payload is counted as one.
+        exact: (p, q): probability that a report supports its owner's item, and that it supports somebody else's.
     """
 
-    name: ClassVar[str]
-    """What plans and reports call it."""
-
-    def __init__(self, domain: int, own: int, extra: int) -> None:
-        """Take what a plan says of it."""
-
-    @property
-    def domain(self) -> int:
-        """Number of items."""
-
-    @property
-    def own(self) -> int:
-        """Integer weight of the truth."""
-
-    @property
-    def extra(self) -> int:
-        """What plans say beside the domain: OLH's buckets, Square Wave's reach, else 0."""
-
-    @property
-    def width(self) -> int:
-        """Number of cells that a tally counts."""
-
-    @property
-    def apart(self) -> int:
-        """Bytes of a payload whose every bit is counted by itself; 0 where a payload is counted as one."""
-
-    @property
-    def exact(self) -> tuple[Fraction, Fraction]:
-        """(p, q) as exact fractions."""
+    domain: int
+    own: int
+    extra: int
+    width: int
+    apart: int
+    exact: tuple[Fraction, Fraction]
 
     @property
     def p(self) -> float:
         """Probability that a report supports its owner's item."""
+        return float(self.exact[0])
 
     @property
     def q(self) -> float:
         """Probability that a report supports somebody else's item."""
+        return float(self.exact[1])
+
+
+class ShareErrors(Protocol):
+    """How estimated shares of one oracle's cells err."""
 
     @property
     def tilted(self) -> bool:
@@ -107,14 +96,6 @@ class Oracle(Protocol):
     @property
     def item_noise(self) -> float:
         """Factor v of the scores' covariance given the items, v (I - J/D) with J all ones, for items spread evenly."""
-
-    @classmethod
-    def offered(cls, domain: int, own: int) -> Self | None:
-        """The oracle for a plan's view with these items; None if it is none for that."""
-
-    @property
-    def cost(self) -> Fraction:
-        """Variance of one report's share of an item that nobody has; what is offered is compared by it."""
 
     def structure(self, shares: FloatArray, fan: float | FloatArray = 1.0) -> Structure:
         """Exact covariance of the estimated shares, times the number of reports.
@@ -138,6 +119,36 @@ class Oracle(Protocol):
             shares: the estimated shares of the cells, which the report dilutes.
             fan: how many items each cell adds up.
         """
+
+
+class Oracle(Protocol):
+    """One randomizer over a number of items, as whoever collects its reports sees it.
+
+    **Privacy**: it reads reports, which are private already. The probabilities are the device's
+    (`dpsql.client.oracles`), exactly.
+    """
+
+    name: ClassVar[str]
+    """What plans and reports call it."""
+
+    def __init__(self, domain: int, own: int, extra: int) -> None:
+        """Take what a plan says of it."""
+
+    @property
+    def law(self) -> OracleLaw:
+        """How its reports are distributed."""
+
+    @property
+    def estimate(self) -> ShareErrors:
+        """How the shares err that a tally is turned into."""
+
+    @classmethod
+    def offered(cls, domain: int, own: int) -> Self | None:
+        """The oracle for a plan's view with these items; None if it is none for that."""
+
+    @property
+    def cost(self) -> Fraction:
+        """Variance of one report's share of an item that nobody has; what is offered is compared by it."""
 
     def check(self, payloads: Bytes) -> Checked:
         """Which payloads of one length are answers that the oracle can give."""
@@ -184,25 +195,25 @@ def estimate(oracle: Oracle, tally: FloatArray, reports: float) -> FloatArray:
 
     **Source**: docs/method/local.md, "Oracles".
     """
-    return np.asarray((tally / reports - oracle.q) / (oracle.p - oracle.q))
+    return np.asarray((tally / reports - oracle.law.q) / (oracle.law.p - oracle.law.q))
 
 
 def variance(oracle: Oracle, shares: FloatArray, reports: float) -> FloatArray:
     """Exact variance lambda (1 - lambda) / (n (p - q)^2) of each estimated share."""
-    gap = oracle.p - oracle.q
-    support = oracle.q + shares * gap
+    gap = oracle.law.p - oracle.law.q
+    support = oracle.law.q + shares * gap
     return np.asarray(support * (1 - support) / (reports * gap**2))
 
 
 def covariance(oracle: Oracle, shares: FloatArray, reports: float) -> FloatArray:
     """Exact covariance matrix of the estimated shares, shape (width, width)."""
-    structure = oracle.structure(shares)
+    structure = oracle.estimate.structure(shares)
     return np.asarray((np.diag(structure.diagonal) - np.outer(structure.tilt, structure.tilt)) / reports)
 
 
 def influence(oracle: Oracle) -> float:
     """Most counts that one hostile report can add to one cell's estimate: (1 - q) / (p - q)."""
-    p, q = oracle.exact
+    p, q = oracle.law.exact
     return float((1 - q) / (p - q))
 
 
@@ -221,8 +232,8 @@ def item_scores(oracle: Oracle, support: NDArray[np.bool_]) -> FloatArray:
 
     **Source**: docs/method/local.md, "Services that cannot join".
     """
-    raw = (support - oracle.q) / (oracle.p - oracle.q)
-    return np.asarray(raw + (1 - raw.sum(axis=1, keepdims=True)) / oracle.domain)
+    raw = (support - oracle.law.q) / (oracle.law.p - oracle.law.q)
+    return np.asarray(raw + (1 - raw.sum(axis=1, keepdims=True)) / oracle.law.domain)
 
 
 LONGEST = 4
@@ -263,6 +274,7 @@ class ItemAggregator(ABC):
 
     domain: int
     own: int
+    extra: int = 0
 
     @property
     @abstractmethod
@@ -270,17 +282,30 @@ class ItemAggregator(ABC):
         """The probabilities (p, q): each oracle has its own."""
 
     @property
-    def width(self) -> int:
-        """Items."""
-        return self.domain
+    def apart(self) -> int:
+        """A payload is counted as one."""
+        return 0
+
+    @cached_property
+    def law(self) -> OracleLaw:
+        """A tally counts items."""
+        return OracleLaw(self.domain, self.own, self.extra, self.domain, self.apart, self.exact)
+
+
+@dataclass(frozen=True)
+class ItemErrors:
+    """What tallies of items share.
+
+    Args:
+        law: of the reports.
+    """
+
+    law: OracleLaw
 
     @property
-    def p(self) -> float:
-        return float(self.exact[0])
-
-    @property
-    def q(self) -> float:
-        return float(self.exact[1])
+    def gap(self) -> float:
+        """p - q."""
+        return self.law.p - self.law.q
 
     def plugged(self, cells: FloatArray) -> FloatArray:
         """Cut to 0 .. 1."""
@@ -288,7 +313,7 @@ class ItemAggregator(ABC):
 
     def even_support(self) -> FloatArray:
         """lambda at 1 / D."""
-        return np.full(self.domain, self.q + (self.p - self.q) / self.domain)
+        return np.full(self.law.domain, self.law.q + self.gap / self.law.domain)
 
 
 class BitOracle(ItemAggregator):
@@ -301,28 +326,40 @@ class BitOracle(ItemAggregator):
         return 4 * ratio / (ratio - 1) ** 2
 
     @property
+    def estimate(self) -> BitErrors:
+        return BitErrors(self.law)
+
+
+class BitErrors(ItemErrors):
+    """Errors of shares where a report supports items independently. See `ShareErrors`."""
+
+    tilted: ClassVar[bool] = True
+
+    @property
     def slope(self) -> float:
         """(1 - 2q) / (p - q)."""
-        return (1 - 2 * self.q) / (self.p - self.q)
+        return (1 - 2 * self.law.q) / self.gap
 
     @property
     def item_noise(self) -> float:
-        excess = self.p * (1 - self.p) - self.q * (1 - self.q)
-        return (self.q * (1 - self.q) + excess / self.domain) / (self.p - self.q) ** 2
+        """(q (1 - q) + (p (1 - p) - q (1 - q)) / D) / (p - q)^2."""
+        p, q = self.law.p, self.law.q
+        excess = p * (1 - p) - q * (1 - q)
+        return (q * (1 - q) + excess / self.law.domain) / (p - q) ** 2
 
     def structure(self, shares: FloatArray, fan: float | FloatArray = 1.0) -> Structure:
         """lambda (1 - lambda) / (p - q)^2 + f^2, and f.
 
         lambda (1 - lambda) + f^2 (p - q)^2 is linear in f, so cells of several items add up without knowing each one.
         """
-        gap = self.p - self.q
-        diagonal = fan * self.q * (1 - self.q) / gap**2 + shares * (1 - 2 * self.q) / gap
+        gap = self.gap
+        diagonal = fan * self.law.q * (1 - self.law.q) / gap**2 + shares * (1 - 2 * self.law.q) / gap
         return Structure(np.asarray(diagonal), shares)
 
     def moved(self, gain: FloatArray, shares: FloatArray, fan: float | FloatArray) -> float:
         """A report may support any items at once: the sum over cells of what each may add at most."""
-        gap, fan = self.p - self.q, np.broadcast_to(np.asarray(fan, np.float64), shares.shape)
-        weight_of_one, weight_of_zero = fan * (1 - self.q) / gap, fan * self.q / gap
+        gap, fan = self.gap, np.broadcast_to(np.asarray(fan, np.float64), shares.shape)
+        weight_of_one, weight_of_zero = fan * (1 - self.law.q) / gap, fan * self.law.q / gap
         up, down = np.maximum(gain, 0).sum(axis=0), np.maximum(-gain, 0).sum(axis=0)
         baseline = float(np.abs(gain @ shares).sum())
         return baseline + float(

@@ -23,6 +23,7 @@ from dpsql.mechanisms.oracles.oracle import (
     FloatArray,
     IntArray,
     ItemAggregator,
+    ItemErrors,
     Packed,
     Structure,
     check_numbers,
@@ -37,14 +38,11 @@ class RandomisedResponseAggregator(ItemAggregator):
     """One item of the domain.
 
     Example:
-        >>> round(RandomisedResponseAggregator(10, 3 << 20).p, 3)
+        >>> round(RandomisedResponseAggregator(10, 3 << 20).law.p, 3)
         0.25
     """
 
     name: ClassVar[str] = "GRR"
-    apart: ClassVar[int] = 0
-    tilted: ClassVar[bool] = False
-    extra: int = 0
 
     @classmethod
     def offered(cls, domain: int, own: int) -> Self | None:
@@ -63,26 +61,9 @@ class RandomisedResponseAggregator(ItemAggregator):
         return Fraction(self.own, total), Fraction(OTHER, total)
 
     @property
-    def slope(self) -> float:
-        """1 / (p - q)."""
-        return 1.0 / (self.p - self.q)
-
-    @property
-    def item_noise(self) -> float:
-        """(1 / (p - q)^2 - 1) / D."""
-        return (1 / (self.p - self.q) ** 2 - 1) / self.domain
-
-    def structure(self, shares: FloatArray, fan: float | FloatArray = 1.0) -> Structure:
-        """lambda / (p - q)^2 and lambda / (p - q): one report names one item."""
-        gap = self.p - self.q
-        support = fan * self.q + shares * gap
-        return Structure(np.asarray(support / gap**2), np.asarray(support / gap))
-
-    def moved(self, gain: FloatArray, shares: FloatArray, fan: float | FloatArray) -> float:
-        """A report says one cell."""
-        gap = self.p - self.q
-        silent = -np.broadcast_to(np.asarray(fan, np.float64), shares.shape) * self.q / gap
-        return farthest(gain / gap + (gain @ silent - gain @ shares)[:, None])
+    def estimate(self) -> ResponseErrors:
+        """One report names one item."""
+        return ResponseErrors(self.law)
 
     def check(self, payloads: Bytes) -> Checked:
         """A number of an item."""
@@ -100,6 +81,34 @@ class RandomisedResponseAggregator(ItemAggregator):
 
     def payloads(self, items: IntArray, rng: np.random.Generator) -> list[bytes]:
         return [varint(item) for item in responses(self.domain, self.own, items, rng).tolist()]
+
+
+class ResponseErrors(ItemErrors):
+    """Errors of shares where a report names one item. See `ShareErrors`."""
+
+    tilted: ClassVar[bool] = False
+
+    @property
+    def slope(self) -> float:
+        """1 / (p - q)."""
+        return 1.0 / self.gap
+
+    @property
+    def item_noise(self) -> float:
+        """(1 / (p - q)^2 - 1) / D."""
+        return (1 / self.gap**2 - 1) / self.law.domain
+
+    def structure(self, shares: FloatArray, fan: float | FloatArray = 1.0) -> Structure:
+        """lambda / (p - q)^2 and lambda / (p - q)."""
+        gap = self.gap
+        support = fan * self.law.q + shares * gap
+        return Structure(np.asarray(support / gap**2), np.asarray(support / gap))
+
+    def moved(self, gain: FloatArray, shares: FloatArray, fan: float | FloatArray) -> float:
+        """A report says one cell."""
+        gap = self.gap
+        silent = -np.broadcast_to(np.asarray(fan, np.float64), shares.shape) * self.law.q / gap
+        return farthest(gain / gap + (gain @ silent - gain @ shares)[:, None])
 
 
 def responses(domain: int, own: int, items: IntArray, rng: np.random.Generator) -> IntArray:

@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import ClassVar, Self
 
 import numpy as np
@@ -23,6 +24,7 @@ from dpsql.mechanisms.oracles.oracle import (
     Checked,
     FloatArray,
     IntArray,
+    OracleLaw,
     Packed,
     Structure,
     check_numbers,
@@ -40,17 +42,11 @@ class SquareWaveAggregator:
     """One of domain + 2 extra bins; `extra` is how far the near ones reach.
 
     Example:
-        >>> SquareWaveAggregator(4, 3 << 20, 1).width
+        >>> SquareWaveAggregator(4, 3 << 20, 1).law.width
         6
     """
 
     name: ClassVar[str] = "WAVE"
-    apart: ClassVar[int] = 0
-    tilted: ClassVar[bool] = False
-    slope: ClassVar[float] = 1.0
-    exact: ClassVar[tuple[Fraction, Fraction]] = (Fraction(1), Fraction(0))
-    p: ClassVar[float] = 1.0
-    q: ClassVar[float] = 0.0
     domain: int
     own: int
     extra: int = 0
@@ -64,34 +60,23 @@ class SquareWaveAggregator:
     def cost(self) -> Fraction:
         raise InternalError("Square Wave's leaves have no variance of their own")
 
-    @property
-    def item_noise(self) -> float:
-        raise InternalError("Square Wave's reports are not joined person by person")
+    @cached_property
+    def law(self) -> OracleLaw:
+        """A tally counts bins, each told as it is."""
+        width = self.domain + 2 * self.extra
+        return OracleLaw(self.domain, self.own, self.extra, width, 0, (Fraction(1), Fraction(0)))
 
     @property
-    def width(self) -> int:
-        return self.domain + 2 * self.extra
-
-    def structure(self, shares: FloatArray, fan: float | FloatArray = 1.0) -> Structure:
-        return Structure(shares, shares)
-
-    def plugged(self, cells: FloatArray) -> FloatArray:
-        """No bin is known to be empty."""
-        return np.asarray(np.maximum(cells, FLOOR / cells.size))
-
-    def even_support(self) -> FloatArray:
-        return np.asarray(wave_matrix(self).mean(axis=1))
-
-    def moved(self, gain: FloatArray, shares: FloatArray, fan: float | FloatArray) -> float:
-        """A report says one bin."""
-        return farthest(gain - (gain @ shares)[:, None])
+    def estimate(self) -> WaveErrors:
+        """A report names one bin."""
+        return WaveErrors(self)
 
     def check(self, payloads: Bytes) -> Checked:
         """A number of a bin."""
-        return check_numbers(payloads, self.width)
+        return check_numbers(payloads, self.law.width)
 
     def count(self, payloads: Bytes) -> IntArray:
-        return np.bincount(varints(payloads), minlength=self.width)
+        return np.bincount(varints(payloads), minlength=self.law.width)
 
     def packed(self, payloads: Sequence[bytes]) -> Packed:
         """Bins, shape (reports, 1)."""
@@ -113,11 +98,38 @@ class SquareWaveAggregator:
         return [varint(bin_) for bin_ in bins.tolist()]
 
 
+@dataclass(frozen=True)
+class WaveErrors:
+    """Errors of shares of bins. See `ShareErrors`."""
+
+    oracle: SquareWaveAggregator
+    tilted: ClassVar[bool] = False
+    slope: ClassVar[float] = 1.0
+
+    @property
+    def item_noise(self) -> float:
+        raise InternalError("Square Wave's reports are not joined person by person")
+
+    def structure(self, shares: FloatArray, fan: float | FloatArray = 1.0) -> Structure:
+        return Structure(shares, shares)
+
+    def plugged(self, cells: FloatArray) -> FloatArray:
+        """No bin is known to be empty."""
+        return np.asarray(np.maximum(cells, FLOOR / cells.size))
+
+    def even_support(self) -> FloatArray:
+        return np.asarray(wave_matrix(self.oracle).mean(axis=1))
+
+    def moved(self, gain: FloatArray, shares: FloatArray, fan: float | FloatArray) -> float:
+        """A report says one bin."""
+        return farthest(gain - (gain @ shares)[:, None])
+
+
 def wave_matrix(oracle: SquareWaveAggregator) -> FloatArray:
     """Probability of each bin given each leaf, shape (m + 2 reach, m)."""
     near = 2 * oracle.extra + 1
     total = near * oracle.own + (oracle.domain - 1) * OTHER
-    matrix = np.full((oracle.width, oracle.domain), OTHER / total)
+    matrix = np.full((oracle.law.width, oracle.domain), OTHER / total)
     for leaf in range(oracle.domain):
         matrix[leaf : leaf + near, leaf] = oracle.own / total
     return matrix

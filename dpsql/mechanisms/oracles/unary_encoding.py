@@ -38,8 +38,6 @@ class UnaryEncodingAggregator(BitOracle):
     """
 
     name: ClassVar[str] = "OUE"
-    tilted: ClassVar[bool] = True
-    extra: int = 0
 
     @classmethod
     def offered(cls, domain: int, own: int) -> Self | None:

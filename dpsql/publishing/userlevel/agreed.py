@@ -16,14 +16,13 @@ from math import prod, sqrt
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.mechanisms.axis.strategy import leaf_estimates
 from dpsql.mechanisms.family.differences import RangeVariance
+from dpsql.mechanisms.family.measurement import DrawnMember, MeasuredAxis
 from dpsql.mechanisms.family.people import PeopleEstimate, pooled
 from dpsql.mechanisms.family.whitened import UNIT
 from dpsql.mechanisms.law import NoisyView
 from dpsql.publishing.planned import PlannedStatistic, ReleasePlan
 from dpsql.variance.kronecker import AxisSplit, ProductReading
-from dpsql.variance.reconcile import ViewEstimate
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -133,30 +132,19 @@ def agree(plan: ReleasePlan, views: Mapping[int, NoisyView]) -> Agreed:
         plan: the release.
         views: what was drawn of one table, by index in the plan.
     """
-    splits = {a: AxisSplit(planned.strategy.variance()) for a, planned in enumerate(plan.axes)}
-    totals = {a: split.total for a, split in splits.items()}
-    spreads = {a: split.spread for a, split in splits.items()}
+    axes = {
+        a: MeasuredAxis(planned.strategy, AxisSplit(planned.strategy.variance()), planned.choice.name)
+        for a, planned in enumerate(plan.axes)
+    }
     leaves: dict[int, FloatArray] = {}
     readings: dict[int, ProductReading] = {}
     for members in plan.families:
         if members[0] not in views:
             continue
-        measurement = plan.statistics[members[0]].measurement
-        measured = [
-            ViewEstimate(
-                plan.statistics[i].axes,
-                leaf_estimates(views[i], plan.strategies(plan.statistics[i])) / UNIT,
-                views[i].unit_variance / UNIT**2,
-            )
-            for i in members
-        ]
-        sigma2 = measurement.components([(m.axes, m.unit_variance) for m in measured], totals)
-        leaves |= zip(members, measurement.agreed(measured, totals, spreads), strict=True)
-        for i, own in zip(members, measured, strict=True):
-            parts = {
-                tuple(own.axes.index(axis) for axis in part): s2
-                for part, s2 in sigma2.items()
-                if set(part) <= set(own.axes)
-            }
-            readings[i] = ProductReading(tuple(splits[a] for a in own.axes), parts)
+        family = [DrawnMember(plan.statistics[i].axes, views[i], 1 / UNIT) for i in members]
+        estimates = plan.statistics[members[0]].measurement.estimate(family, axes)
+        for i, estimated in zip(members, estimates, strict=True):
+            leaves[i] = estimated.leaves
+            splits = tuple(axes[a].split for a in plan.statistics[i].axes)
+            readings[i] = ProductReading(splits, estimated.components)
     return Agreed(plan, leaves, readings)
