@@ -11,9 +11,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from fractions import Fraction
 from functools import reduce
+from math import prod
 from typing import NamedTuple
-
-import numpy as np
 
 from dpsql.release.format import StatisticMeta
 from dpsql.release.write import StatisticContent, StatisticPart
@@ -174,7 +173,7 @@ def statistic_meta(
         budget=str(described.budget),
         currency=described.currency,
         mechanism=estimated.notes,
-        cells=int(np.prod(np.shape(estimated.leaves))),
+        cells=prod(models[axis].n for axis in described.axes),  # type: ignore[union-attr, misc]  # axes come first
         reading=estimated.reading,
         models=(*described.axes, *own) if estimated.by_axis else own,
         components=tuple(sorted(estimated.components.items())),
