@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -48,8 +49,8 @@ amount       DOUBLE   no        0 to 100; measure
 sold_on      DATE     no        2025-01-01 to 2025-12-31; axis
 customer_id -> customer.customer_id
 product_id -> product.product_id
-view demand (customer.age, customer.region): COUNT(*) +- 76 in all, 48 of half of each axis
-view trend (sales.sold_on, product(category)): COUNT(*) +- 76 in all, 46 of half of each axis
+view demand (customer.age, customer.region): COUNT(*) +- 75 in all, 45 of half of each axis
+view trend (sales.sold_on, product(category)): COUNT(*) +- 75 in all, 45 of half of each axis
 """
 
 
@@ -165,8 +166,8 @@ def test_switches_and_listings(shop: Path) -> None:
     assert code == 0
     assert "error is off\nregion,n\neast," in out
     assert "epsilon 80, unit customer.customer_id" in out
-    assert "shop     sales: rows beyond max_ids  16/25\n" in out
-    assert "shop     view people: count          16\nquestions cost nothing\n" in out
+    assert re.search(r"shop     sales: rows beyond max_ids +16/25\n", out)
+    assert re.search(r"shop     view people: count +16\nquestions cost nothing\n", out)
     assert "view trend" in out
     assert "predicted standard error" in out
     assert "timing is on" in out
