@@ -76,8 +76,8 @@ def test_a_range_outside_or_upside_down_is_refused():
         strategy("{axis: facts.day, workload: [[2025-05-01, 2025-04-01]]}")
     with pytest.raises(CatalogError, match="weight"):
         strategy("{axis: facts.day, workload: [[2025-05-01, 2025-06-01, 0]]}")
-    with pytest.raises(CatalogError, match=r"unknown key `workload`; write `workload`"):
-        strategy("{axis: facts.day, workload: [[2025-05-01, 2025-06-01]]}")
+    with pytest.raises(CatalogError, match=r"unknown key `asked`; write `workload`"):
+        strategy("{axis: facts.day, asked: [[2025-05-01, 2025-06-01]]}")
 
 
 @pytest.mark.parametrize(
