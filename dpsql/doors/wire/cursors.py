@@ -54,7 +54,7 @@ class Rows(Protocol):
 
 
 @dataclass
-class HeldCursor:
+class DeclaredCursor:
     """A kept answer, and how many of its rows lie before the cursor's place.
 
     Args:

@@ -14,7 +14,16 @@ from dpsql.answer.session import OpenReleases, Settings
 from dpsql.answer.views import shown
 from dpsql.doors.scan import LEADING, TOKEN
 from dpsql.doors.wire.catalogue import Catalogue, CatalogueRows
-from dpsql.doors.wire.cursors import COPY, DECLARE, FETCH, CopyForm, HeldCursor, bare, copy_form, no_cursor
+from dpsql.doors.wire.cursors import (
+    COPY,
+    DECLARE,
+    FETCH,
+    CopyForm,
+    DeclaredCursor,
+    bare,
+    copy_form,
+    no_cursor,
+)
 from dpsql.doors.wire.parameters import bind, infer, without_array_casts
 from dpsql.doors.wire.protocol import WireColumn
 from dpsql.doors.wire.rewrite import names_of
@@ -89,7 +98,7 @@ class SessionState:
     settings: Settings = field(default_factory=Settings)
     variables: Variables = field(default_factory=Variables)
     prepared: dict[str, Prepared] = field(default_factory=dict)
-    cursors: dict[str, HeldCursor] = field(default_factory=dict)
+    cursors: dict[str, DeclaredCursor] = field(default_factory=dict)
 
     @property
     def size(self) -> int:
@@ -254,7 +263,7 @@ class Backend:
         if len(state.cursors) >= MOST_CURSORS:
             raise ProgrammingError(f"more than {MOST_CURSORS} cursors", hint="close some")
         answer = self.run(match["query"], state)
-        cursor = HeldCursor(answer, size_of(answer.rows), match["hold"] is not None)
+        cursor = DeclaredCursor(answer, size_of(answer.rows), match["hold"] is not None)
         state.cursors[bare(match["name"])] = cursor
         return WireAnswer("DECLARE CURSOR", flags=answer.flags)
 
