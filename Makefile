@@ -25,7 +25,7 @@ export PYTHONDONTWRITEBYTECODE :=
 export DPSQL_STATE := /dev/null
 demo: export DPSQL_STATE := $(abspath build/state)
 
-.PHONY: demo test check quick suites lowest dist slow same-release house bench bench-accuracy bench-answers bench-collect bench-local bench-promises bench-scale bench-scale-large bench-scale-model bench-sources bench-stream bench-trusts bench-userlevel figures first-hour page-central page-local page-peers page-streams page-userlevel peers test-engines wire explore withstand superset sqlalchemy14 reference data clean
+.PHONY: demo test check quick suites lowest dist slow same-release house bench bench-accuracy bench-answers bench-bi bench-collect bench-local bench-promises bench-scale bench-scale-large bench-scale-model bench-sources bench-stream bench-trusts bench-userlevel figures first-hour page-central page-local page-peers page-streams page-userlevel peers test-engines wire explore withstand superset sqlalchemy14 reference data clean
 
 $(VENV)/.core: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -99,6 +99,11 @@ bench-accuracy: $(VENV)/.dev
 bench-answers: $(VENV)/.dev
 	short=0; for module in $(basename $(notdir $(shell grep -l __main__ benchmarks/answers/*.py))); do \
 	$(BIN)/python -m benchmarks.answers.$$module || short=1; done; exit $$short
+
+# 120 statements of BI tools' templates against a PostgreSQL that it starts (Debian: apt-get install postgresql).
+bench-bi: $(VENV)/.dev
+	$(BIN)/python -m pip install --quiet --editable '.[postgresql]'
+	$(BIN)/python -m benchmarks.bi.measure
 
 bench-local: $(VENV)/.dev bench-collect
 	$(BIN)/python -m benchmarks.local.measure

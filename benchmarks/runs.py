@@ -54,6 +54,7 @@ RUNS: tuple[Run, ...] = (
         "answers",
         *("measure", "hints", "quantiles", "selected", "bounds", "samples", "catalogs", "limits"),
     ),
+    *_modules("What BI tools send", "bi", "measure"),
     *_modules(
         "Accuracy of central releases",
         "central",
