@@ -28,7 +28,8 @@ from dpsql.answer.errorfunctions import ERRORS
 from dpsql.doors.cli import all_commands
 from dpsql.engines.values import READS, TYPES
 from dpsql.star.base import Model, OneOf
-from dpsql.star.model import Catalog, Unit
+from dpsql.star.catalog import Catalog
+from dpsql.star.model import Unit
 from dpsql.star.sql import NAMED_OVER_ROWS, NAMED_SCALARS, SCALARS, WINDOWS
 
 DOCS = Path(__file__).parent

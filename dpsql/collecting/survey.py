@@ -24,9 +24,9 @@ from dpsql.star import (
     ResolvedMeasure,
     joint_view,
 )
+from dpsql.star.catalog import StarTable
 from dpsql.star.collection import UNKNOWN, Participation, counted_share, report_epsilon, weighting_of
 from dpsql.star.reported import ReportedColumn
-from dpsql.star.resolve import StarTable
 
 AxisMaker = Callable[[ResolvedAxis], Axis]
 
@@ -129,7 +129,7 @@ def design_of(survey: Survey, people: int, label: str = "") -> CollectionDesign:
     rows = _row_design(collection, table)
     return CollectionDesign(
         collection=":".join(name for name in (catalog.name, catalog.privacy.lineage, label) if name),
-        epsilon=report_epsilon(catalog.privacy, collection),
+        epsilon=report_epsilon(catalog.privacy.epsilon, collection),
         people=people,
         axes=tuple(_planned(axis) for axis in survey.axes),
         measures=tuple(PlannedMeasure(m.name, *m.bounds, m.scale) for m in survey.measures),

@@ -93,7 +93,7 @@ def open_tables(
     if source.kind not in PLACES:
         raise CatalogError(f"source.kind: this needs rows in files or DuckDB, not in {source.kind.name}")
     opened = [name for name in (source.tables if names is None else names) if name in catalog.tables]
-    places = {name: query_of(catalog, name) or source.tables[name] for name in opened}
+    places = {name: query_of(source, catalog.tables, name) or source.tables[name] for name in opened}
     public = [name for name in opened if catalog.tables[name].is_public]
     uses = {name: table_use(catalog, name) for name in opened}
     raw = open_sources(

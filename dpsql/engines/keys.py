@@ -135,8 +135,9 @@ def _not_joined(catalog: Catalog, raw: RawSide, table: str, target: str) -> None
     Raises:
         SourceError: one does.
     """
+    source = catalog.raw_source()
     for name in raw.columns:
-        query = None if name == table else query_of(catalog, name)
+        query = None if name == table else query_of(source, catalog.tables, name)
         if query is not None and any(arm == table for arm, _ in query.keys):
             raise SourceError(
                 f"tables.{table}.key: it would be read as {target}, and the SELECT of {name} joins it as it is stored",

@@ -310,7 +310,7 @@ def source_tables(catalog: Catalog, raw: Engine) -> tuple[SourceTable, ...]:
     tables = []
     for name in private:
         where = written[name]
-        files = files_read(catalog, name) if is_select(where) else (where,)
+        files = files_read(source, catalog.tables, name) if is_select(where) else (where,)
         resolved = tuple(place for file in files for place in places(source.kind, root, expand(file)))
         resolved = resolved or places(source.kind, root, where)
         unshared = tuple(place for place in resolved if place not in shared) if is_select(where) else resolved

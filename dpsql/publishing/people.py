@@ -35,8 +35,8 @@ from dpsql.mechanisms.family.question import FamilyAxis, FamilyQuestion, FamilyV
 from dpsql.mechanisms.law import NoiseLaw
 from dpsql.mechanisms.offers import Offer
 from dpsql.publishing.planned import AxisPlanner, PlannedStatistic, Step, set_name
+from dpsql.star.catalog import StarTable, StarView
 from dpsql.star.graph import PEOPLE, ResolvedMeasure
-from dpsql.star.resolve import StarTable, StarView
 
 Buy = Callable[[Fraction, NoiseLaw], Fraction]
 

@@ -29,8 +29,9 @@ from dpsql.mechanisms.family.question import FamilyAxis, FamilyChoice, Grains
 from dpsql.mechanisms.family.registry import Family
 from dpsql.mechanisms.law import Laplace, NoiseLaw
 from dpsql.publishing.axes import AxisMaker, declared_workload
+from dpsql.star.catalog import Catalog
 from dpsql.star.graph import PEOPLE, ResolvedAxis, ResolvedMeasure
-from dpsql.star.model import AxisSpec, Catalog
+from dpsql.star.model import AxisSpec
 from dpsql.tree import Workload
 from dpsql.variance.reading import Together
 

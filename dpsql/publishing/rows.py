@@ -26,8 +26,8 @@ from dpsql.engines.template import Sampled, coefficients, stored_rows
 from dpsql.errors import InternalError, SourceError
 from dpsql.publishing.planned import Bounds, PlannedStatistic, ReleasePlan
 from dpsql.star import Catalog
+from dpsql.star.catalog import Hop
 from dpsql.star.derived import expressions
-from dpsql.star.resolve import Hop
 from dpsql.star.sql import identifier
 
 Path = tuple[str, ...]

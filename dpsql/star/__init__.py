@@ -4,12 +4,14 @@
 `spec_hash` names the specification.
 """
 
-from dpsql.star.collection import Collection, JointGrid, Service, joint_view, service_shares
+from dpsql.star.catalog import Catalog, spec_hash
+from dpsql.star.collection import Collection, JointGrid, Service, service_shares
 from dpsql.star.graph import (
     PublicColumn,
     ResolvedAxis,
     ResolvedMeasure,
     UnitPath,
+    joint_view,
     ledger_path,
     max_ids,
     may_be_missing,
@@ -22,7 +24,7 @@ from dpsql.star.graph import (
     view_measures,
 )
 from dpsql.star.load import catalog_from_json, load_catalog, made_view, parse_catalog
-from dpsql.star.model import AxisSpec, Catalog, Privacy, Stream, View, spec_hash
+from dpsql.star.model import AxisSpec, Privacy, Stream, View
 from dpsql.star.source import Source, expand
 from dpsql.star.tables import Column, Cuts, ForeignKey, Measure, Table
 

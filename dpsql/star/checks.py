@@ -16,19 +16,28 @@ On the way from a counted row to its unit all rows of a key are joined, since th
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 from dpsql.errors import CatalogError
 from dpsql.star.base import Problem, nearest
-from dpsql.star.collection import check_collection
+from dpsql.star.collection import (
+    BESIDE_SERVICES,
+    MOST_EPSILON,
+    MOST_SERVICES,
+    MOST_TAU,
+    Collection,
+    report_epsilon,
+    weighting_of,
+)
 from dpsql.star.derived import check_derived
 from dpsql.star.graph import (
     PEOPLE,
     KeyPath,
     joined_paths,
+    joint_view,
     max_ids,
     own_path,
     reachable,
@@ -36,14 +45,10 @@ from dpsql.star.graph import (
     view_axes,
     view_measures,
 )
+from dpsql.star.model import CatalogFields, View
 from dpsql.star.reported import check_reported
 from dpsql.star.source import check_queries
-from dpsql.star.tables import bin_starts
-
-if TYPE_CHECKING:
-    from dpsql.star.model import Catalog, View
-    from dpsql.star.tables import Table
-
+from dpsql.star.tables import Table, bin_starts
 
 # Dots separate the parts of a path; quotes, brackets and control characters have no place in a name.
 _NAME = re.compile(r"[^\x00-\x1f\"'.`()\[\]{},;]{1,200}")
@@ -60,7 +65,7 @@ def _at(*path: str) -> Iterator[None]:
         raise (error if isinstance(error, Problem) else Problem(path, str(error))) from None
 
 
-def check_catalog(catalog: Catalog) -> None:
+def check_catalog(catalog: CatalogFields) -> None:
     """Refuse a catalog whose parts do not fit each other.
 
     Args:
@@ -82,10 +87,11 @@ def check_catalog(catalog: Catalog) -> None:
     check_reported(catalog)
     check_owners(catalog)
     _check_shares(catalog)
-    check_collection(catalog)
+    _check_collection(catalog)
     _check_source(catalog)
-    check_queries(catalog)
-    check_derived(catalog)
+    if catalog.source is not None:
+        check_queries(catalog.source, catalog.tables)
+    check_derived(catalog.tables)
     _check_stream(catalog)
 
 
@@ -103,7 +109,7 @@ def _distinct(names: Iterable[str], *path: str) -> None:
         seen[name.lower()] = name
 
 
-def _check_table(catalog: Catalog, name: str, table: Table) -> None:
+def _check_table(catalog: CatalogFields, name: str, table: Table) -> None:
     _distinct(table.columns, "tables", name, "columns")
     _distinct((*table.measures, *table.derive), "tables", name, "measures")
     for column, foreign_key in table.foreign_keys.items():
@@ -124,7 +130,7 @@ def _check_table(catalog: Catalog, name: str, table: Table) -> None:
                 bin_starts(spec, spec.cuts)
 
 
-def _check_domain_table(catalog: Catalog, column: str, domain: str, levels: tuple[str, ...]) -> None:
+def _check_domain_table(catalog: CatalogFields, column: str, domain: str, levels: tuple[str, ...]) -> None:
     names = tuple(n for n, t in catalog.tables.items() if t.role.listed)
     if domain not in names:
         raise CatalogError(f"`from: {domain}` names no table of role domain", hint=nearest(domain, names))
@@ -134,7 +140,7 @@ def _check_domain_table(catalog: Catalog, column: str, domain: str, levels: tupl
         )
 
 
-def _check_unit(catalog: Catalog) -> None:
+def _check_unit(catalog: CatalogFields) -> None:
     unit, key = catalog.privacy.unit
     if unit is None:
         return
@@ -149,7 +155,7 @@ def _check_unit(catalog: Catalog) -> None:
         raise Problem(path, f"`{unit}` is public; the people's table must be private")
 
 
-def _check_view(catalog: Catalog, name: str, view: View) -> None:
+def _check_view(catalog: CatalogFields, name: str, view: View) -> None:
     if view.of not in catalog.tables:
         raise Problem(
             ("views", name, "of"), f"no table `{view.of}`; {nearest(view.of, tuple(catalog.tables))}"
@@ -174,7 +180,7 @@ def _check_view(catalog: Catalog, name: str, view: View) -> None:
                 bin_starts(axis.spec, axis.cuts or axis.spec.cuts)
 
 
-def _check_people(catalog: Catalog, view: View) -> None:
+def _check_people(catalog: CatalogFields, view: View) -> None:
     """Refuse to count different units where each row is one, or where rows are not held together."""
     unit = catalog.privacy.unit
     if PEOPLE not in view.measures:
@@ -194,7 +200,7 @@ def _check_people(catalog: Catalog, view: View) -> None:
         )
 
 
-def _check_shares(catalog: Catalog) -> None:
+def _check_shares(catalog: CatalogFields) -> None:
     declared = [view.share for view in catalog.views.values() if view.share is not None]
     total = sum(declared, Fraction(0))
     if total > 1:
@@ -205,7 +211,7 @@ def _check_shares(catalog: Catalog) -> None:
         )
 
 
-def _check_source(catalog: Catalog) -> None:
+def _check_source(catalog: CatalogFields) -> None:
     if catalog.source is None:
         return
     for name, table in catalog.tables.items():
@@ -216,7 +222,7 @@ def _check_source(catalog: Catalog) -> None:
             raise Problem(("source", "tables"), f"`{name}` has no file; write `{name}: <file>` or a SELECT")
 
 
-def _check_stream(catalog: Catalog) -> None:
+def _check_stream(catalog: CatalogFields) -> None:
     if catalog.stream is None:
         return
     table, _, column = catalog.stream.column.rpartition(".")
@@ -235,11 +241,16 @@ def _check_stream(catalog: Catalog) -> None:
                 ("tables", name, "clipped_share"),
                 "streams do not measure rows beyond max_ids; remove it or write 0",
             )
+    if catalog.source is not None and catalog.source.kind.is_server:
+        raise Problem(
+            ("source", "kind"),
+            f"a stream's batches are files or in DuckDB, not in {catalog.source.kind.name}",
+        )
     if spec is None or spec.type not in ("date", "timestamp"):
         raise Problem(("stream", "column"), "write table.column of a declared date or timestamp column")
 
 
-def check_owners(catalog: Catalog) -> None:
+def check_owners(catalog: CatalogFields) -> None:
     """Refuse views that join private rows of other units than the counted row's.
 
     Args:
@@ -264,7 +275,7 @@ def check_owners(catalog: Catalog) -> None:
     _check_one_owner(catalog)
 
 
-def _check_way(catalog: Catalog, view: View) -> None:
+def _check_way(catalog: CatalogFields, view: View) -> None:
     """Refuse joins that reach a unit's rows by another way than the counted row's own."""
     of, unit = view.of, catalog.privacy.unit.table
     owner_path, tables = own_path(catalog, of), reachable(catalog, of)
@@ -278,7 +289,7 @@ def _check_way(catalog: Catalog, view: View) -> None:
             )
 
 
-def _check_one_owner(catalog: Catalog) -> None:
+def _check_one_owner(catalog: CatalogFields) -> None:
     """Refuse a private table whose rows belong to one unit in one view and to another in the next."""
     ways: dict[str, tuple[KeyPath, str]] = {}
     for of in dict.fromkeys(view.of for view in catalog.views.values()):
@@ -295,7 +306,7 @@ def _check_one_owner(catalog: Catalog) -> None:
                 )
 
 
-def _check_rows_apart(catalog: Catalog) -> None:
+def _check_rows_apart(catalog: CatalogFields) -> None:
     """Refuse, under `unit: row`, a counted table that the views of another one join."""
     counting = {view.of: name for name, view in reversed(catalog.views.items())}
     for name, view in catalog.views.items():
@@ -311,9 +322,180 @@ def _check_rows_apart(catalog: Catalog) -> None:
                 )
 
 
-def _joins_of(catalog: Catalog, view: View) -> tuple[KeyPath, ...]:
+def _joins_of(catalog: CatalogFields, view: View) -> tuple[KeyPath, ...]:
     """What the rows of a view's table are joined to for this view."""
     owner_path = own_path(catalog, view.of)
     return joined_paths(
         catalog, view.of, [owner_path[:-1], *(axis.path for axis in view_axes(catalog, view))]
     )
+
+
+def _check_collection(catalog: CatalogFields) -> None:
+    """Refuse a collection whose parts do not fit each other or the views.
+
+    Args:
+        catalog: a catalog whose parts are valid one by one.
+
+    Raises:
+        Problem: at a key path, with what to write instead.
+    """
+    collection = catalog.collection
+    if collection is None:
+        return
+    epsilon = report_epsilon(catalog.privacy.epsilon, collection)
+    if not 0 < epsilon <= MOST_EPSILON:
+        raise Problem(
+            ("privacy" if collection.epsilon is None else "collection", "epsilon"),
+            f"devices refuse epsilon {epsilon}; a report's is above 0 and at most {MOST_EPSILON}",
+        )
+    _check_slots(collection)
+    if collection.everybody is not None and not collection.participation.sampled:
+        raise Problem(
+            ("collection", "everybody"),
+            "only a random sample is scaled to everybody; write participation: random, or leave the number out",
+        )
+    _check_services(catalog)
+    odd = collection.settled - collection.way.keys
+    if odd:
+        raise Problem(
+            ("collection", "kind"),
+            f"`kind: {collection.kind}` {collection.way.asks}; leave out {', '.join(sorted(odd))}",
+        )
+    for name in collection.shares:
+        if name not in catalog.views:
+            hint = nearest(name, tuple(catalog.views))
+            raise Problem(("collection", "shares", name), f"no such view; {hint}")
+    if any(share <= 0 for share in collection.shares.values()):
+        raise Problem(("collection", "shares"), "a share must be above 0")
+    if sum(collection.shares.values(), Fraction(0)) > 1:
+        raise Problem(("collection", "shares"), "the shares add up to more than 1; lower them")
+    all_shared = bool(catalog.views) and set(collection.shares) == set(catalog.views)
+    if collection.fixed_share > 1 or (collection.fixed_share == 1 and not all_shared):
+        raise Problem(
+            ("collection",),
+            f"`row_share`, the shares of `joint` and `shares` add up to {collection.fixed_share} and leave nobody "
+            "for the other questions; lower them",
+        )
+    for name, grid in collection.joint.items():
+        if joint_view(catalog, grid) is None:
+            raise Problem(
+                ("collection", "joint", name, "axes"),
+                "no view has all of these axes, so no answer could use them; write them as in one view's `axes`",
+            )
+
+
+def _check_services(catalog: CatalogFields) -> None:
+    """Refuse services that do not divide the views' axes and epsilon between them.
+
+    Args:
+        catalog: a catalog whose parts are valid one by one.
+
+    Raises:
+        Problem: at a key path, with what to write instead.
+    """
+    collection = catalog.collection
+    if collection is None or not collection.services:
+        return
+    at = ("collection", "services")
+    if not 2 <= len(collection.services) <= MOST_SERVICES:
+        raise Problem(at, f"there are 2 to {MOST_SERVICES} services; with one, leave `services` out")
+    odd = [name for name in collection.services if not re.fullmatch(r"[A-Za-z0-9_]{1,40}", name)]
+    if odd:
+        raise Problem(
+            (*at, odd[0]), "a name is 1 to 40 letters, digits and underscores; it names a plan file"
+        )
+    _check_service_axes(catalog, collection)
+    shares = [s.share for s in collection.services.values() if s.share is not None]
+    if shares and (len(shares) != len(collection.services) or min(shares) <= 0 or sum(shares) != 1):
+        raise Problem(at, "give every service a `share` above 0, adding up to 1, or none of them")
+    odd = sorted(collection.settled - BESIDE_SERVICES)
+    if odd:
+        raise Problem(at, f"services ask one question each, in one round, alone; leave out {', '.join(odd)}")
+    if collection.cap_from.counted:
+        raise Problem(
+            ("collection", "row_bit_cap"), "services ask in one round; write a number of rows, such as 5"
+        )
+
+
+def _check_service_axes(catalog: CatalogFields, collection: Collection) -> None:
+    """Every axis and every measure of every view stands in exactly one service, and no service tells two measures."""
+    at = ("collection", "services")
+    axis_uses = Counter(axis for service in collection.services.values() for axis in service.axes)
+    view_axes = {axis.axis for view in catalog.views.values() for axis in view.axes}
+    for name, service in collection.services.items():
+        if not service.axes:
+            raise Problem((*at, name, "axes"), "a service without an axis asks nothing; leave it out")
+    for axis in sorted(view_axes | set(axis_uses)):
+        if axis not in view_axes:
+            raise Problem(at, f"no view has the axis `{axis}`; write axes as in the views")
+        if axis_uses[axis] != 1:
+            raise Problem(
+                at, f"`{axis}` stands in {axis_uses[axis]} services; each axis belongs to exactly one"
+            )
+    uses = Counter(measure for service in collection.services.values() for measure in service.measures)
+    wanted = {measure for view in catalog.views.values() for measure in view.measures} - {"count"}
+    for measure in sorted(wanted | set(uses)):
+        if measure not in wanted:
+            raise Problem(at, f"no view asks the measure `{measure}`; write measures as in the views")
+        if uses[measure] != 1:
+            raise Problem(
+                at,
+                f"`{measure}` stands in {uses[measure]} services; write measures: [{measure}] in the one that knows it",
+            )
+    for name, service in collection.services.items():
+        if len(service.measures) > 1:
+            raise Problem((*at, name, "measures"), "a report of a service tells one measure; write one")
+
+
+def _check_slots(collection: Collection) -> None:
+    """Row counts, tau and the bit's cap."""
+    share, slots = collection.row_share, collection.slots
+    if share is not None and not 0 <= share < 1:
+        raise Problem(("collection", "row_share"), "a share of the people is at least 0 and below 1")
+    _check_weighting(collection)
+    _check_guess(collection)
+    if slots.counted and share == 0:
+        where = "tau" if "tau" in collection.settled else "row_bit_cap"
+        raise Problem(
+            ("collection", "row_share"), f"`{where}: estimate` asks some people; raise it, such as 1/10"
+        )
+    if slots.counted and collection.shuffled:
+        raise Problem(
+            ("collection", "shuffled"),
+            "what a shuffler adds is stated for one round; write a number, no `estimate`",
+        )
+
+
+def _check_weighting(collection: Collection) -> None:
+    """Slots and bits do not go together."""
+    weighting = weighting_of(collection, one_row=False)
+    if weighting.slotted and not collection.cap_from.guessed:
+        raise Problem(
+            ("collection", "row_bit_cap"), "slots have no bit; leave it or `tau` and `row_weighting` out"
+        )
+    if not weighting.slotted and "tau" in collection.settled:
+        raise Problem(
+            ("collection", "tau"), "with a bit there are no slots; write row_bit_cap, or row_weighting: none"
+        )
+    if weighting.counted and weighting.slotted and (collection.slots.guessed or collection.slots.counted):
+        raise Problem(
+            ("collection", "row_weighting"),
+            "with `mar` no row is lost on average, and then tau: 1 has the least noise; write tau: 1, or "
+            "row_weighting: none",
+        )
+
+
+def _check_guess(collection: Collection) -> None:
+    """A public guess of how many rows people have."""
+    guess, guessed = collection.row_guess, collection.slots.guessed
+    bits = not weighting_of(collection, one_row=False).slotted and collection.cap_from.guessed
+    if (guessed and not guess) or (guess and not (guessed or bits)):
+        raise Problem(
+            ("collection", "row_guess"),
+            "`tau: theory` or `row_bit_cap: auto` and a public guess go together; write both, such as "
+            "row_guess: {1: 0.6, 2: 0.3, 3: 0.1}",
+        )
+    if guess and (sum(guess.values()) != 1 or min(guess.values()) < 0):
+        raise Problem(("collection", "row_guess"), f"the parts add up to {sum(guess.values())}; make it 1")
+    if guess and not (min(guess) >= 0 and 1 <= max(guess) <= MOST_TAU):
+        raise Problem(("collection", "row_guess"), f"a person has 0 to {MOST_TAU} rows, some at least one")

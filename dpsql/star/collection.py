@@ -19,19 +19,13 @@ the reports by a pseudonymous id. One of them may hold a person's rows, the othe
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from dpsql.star.base import Exact, Model, OneOf, Problem, nearest
-
-if TYPE_CHECKING:
-    from dpsql.star.model import Catalog, Privacy
-
+from dpsql.star.base import Exact, Model, OneOf, Problem
 
 MOST_SERVICES = 8
 BESIDE_SERVICES = {"epsilon", "services", "participation", "everybody", "row_bit_cap"}
@@ -56,69 +50,6 @@ def service_shares(collection: Collection) -> dict[str, Fraction]:
     """Every service's part of a person's epsilon; the parts add up to 1."""
     even = Fraction(1, max(len(collection.services), 1))
     return {name: even if s.share is None else s.share for name, s in collection.services.items()}
-
-
-def check_services(catalog: Catalog) -> None:
-    """Refuse services that do not divide the views' axes and epsilon between them.
-
-    Args:
-        catalog: a catalog whose parts are valid one by one.
-
-    Raises:
-        Problem: at a key path, with what to write instead.
-    """
-    collection = catalog.collection
-    if collection is None or not collection.services:
-        return
-    at = ("collection", "services")
-    if not 2 <= len(collection.services) <= MOST_SERVICES:
-        raise Problem(at, f"there are 2 to {MOST_SERVICES} services; with one, leave `services` out")
-    odd = [name for name in collection.services if not re.fullmatch(r"[A-Za-z0-9_]{1,40}", name)]
-    if odd:
-        raise Problem(
-            (*at, odd[0]), "a name is 1 to 40 letters, digits and underscores; it names a plan file"
-        )
-    _check_axes(catalog, collection)
-    shares = [s.share for s in collection.services.values() if s.share is not None]
-    if shares and (len(shares) != len(collection.services) or min(shares) <= 0 or sum(shares) != 1):
-        raise Problem(at, "give every service a `share` above 0, adding up to 1, or none of them")
-    odd = sorted(collection.settled - BESIDE_SERVICES)
-    if odd:
-        raise Problem(at, f"services ask one question each, in one round, alone; leave out {', '.join(odd)}")
-    if collection.cap_from.counted:
-        raise Problem(
-            ("collection", "row_bit_cap"), "services ask in one round; write a number of rows, such as 5"
-        )
-
-
-def _check_axes(catalog: Catalog, collection: Collection) -> None:
-    """Every axis and every measure of every view stands in exactly one service, and no service tells two measures."""
-    at = ("collection", "services")
-    axis_uses = Counter(axis for service in collection.services.values() for axis in service.axes)
-    view_axes = {axis.axis for view in catalog.views.values() for axis in view.axes}
-    for name, service in collection.services.items():
-        if not service.axes:
-            raise Problem((*at, name, "axes"), "a service without an axis asks nothing; leave it out")
-    for axis in sorted(view_axes | set(axis_uses)):
-        if axis not in view_axes:
-            raise Problem(at, f"no view has the axis `{axis}`; write axes as in the views")
-        if axis_uses[axis] != 1:
-            raise Problem(
-                at, f"`{axis}` stands in {axis_uses[axis]} services; each axis belongs to exactly one"
-            )
-    uses = Counter(measure for service in collection.services.values() for measure in service.measures)
-    wanted = {measure for view in catalog.views.values() for measure in view.measures} - {"count"}
-    for measure in sorted(wanted | set(uses)):
-        if measure not in wanted:
-            raise Problem(at, f"no view asks the measure `{measure}`; write measures as in the views")
-        if uses[measure] != 1:
-            raise Problem(
-                at,
-                f"`{measure}` stands in {uses[measure]} services; write measures: [{measure}] in the one that knows it",
-            )
-    for name, service in collection.services.items():
-        if len(service.measures) > 1:
-            raise Problem((*at, name, "measures"), "a report of a service tells one measure; write one")
 
 
 MOST_TAU = 10**4
@@ -371,129 +302,17 @@ WAYS = (
 )
 
 
-def report_epsilon(privacy: Privacy, collection: Collection) -> Fraction:
+def report_epsilon(release: Fraction | None, collection: Collection) -> Fraction:
     """What one person's report spends.
+
+    Args:
+        release: `epsilon` of the promise.
+        collection: the catalog's.
 
     Raises:
         Problem: neither says so.
     """
-    epsilon = privacy.epsilon if collection.epsilon is None else collection.epsilon
+    epsilon = release if collection.epsilon is None else collection.epsilon
     if epsilon is None:
         raise Problem(("privacy", "releases"), "a person's report draws on no cap; write `epsilon`")
     return epsilon
-
-
-def check_collection(catalog: Catalog) -> None:
-    """Refuse a collection whose parts do not fit each other or the views.
-
-    Args:
-        catalog: a catalog whose parts are valid one by one.
-
-    Raises:
-        Problem: at a key path, with what to write instead.
-    """
-    collection = catalog.collection
-    if collection is None:
-        return
-    epsilon = report_epsilon(catalog.privacy, collection)
-    if not 0 < epsilon <= MOST_EPSILON:
-        raise Problem(
-            ("privacy" if collection.epsilon is None else "collection", "epsilon"),
-            f"devices refuse epsilon {epsilon}; a report's is above 0 and at most {MOST_EPSILON}",
-        )
-    _check_rows(collection)
-    if collection.everybody is not None and not collection.participation.sampled:
-        raise Problem(
-            ("collection", "everybody"),
-            "only a random sample is scaled to everybody; write participation: random, or leave the number out",
-        )
-    check_services(catalog)
-    odd = collection.settled - collection.way.keys
-    if odd:
-        raise Problem(
-            ("collection", "kind"),
-            f"`kind: {collection.kind}` {collection.way.asks}; leave out {', '.join(sorted(odd))}",
-        )
-    for name in collection.shares:
-        if name not in catalog.views:
-            hint = nearest(name, tuple(catalog.views))
-            raise Problem(("collection", "shares", name), f"no such view; {hint}")
-    if any(share <= 0 for share in collection.shares.values()):
-        raise Problem(("collection", "shares"), "a share must be above 0")
-    if sum(collection.shares.values(), Fraction(0)) > 1:
-        raise Problem(("collection", "shares"), "the shares add up to more than 1; lower them")
-    all_shared = bool(catalog.views) and set(collection.shares) == set(catalog.views)
-    if collection.fixed_share > 1 or (collection.fixed_share == 1 and not all_shared):
-        raise Problem(
-            ("collection",),
-            f"`row_share`, the shares of `joint` and `shares` add up to {collection.fixed_share} and leave nobody "
-            "for the other questions; lower them",
-        )
-    for name, grid in collection.joint.items():
-        if joint_view(catalog, grid) is None:
-            raise Problem(
-                ("collection", "joint", name, "axes"),
-                "no view has all of these axes, so no answer could use them; write them as in one view's `axes`",
-            )
-
-
-def joint_view(catalog: Catalog, grid: JointGrid) -> str | None:
-    """The first view, by name, that has all axes of a joint grid."""
-    for name, view in sorted(catalog.views.items()):
-        if set(grid.axes) <= {axis.axis for axis in view.axes}:
-            return name
-    return None
-
-
-def _check_rows(collection: Collection) -> None:
-    """Row counts, tau and the bit's cap."""
-    share, slots = collection.row_share, collection.slots
-    if share is not None and not 0 <= share < 1:
-        raise Problem(("collection", "row_share"), "a share of the people is at least 0 and below 1")
-    _check_weighting(collection)
-    _check_guess(collection)
-    if slots.counted and share == 0:
-        where = "tau" if "tau" in collection.settled else "row_bit_cap"
-        raise Problem(
-            ("collection", "row_share"), f"`{where}: estimate` asks some people; raise it, such as 1/10"
-        )
-    if slots.counted and collection.shuffled:
-        raise Problem(
-            ("collection", "shuffled"),
-            "what a shuffler adds is stated for one round; write a number, no `estimate`",
-        )
-
-
-def _check_weighting(collection: Collection) -> None:
-    """Slots and bits do not go together."""
-    weighting = weighting_of(collection, one_row=False)
-    if weighting.slotted and not collection.cap_from.guessed:
-        raise Problem(
-            ("collection", "row_bit_cap"), "slots have no bit; leave it or `tau` and `row_weighting` out"
-        )
-    if not weighting.slotted and "tau" in collection.settled:
-        raise Problem(
-            ("collection", "tau"), "with a bit there are no slots; write row_bit_cap, or row_weighting: none"
-        )
-    if weighting.counted and weighting.slotted and (collection.slots.guessed or collection.slots.counted):
-        raise Problem(
-            ("collection", "row_weighting"),
-            "with `mar` no row is lost on average, and then tau: 1 has the least noise; write tau: 1, or "
-            "row_weighting: none",
-        )
-
-
-def _check_guess(collection: Collection) -> None:
-    """A public guess of how many rows people have."""
-    guess, guessed = collection.row_guess, collection.slots.guessed
-    bits = not weighting_of(collection, one_row=False).slotted and collection.cap_from.guessed
-    if (guessed and not guess) or (guess and not (guessed or bits)):
-        raise Problem(
-            ("collection", "row_guess"),
-            "`tau: theory` or `row_bit_cap: auto` and a public guess go together; write both, such as "
-            "row_guess: {1: 0.6, 2: 0.3, 3: 0.1}",
-        )
-    if guess and (sum(guess.values()) != 1 or min(guess.values()) < 0):
-        raise Problem(("collection", "row_guess"), f"the parts add up to {sum(guess.values())}; make it 1")
-    if guess and not (min(guess) >= 0 and 1 <= max(guess) <= MOST_TAU):
-        raise Problem(("collection", "row_guess"), f"a person has 0 to {MOST_TAU} rows, some at least one")

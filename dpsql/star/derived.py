@@ -11,7 +11,6 @@ reads the catalog alone; the tables are empty.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import duckdb
 
@@ -19,12 +18,7 @@ from dpsql.errors import CatalogError
 from dpsql.star.base import Problem, nearest
 from dpsql.star.sql import identifier
 from dpsql.star.sql.expression import RowExpression, row_expression
-from dpsql.star.tables import Column
-
-if TYPE_CHECKING:
-    from dpsql.star.model import Catalog
-    from dpsql.star.tables import Table
-
+from dpsql.star.tables import Column, Table
 
 MOST_CHARACTERS = 64 * 1024
 """What an expression may become with those it is derived from put in."""
@@ -72,13 +66,13 @@ def derived_sql(table: Table, types: Mapping[str, str], row: str) -> dict[str, s
     return derived
 
 
-def check_derived(catalog: Catalog) -> None:
+def check_derived(tables: Mapping[str, Table]) -> None:
     """Check every `derive` and `expr`.
 
     Raises:
         Problem: at its key: more than a pure expression of one row, or a column that the table does not declare.
     """
-    for name, table in catalog.tables.items():
+    for name, table in tables.items():
         available = {column.lower() for column in table.columns} - {
             column.lower() for column in expressions(table)
         }
@@ -114,21 +108,21 @@ def _checked(path: tuple[str, ...], text: str) -> RowExpression:
         raise Problem(path, str(error)) from None
 
 
-def check_binding(catalog: Catalog) -> None:
+def check_binding(tables: Mapping[str, Table]) -> None:
     """Bind every `derive` and `expr` of private tables.
 
     Args:
-        catalog: a checked catalog.
+        tables: those of a checked catalog.
 
     Raises:
         Problem: at the key of one that does not bind.
     """
-    tables = {name: t for name, t in catalog.tables.items() if not t.is_public and (t.derive or t.measures)}
-    if not tables:
+    private = {name: t for name, t in tables.items() if not t.is_public and (t.derive or t.measures)}
+    if not private:
         return
     connection = duckdb.connect(":memory:", config={"python_enable_replacements": "false"})
     try:
-        for name, table in tables.items():
+        for name, table in private.items():
             _bind(connection, name, table)
     finally:
         connection.close()

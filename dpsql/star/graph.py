@@ -13,14 +13,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from dpsql.errors import CatalogError
 from dpsql.star.base import nearest
+from dpsql.star.collection import JointGrid
+from dpsql.star.model import AxisSpec, CatalogFields, View
 from dpsql.star.tables import Column, Cuts
-
-if TYPE_CHECKING:
-    from dpsql.star.model import AxisSpec, Catalog, View
 
 KeyPath = tuple[str, ...]
 
@@ -79,7 +77,7 @@ class ResolvedAxis:
     missing: bool
 
 
-def reachable(catalog: Catalog, start: str) -> dict[KeyPath, str]:
+def reachable(catalog: CatalogFields, start: str) -> dict[KeyPath, str]:
     """Every table that foreign keys lead to from `start`, nearest first.
 
     Returns:
@@ -105,24 +103,24 @@ def reachable(catalog: Catalog, start: str) -> dict[KeyPath, str]:
     return tables
 
 
-def paths_to(catalog: Catalog, start: str, table: str) -> tuple[KeyPath, ...]:
+def paths_to(catalog: CatalogFields, start: str, table: str) -> tuple[KeyPath, ...]:
     """All paths from one table to another, nearest first (``()`` when they are the same)."""
     return tuple(path for path, name in reachable(catalog, start).items() if name == table)
 
 
-def public_tables(catalog: Catalog) -> tuple[str, ...]:
+def public_tables(catalog: CatalogFields) -> tuple[str, ...]:
     """Tables whose rows are public: domains, and dimensions with ``private: false``."""
     return tuple(name for name, table in catalog.tables.items() if table.is_public)
 
 
-def may_be_missing(catalog: Catalog, start: str, path: KeyPath) -> bool:
+def may_be_missing(catalog: CatalogFields, start: str, path: KeyPath) -> bool:
     """Whether a kept row of `start` may find no row at the end of `path` (a NULL or dangling key)."""
     tables = reachable(catalog, start)
     hops = range(len(path))
     return any(not catalog.tables[tables[path[:hop]]].foreign_keys[path[hop]].drops for hop in hops)
 
 
-def unit_path(catalog: Catalog, of: str) -> UnitPath | None:
+def unit_path(catalog: CatalogFields, of: str) -> UnitPath | None:
     """Where rows of a table say whose they are.
 
     Args:
@@ -156,7 +154,7 @@ def unit_path(catalog: Catalog, of: str) -> UnitPath | None:
     return UnitPath(tuple(hops), reachable(catalog, of)[tuple(hops)], last)
 
 
-def own_path(catalog: Catalog, of: str) -> KeyPath:
+def own_path(catalog: CatalogFields, of: str) -> KeyPath:
     """Foreign keys from a counted table to the unit's own table; () where its rows are units or name them.
 
     Args:
@@ -167,13 +165,13 @@ def own_path(catalog: Catalog, of: str) -> KeyPath:
     return () if owner is None or of == catalog.privacy.unit.table else (*owner.path, owner.column)
 
 
-def is_own(catalog: Catalog, of: str, path: KeyPath) -> bool:
+def is_own(catalog: CatalogFields, of: str, path: KeyPath) -> bool:
     """Whether the private rows at the end of a path are the counted row's unit's own."""
     private = not catalog.tables[reachable(catalog, of)[path]].is_public
     return private and path == own_path(catalog, of)[: len(path)]
 
 
-def joined_paths(catalog: Catalog, of: str, ends: Iterable[KeyPath]) -> tuple[KeyPath, ...]:
+def joined_paths(catalog: CatalogFields, of: str, ends: Iterable[KeyPath]) -> tuple[KeyPath, ...]:
     """Every hop that placing the rows of a table takes, parents before children.
 
     Args:
@@ -189,7 +187,7 @@ def joined_paths(catalog: Catalog, of: str, ends: Iterable[KeyPath]) -> tuple[Ke
     return tuple(sorted(hops, key=lambda path: (len(path), path)))
 
 
-def max_ids(catalog: Catalog, of: str) -> int | str:
+def max_ids(catalog: CatalogFields, of: str) -> int | str:
     """Rows of a table that count for one privacy unit: 1, a number, or ``auto``."""
     if catalog.privacy.unit.table in (None, of):
         return 1
@@ -202,13 +200,13 @@ def max_ids(catalog: Catalog, of: str) -> int | str:
     return declared
 
 
-def ledger_path(catalog: Catalog) -> Path:
+def ledger_path(catalog: CatalogFields) -> Path:
     """The ledger's file: the catalog's `ledger`, beside the catalog unless absolute."""
     base = Path.cwd() if catalog.file is None else catalog.file.parent
     return base / catalog.ledger
 
 
-def locate(catalog: Catalog, of: str, prefix: tuple[str, ...]) -> KeyPath:
+def locate(catalog: CatalogFields, of: str, prefix: tuple[str, ...]) -> KeyPath:
     """The path that a name's prefix means, seen from a table.
 
     Args:
@@ -238,7 +236,7 @@ def locate(catalog: Catalog, of: str, prefix: tuple[str, ...]) -> KeyPath:
     raise CatalogError(f"`{name}` is not reached from `{of}`", hint=nearest(name, names))
 
 
-def resolve_axis(catalog: Catalog, view: View, axis: AxisSpec) -> ResolvedAxis:
+def resolve_axis(catalog: CatalogFields, view: View, axis: AxisSpec) -> ResolvedAxis:
     """What an axis of a view means.
 
     Args:
@@ -266,7 +264,9 @@ def resolve_axis(catalog: Catalog, view: View, axis: AxisSpec) -> ResolvedAxis:
     return _plain_axis(catalog, view, axis, path, spec)
 
 
-def _plain_axis(catalog: Catalog, view: View, axis: AxisSpec, path: KeyPath, spec: Column) -> ResolvedAxis:
+def _plain_axis(
+    catalog: CatalogFields, view: View, axis: AxisSpec, path: KeyPath, spec: Column
+) -> ResolvedAxis:
     """The axis of one column with a public domain."""
     table, column = reachable(catalog, view.of)[path], axis.axis.split(".")[-1]
     if not spec.has_domain:
@@ -284,7 +284,7 @@ def _plain_axis(catalog: Catalog, view: View, axis: AxisSpec, path: KeyPath, spe
 
 
 def _grain_axis(
-    catalog: Catalog, view: View, written: str, path: KeyPath, by: tuple[str, ...]
+    catalog: CatalogFields, view: View, written: str, path: KeyPath, by: tuple[str, ...]
 ) -> ResolvedAxis:
     table = reachable(catalog, view.of)[path]
     if not catalog.tables[table].is_public:
@@ -298,13 +298,13 @@ def _grain_axis(
     return ResolvedAxis(name, view.of, path, table, None, None, None, members, missing)
 
 
-def _place(catalog: Catalog, of: str, path: KeyPath) -> str:
+def _place(catalog: CatalogFields, of: str, path: KeyPath) -> str:
     """The shortest name of a place: its table if only one path leads there, otherwise the path."""
     table = reachable(catalog, of)[path]
     return table if len(paths_to(catalog, of, table)) == 1 else ".".join(path)
 
 
-def _member(catalog: Catalog, of: str, path: KeyPath, name: str) -> PublicColumn:
+def _member(catalog: CatalogFields, of: str, path: KeyPath, name: str) -> PublicColumn:
     """The column that a name in `by` means: the dimension's own, else the only arm that declares it."""
     tables = reachable(catalog, of)
     table = tables[path]
@@ -331,7 +331,7 @@ def _member(catalog: Catalog, of: str, path: KeyPath, name: str) -> PublicColumn
     return PublicColumn(path, table, column)
 
 
-def view_axes(catalog: Catalog, view: View) -> tuple[ResolvedAxis, ...]:
+def view_axes(catalog: CatalogFields, view: View) -> tuple[ResolvedAxis, ...]:
     """The resolved axes of a view, in its order."""
     return tuple(resolve_axis(catalog, view, axis) for axis in view.axes)
 
@@ -366,7 +366,7 @@ class ResolvedMeasure:
         return not self.column or self.name.startswith("count(")
 
 
-def view_measures(catalog: Catalog, view: View) -> tuple[ResolvedMeasure, ...]:
+def view_measures(catalog: CatalogFields, view: View) -> tuple[ResolvedMeasure, ...]:
     """The statistics of a view's rows, in its order; `people` counts units and is planned apart (`StarView.people`).
 
     A nullable measure is followed by its own ``count(table.column)``, which AVG divides by; unless the view
@@ -406,7 +406,7 @@ def _with_share(measure: ResolvedMeasure, name: str, share: Fraction) -> Resolve
     )
 
 
-def _measure(catalog: Catalog, of: str, written: str, share: Fraction) -> ResolvedMeasure:
+def _measure(catalog: CatalogFields, of: str, written: str, share: Fraction) -> ResolvedMeasure:
     if written == "count":
         return ResolvedMeasure("count", share, of)
     if written.startswith("count(") and written.endswith(")"):
@@ -434,7 +434,7 @@ def _measure(catalog: Catalog, of: str, written: str, share: Fraction) -> Resolv
     return ResolvedMeasure(name, share, of, column, "", spec.digits, spec.bounds, spec.nullable)
 
 
-def roots(catalog: Catalog) -> dict[tuple[str, str], str]:
+def roots(catalog: CatalogFields) -> dict[tuple[str, str], str]:
     """(table, column in lower case) -> the table whose key it holds, for every key and foreign key.
 
     A key that is itself a foreign key belongs to the group of the key that it names.
@@ -446,7 +446,7 @@ def roots(catalog: Catalog) -> dict[tuple[str, str], str]:
     return named
 
 
-def _root(catalog: Catalog, table: str, column: str) -> str:
+def _root(catalog: CatalogFields, table: str, column: str) -> str:
     """The table at the end of a chain of keys that are foreign keys too."""
     for _ in catalog.tables:
         foreign = {
@@ -460,6 +460,14 @@ def _root(catalog: Catalog, table: str, column: str) -> str:
     return table
 
 
-def key_of(catalog: Catalog, table: str) -> str:
+def key_of(catalog: CatalogFields, table: str) -> str:
     """The key column of a table, in lower case."""
     return str(catalog.tables[table].key).lower()
+
+
+def joint_view(catalog: CatalogFields, grid: JointGrid) -> str | None:
+    """The first view, by name, that has all axes of a joint grid."""
+    for name, view in sorted(catalog.views.items()):
+        if set(grid.axes) <= {axis.axis for axis in view.axes}:
+            return name
+    return None

@@ -14,8 +14,9 @@ from pydantic import BaseModel, ValidationError
 
 from dpsql.errors import CatalogError
 from dpsql.star.base import Problem
+from dpsql.star.catalog import Catalog
 from dpsql.star.derived import check_binding
-from dpsql.star.model import Catalog, View
+from dpsql.star.model import View
 
 LARGEST_FILE = 4 * 2**20
 DEEPEST = 20
@@ -80,7 +81,9 @@ def parse_catalog(text: str, name: str = "catalog", file: Path | None = None) ->
     Raises:
         CatalogError: as in `load_catalog`.
     """
-    catalog = read_model(text, name, Catalog, "begin with `dpsql: 1`", check_binding)
+    catalog = read_model(
+        text, name, Catalog, "begin with `dpsql: 1`", lambda catalog: check_binding(catalog.tables)
+    )
     catalog._file = None if file is None else file.resolve()
     return catalog
 

@@ -1,14 +1,12 @@
-"""The catalog: one frozen value for the whole YAML file, its tables, views and promise as the YAML names them."""
+"""What a catalog says: tables, views and promise as the YAML names them, each valid by itself."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from fractions import Fraction
-from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import (
     BeforeValidator,
@@ -24,13 +22,9 @@ from pydantic import (
 
 from dpsql.errors import CatalogError
 from dpsql.star.base import Exact, Model, OneOf, Text, refused
-from dpsql.star.checks import check_catalog
 from dpsql.star.collection import Collection
-from dpsql.star.source import Source, vouched_tables
+from dpsql.star.source import Source
 from dpsql.star.tables import CutsField, Table
-
-if TYPE_CHECKING:
-    from dpsql.star.resolve import Star
 
 DEFAULT_CELLS = 2**24
 MECHANISMS = (
@@ -422,8 +416,8 @@ class Stream(Model):
         return self
 
 
-class Catalog(Model):
-    """A whole catalog. Build it with `load_catalog` or `catalog_from_json`."""
+class CatalogFields(Model):
+    """What a catalog says, each part valid by itself; `Catalog` checks that they fit each other."""
 
     dpsql: Literal[1] = Field(description="version of this format")
     name: str = Field(
@@ -456,26 +450,6 @@ class Catalog(Model):
         if str(value) != "1":
             raise ValueError(f"format {value} is not known; write `dpsql: 1`")
         return 1
-
-    @model_validator(mode="after")
-    def _hangs_together(self) -> Self:
-        check_catalog(self)
-        if self.source is not None:
-            object.__setattr__(self, "vouched", vouched_tables(self))
-        return self
-
-    @cached_property
-    def star(self) -> Star:
-        """Paths, units, axes and measures: every name resolved, once."""
-        from dpsql.star.resolve import resolve_star
-
-        return resolve_star(self)
-
-    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """A copy, whose star is its own."""
-        copy = super().model_copy(update=update, deep=deep)
-        copy.__dict__.pop("star", None)
-        return copy
 
     def raw_source(self) -> Source:
         """Where raw rows are.
@@ -540,19 +514,3 @@ class Catalog(Model):
             mode="json", by_alias=True, exclude_defaults=True, exclude={"source", "ledger"}
         )
         return json.dumps(public, ensure_ascii=False, separators=(",", ":"))
-
-
-def spec_hash(catalog: Catalog) -> str:
-    """What makes two publishes the same: the public part and which tables are read, not where they lie.
-
-    Args:
-        catalog: any catalog.
-
-    Returns:
-        A SHA-256 in hex; the order of keys and the way numbers are written do not change it.
-
-    **Privacy**: a function of the catalog alone, never of data.
-    """
-    tables = {} if catalog.source is None else dict(catalog.source.tables)
-    text = json.dumps([json.loads(catalog.to_json()), tables], ensure_ascii=False, sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()

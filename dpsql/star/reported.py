@@ -10,15 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from fractions import Fraction
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, TypeVar
 
 from dpsql.errors import InternalError
 from dpsql.star.base import Problem
+from dpsql.star.graph import view_axes
+from dpsql.star.model import CatalogFields
 from dpsql.star.sql.expression import row_expression
+from dpsql.star.tables import Column, Reported
 
-if TYPE_CHECKING:
-    from dpsql.star.model import Catalog
-    from dpsql.star.tables import Column, Reported
+C = TypeVar("C", bound=CatalogFields)
 
 
 class ReportChannel(NamedTuple):
@@ -54,7 +55,7 @@ class ReportedColumn(NamedTuple):
         return f"{self.table}.{self.column}"
 
 
-def reported_columns(catalog: Catalog) -> list[ReportedColumn]:
+def reported_columns(catalog: CatalogFields) -> list[ReportedColumn]:
     """Every reported column of a catalog."""
     return [
         ReportedColumn(table, column, spec)
@@ -64,7 +65,7 @@ def reported_columns(catalog: Catalog) -> list[ReportedColumn]:
     ]
 
 
-def inner_catalog(catalog: Catalog, items: Callable[[ReportedColumn], int]) -> Catalog:
+def inner_catalog(catalog: C, items: Callable[[ReportedColumn], int]) -> C:
     """The catalog with the items of reported columns in the place of their values; itself without any.
 
     Args:
@@ -101,10 +102,8 @@ def _reads(expression: str, column: str) -> bool:
     return column.lower() in {used.lower() for used in row_expression(expression).columns}
 
 
-def reported_axes(catalog: Catalog, view: str) -> list[ReportedColumn]:
+def reported_axes(catalog: CatalogFields, view: str) -> list[ReportedColumn]:
     """The reported columns among a view's axes."""
-    from dpsql.star.graph import view_axes
-
     columns = {(reported.table, reported.column): reported for reported in reported_columns(catalog)}
     meant = view_axes(catalog, catalog.views[view])
     return [
@@ -112,7 +111,7 @@ def reported_axes(catalog: Catalog, view: str) -> list[ReportedColumn]:
     ]
 
 
-def check_reported(catalog: Catalog) -> None:
+def check_reported(catalog: CatalogFields) -> None:
     """Refuse a reported column where it cannot be joined, counted or undone.
 
     Raises:
@@ -169,7 +168,7 @@ def _check_column(reported: ReportedColumn, at: tuple[str, ...]) -> None:
         )
 
 
-def _check_view(catalog: Catalog, name: str) -> None:
+def _check_view(catalog: CatalogFields, name: str) -> None:
     view = catalog.views[name]
     table = catalog.tables[view.of]
     if any(axis.cuts or axis.workload for axis in view.axes if reported_axis(catalog, name, axis.axis)):
@@ -182,10 +181,8 @@ def _check_view(catalog: Catalog, name: str) -> None:
         )
 
 
-def reported_axis(catalog: Catalog, view: str, axis: str) -> bool:
+def reported_axis(catalog: CatalogFields, view: str, axis: str) -> bool:
     """Whether a view's axis, as it is written, is a reported column."""
-    from dpsql.star.graph import view_axes
-
     spec = catalog.views[view]
     meant = dict(zip((each.axis for each in spec.axes), view_axes(catalog, spec), strict=True))[axis]
     return any((meant.table, meant.column) == (each.table, each.column) for each in reported_columns(catalog))

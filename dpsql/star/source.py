@@ -12,7 +12,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, Self
+from typing import Annotated, Literal, NamedTuple, Self
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -27,10 +27,7 @@ from dpsql.star.sql.rowlocal import (
     public_select,
     trusted_select,
 )
-
-if TYPE_CHECKING:
-    from dpsql.star.model import Catalog
-
+from dpsql.star.tables import Table
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
@@ -224,35 +221,31 @@ def server_tables(kind: str, root: str, places: Sequence[str]) -> Source:
     return source
 
 
-def query_of(catalog: Catalog, table: str) -> Query | None:
+def query_of(source: Source, tables: Mapping[str, Table], name: str) -> Query | None:
     """The checked SELECT of a table, or None where its source is the name of a file or table.
 
     Args:
-        catalog: a catalog with a source.
-        table: one of its tables.
+        source: where raw rows are.
+        tables: those of the catalog.
+        name: one of them.
 
     Raises:
         Problem: it is more than this table may be made of, and nobody vouches for it.
     """
-    text = "" if catalog.source is None else catalog.source.tables.get(table, "")
-    if catalog.source is None or not is_select(text):
+    text = source.tables.get(name, "")
+    if not is_select(text):
         return None
     try:
-        return (
-            public_select(text) if catalog.tables[table].is_public else checked_select(text, _arms(catalog))
-        )
+        return public_select(text) if tables[name].is_public else checked_select(text, _arms(source, tables))
     except CatalogError as error:
-        if catalog.source.trusted:
+        if source.trusted:
             return trusted_select(text)
-        raise Problem(("source", "tables", table), str(error)) from None
+        raise Problem(("source", "tables", name), str(error)) from None
 
 
-def _arms(catalog: Catalog) -> dict[str, Arm]:
+def _arms(source: Source, tables: Mapping[str, Table]) -> dict[str, Arm]:
     """Public tables that a SELECT over private rows may join, by their files and by their names."""
-    source = catalog.source
-    keyed = {name: t.key for name, t in catalog.tables.items() if t.is_public and t.key is not None}
-    if source is None:
-        return {}
+    keyed = {name: t.key for name, t in tables.items() if t.is_public and t.key is not None}
     arms = {name: Arm(name, key) for name, key in keyed.items() if name in source.tables}
     files = {
         normal(source.tables[name]): arm for name, arm in arms.items() if not is_select(source.tables[name])
@@ -260,100 +253,79 @@ def _arms(catalog: Catalog) -> dict[str, Arm]:
     return arms | files
 
 
-def files_read(catalog: Catalog, table: str) -> tuple[str, ...]:
+def files_read(source: Source, tables: Mapping[str, Table], name: str) -> tuple[str, ...]:
     """The files (or tables of a database) that a table is made of, as the catalog writes them, `./` left out.
 
     Args:
-        catalog: a checked catalog with a source.
-        table: one of its tables.
+        source: where raw rows are.
+        tables: those of a checked catalog.
+        name: one of them.
 
     Returns:
         One place, or those that its SELECT reads; public tables that it joins are named by their own entries. A
         trusted statement's are named as far as it parses.
     """
-    query = query_of(catalog, table)
-    if query is not None:
-        return query.reads
-    return () if catalog.source is None else (normal(catalog.source.tables[table]),)
+    query = query_of(source, tables, name)
+    return (normal(source.tables[name]),) if query is None else query.reads
 
 
-def vouched_tables(catalog: Catalog) -> tuple[str, ...]:
+def vouched_tables(source: Source, tables: Mapping[str, Table]) -> tuple[str, ...]:
     """Tables whose SQL nobody but the curator checked."""
-    if catalog.source is None:
-        return ()
-    named = [name for name in catalog.tables if name in catalog.source.tables]
-    if catalog.source.trusted and catalog.source.kind.has_views:
+    named = [name for name in tables if name in source.tables]
+    if source.trusted and source.kind.has_views:
         return tuple(named)  # what a database calls a table may be a view, which nobody checks
-    queries = {name: query_of(catalog, name) for name in named}
+    queries = {name: query_of(source, tables, name) for name in named}
     return tuple(
-        n for n, query in queries.items() if query is not None and (query.trusted or _shared(catalog, n))
+        name
+        for name, query in queries.items()
+        if query is not None and (query.trusted or _shared(source, tables, name))
     )
 
 
-def check_queries(catalog: Catalog) -> None:
+def check_queries(source: Source, tables: Mapping[str, Table]) -> None:
     """Check every SELECT of the source.
 
     Raises:
-        Problem: at the table's key.
-    """
-    source = catalog.source
-    if source is not None and source.kind.is_server:
-        _check_server(catalog, source)
-        return
-    for name in () if source is None else source.tables:
-        if name not in catalog.tables:
-            continue
-        query = query_of(catalog, name)
-        shared = _shared(catalog, name) if query is not None else ""
-        if shared and source is not None and not source.trusted:
-            raise Problem(
-                ("source", "tables", name),
-                f"`{name}` is public and reads `{shared}`, whose rows are private; write its values as "
-                "`categories`, or in a file of their own",
-            )
-        if query is not None and query.columns is not None:
-            _check_columns(catalog, name, query.columns)
-
-
-def _check_server(catalog: Catalog, source: Source) -> None:
-    """A server's tables are named; statements over them are its own views.
-
-    Raises:
-        Problem: one is a SELECT, or the catalog makes a stream.
+        Problem: at the table's key; a server's tables are named, statements over them are its own views.
     """
     for name, place in source.tables.items():
-        if is_select(place):
+        at = ("source", "tables", name)
+        if source.kind.is_server and is_select(place):
             raise Problem(
-                ("source", "tables", name),
+                at,
                 "a SELECT is for files and DuckDB; make a view of it on the server, name the view, and vouch for it by "
                 "`trusted: true`",
             )
-    if catalog.stream is not None:
-        raise Problem(
-            ("source", "kind"), f"a stream's batches are files or in DuckDB, not in {source.kind.name}"
-        )
+        query = query_of(source, tables, name) if name in tables else None
+        if query is None:
+            continue
+        shared = _shared(source, tables, name)
+        if shared and not source.trusted:
+            raise Problem(
+                at,
+                f"`{name}` is public and reads `{shared}`, whose rows are private; write its values as "
+                "`categories`, or in a file of their own",
+            )
+        if query.columns is not None:
+            _check_columns(tables[name], query.columns, at)
 
 
-def _shared(catalog: Catalog, table: str) -> str:
+def _shared(source: Source, tables: Mapping[str, Table], name: str) -> str:
     """A file that a public table reads by a SELECT although a private table's rows are in it, or nothing."""
-    if catalog.source is None or not catalog.tables[table].is_public:
+    if not tables[name].is_public:
         return ""
     private = {
         place
-        for name, table_spec in catalog.tables.items()
-        if not table_spec.is_public and name in catalog.source.tables
-        for place in files_read(catalog, name)
+        for table, spec in tables.items()
+        if not spec.is_public and table in source.tables
+        for place in files_read(source, tables, table)
     }
-    return next((place for place in files_read(catalog, table) if place in private), "")
+    return next((place for place in files_read(source, tables, name) if place in private), "")
 
 
-def _check_columns(catalog: Catalog, name: str, columns: tuple[str, ...]) -> None:
+def _check_columns(table: Table, columns: Sequence[str], at: tuple[str, ...]) -> None:
     """A SELECT without a star makes every column that the table declares."""
-    table, select_columns = catalog.tables[name], {column.lower() for column in columns}
-    derived = {column.lower() for column in (*table.derive, *table.measures)}
+    made = {column.lower() for column in (*columns, *table.derive, *table.measures)}
     for column in (*table.columns, *table.foreign_keys, *([table.key] if table.key else [])):
-        if column.lower() not in select_columns | derived:
-            raise Problem(
-                ("source", "tables", name),
-                f"the SELECT makes no column `{column}`; add it, or take it out of `tables`",
-            )
+        if column.lower() not in made:
+            raise Problem(at, f"the SELECT makes no column `{column}`; add it, or take it out of `tables`")

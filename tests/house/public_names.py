@@ -14,7 +14,6 @@ import inspect
 import json
 import sys
 from collections.abc import Iterable
-from importlib import import_module
 from pathlib import Path
 
 import dpsql
@@ -28,7 +27,8 @@ from dpsql.doors import dbapi
 from dpsql.doors.cli import all_commands
 from dpsql.release import format as stored
 from dpsql.star.base import Model
-from dpsql.star.model import Catalog
+from dpsql.star.catalog import Catalog
+from dpsql.star.model import CatalogFields
 
 LIST = Path(__file__).with_suffix(".json")
 
@@ -53,9 +53,8 @@ def public_names() -> dict[str, list[str]]:
             ]
     for name, command in all_commands().items():
         names[f"command {name}"] = [word for parameter in command.params for word in parameter.opts]
-    import_module("dpsql.star.resolve")
     for model in _models(Model):
-        if not model.__module__.startswith("dpsql.star."):
+        if not model.__module__.startswith("dpsql.star.") or model is CatalogFields:
             continue
         fields = model.model_fields.items()
         names[f"catalog {model.__name__}"] = [field.alias or name for name, field in fields]

@@ -11,8 +11,8 @@ from docs.make_reference import DOCS, EXAMPLE, api_page, catalog_page, engines_p
 from dpsql.errors import CatalogError
 from dpsql.star import load_catalog
 from dpsql.star.base import Model
+from dpsql.star.catalog import Catalog
 from dpsql.star.load import parse_catalog
-from dpsql.star.model import Catalog
 
 pytestmark = pytest.mark.long
 

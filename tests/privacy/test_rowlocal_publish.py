@@ -179,9 +179,9 @@ def test_public_tables_do_not_read_private_files(tmp_path: Path) -> None:
 def test_files_that_a_table_reads(tmp_path: Path) -> None:
     sql = "SELECT s.* FROM './sales.parquet' AS s LEFT JOIN product AS p USING (product_id)"
     catalog = star(tmp_path, sql)
-    assert files_read(catalog, "sales") == ("sales.parquet",) and files_read(catalog, "product") == (
-        "product.parquet",
-    )
+    source, tables = catalog.raw_source(), catalog.tables
+    assert files_read(source, tables, "sales") == ("sales.parquet",)
+    assert files_read(source, tables, "product") == ("product.parquet",)
 
 
 def test_a_private_table_is_no_view_of_a_database(tmp_path: Path) -> None:

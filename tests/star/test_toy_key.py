@@ -14,7 +14,7 @@ import pytest
 from pydantic import Field, model_validator
 
 from docs import catalog_keys, make_reference
-from dpsql import api
+from dpsql import api, star
 from dpsql.errors import CatalogError
 from dpsql.noise import ExactNoise, os_entropy
 from dpsql.publishing.central import publish_release
@@ -46,7 +46,7 @@ class View(model.View):
         return self
 
 
-class Catalog(model.Catalog):
+class Catalog(star.Catalog):
     """The catalog with the toy's views."""
 
     views: dict[str, View] = Field(default_factory=dict, description="what is measured")  # type: ignore[assignment]

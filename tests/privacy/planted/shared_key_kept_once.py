@@ -1,12 +1,12 @@
 """One row of a shared key is kept."""
 
-from dpsql.star import resolve
+from dpsql.star import catalog
 from tests.privacy.market import shared_keys
 from tests.privacy.plant import Plant
 
 PLANT = Plant(
     "one row of a shared key is kept",
-    (resolve, "is_own"),
+    (catalog, "is_own"),
     lambda was: lambda *_: False,
     shared_keys,
 )

@@ -1,4 +1,4 @@
-"""The star resolved once: what the names of a checked catalog mean, as frozen values.
+"""The catalog, checked, and its star: what its names mean, resolved once, as frozen values.
 
 `catalog.star` is made when it is first asked for. Whoever counts, plans, appends or collects reads paths, units, axes
 and measures here, and resolves no name again.
@@ -12,11 +12,17 @@ and measures here, and resolves no name again.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, NamedTuple
+from functools import cached_property
+from typing import Any, NamedTuple, Self
 
+from pydantic import model_validator
+
+from dpsql.star.checks import check_catalog
 from dpsql.star.graph import (
     PEOPLE,
     KeyPath,
@@ -30,10 +36,9 @@ from dpsql.star.graph import (
     view_axes,
     view_measures,
 )
+from dpsql.star.model import AxisSpec, CatalogFields, View
+from dpsql.star.source import vouched_tables
 from dpsql.star.tables import ExcessRowsRule
-
-if TYPE_CHECKING:
-    from dpsql.star.model import AxisSpec, Catalog, View
 
 CLIPPED_SHARE = Fraction(1, 100)
 """Part of a table's charges that measures the rows beyond a declared bound, unless the catalog writes another."""
@@ -161,7 +166,7 @@ class Star:
         return [view for view in self.views.values() if view.of == of]
 
 
-def resolve_star(catalog: Catalog) -> Star:
+def resolve_star(catalog: CatalogFields) -> Star:
     """Resolve the names of a checked catalog.
 
     Raises:
@@ -181,7 +186,7 @@ def resolve_star(catalog: Catalog) -> Star:
     return Star({of: _table(catalog, of) for of in dict.fromkeys(view.of for view in views.values())}, views)
 
 
-def _table(catalog: Catalog, of: str) -> StarTable:
+def _table(catalog: CatalogFields, of: str) -> StarTable:
     tables, unit = reachable(catalog, of), catalog.privacy.unit
     hops = tuple(
         Hop(
@@ -202,3 +207,41 @@ def _table(catalog: Catalog, of: str) -> StarTable:
     measured = rows > 0 and not one_row and catalog.stream is None
     rule = BoundingRule(spec.bounding, rows, written if measured else Fraction(0))
     return StarTable(of, hops, unit_path(catalog, of), one_row, rule)
+
+
+class Catalog(CatalogFields):
+    """A whole catalog. Build it with `load_catalog` or `catalog_from_json`."""
+
+    @model_validator(mode="after")
+    def _hangs_together(self) -> Self:
+        check_catalog(self)
+        if self.source is not None:
+            object.__setattr__(self, "vouched", vouched_tables(self.source, self.tables))
+        return self
+
+    @cached_property
+    def star(self) -> Star:
+        """Paths, units, axes and measures: every name resolved, once."""
+        return resolve_star(self)
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """A copy, whose star is its own."""
+        copy = super().model_copy(update=update, deep=deep)
+        copy.__dict__.pop("star", None)
+        return copy
+
+
+def spec_hash(catalog: Catalog) -> str:
+    """What makes two publishes the same: the public part and which tables are read, not where they lie.
+
+    Args:
+        catalog: any catalog.
+
+    Returns:
+        A SHA-256 in hex; the order of keys and the way numbers are written do not change it.
+
+    **Privacy**: a function of the catalog alone, never of data.
+    """
+    tables = {} if catalog.source is None else dict(catalog.source.tables)
+    text = json.dumps([json.loads(catalog.to_json()), tables], ensure_ascii=False, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
