@@ -219,21 +219,16 @@ def grow(n: int, arity: Callable[[IntArray, IntArray], IntArray]) -> Tree:
     return Tree(np.concatenate(los), np.concatenate(his), np.concatenate(parents), level)
 
 
-class CoverIntervals(NamedTuple):
-    """Starts and stops of the parts of some intervals, in order, and which interval each is of."""
-
-    lo: IntArray
-    hi: IntArray
-    which: IntArray
-
-
-def split_evenly(lo: IntArray, hi: IntArray, k: IntArray) -> CoverIntervals:
+def split_evenly(lo: IntArray, hi: IntArray, k: IntArray) -> tuple[IntArray, IntArray, IntArray]:
     """Cut each interval into min(k, length) parts whose lengths differ by at most one, longer parts first.
 
     Args:
         lo: starts, shape (m,).
         hi: stops, shape (m,).
         k: parts wanted, shape (m,).
+
+    Returns:
+        Starts and stops of the parts, in order, and which interval each is of.
 
     >>> [a.tolist() for a in split_evenly(np.array([0]), np.array([5]), np.array([3]))]
     [[0, 2, 4], [2, 4, 5], [0, 0, 0]]
@@ -244,7 +239,7 @@ def split_evenly(lo: IntArray, hi: IntArray, k: IntArray) -> CoverIntervals:
     short, longer = np.divmod(hi - lo, counts)
     start = lo[interval] + rank * short[interval] + np.minimum(rank, longer[interval])
     stop = start + short[interval] + (rank < longer[interval])
-    return CoverIntervals(start, stop, interval)
+    return start, stop, interval
 
 
 def tree_from_arrays(lo: npt.ArrayLike, hi: npt.ArrayLike, parent: npt.ArrayLike) -> Tree:

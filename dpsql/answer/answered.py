@@ -56,16 +56,8 @@ class NodeList:
         return self.reach or RowContribution(np.where(self.weight < 1.0, 0.0, 1.0), np.ones(len(self.weight)))
 
 
-class Runs(NamedTuple):
-    """Rows and half-open ends of runs, each of shape (m,)."""
-
-    row: IntArray
-    start: IntArray
-    stop: IntArray
-
-
-def runs(mask: npt.NDArray[np.bool_]) -> Runs:
-    """Maximal runs of True in each row of a mask of shape (groups, leaves).
+def runs(mask: npt.NDArray[np.bool_]) -> tuple[IntArray, IntArray, IntArray]:
+    """Maximal runs of True in the rows of a mask of shape (groups, leaves): rows and half-open ends, shape (m,).
 
     >>> [a.tolist() for a in runs(np.array([[True, True, False, True]]))]
     [[0, 0], [0, 3], [2, 4]]
@@ -75,7 +67,7 @@ def runs(mask: npt.NDArray[np.bool_]) -> Runs:
     change = np.diff(padded, axis=1)
     row, start = np.nonzero(change == 1)
     stop = np.nonzero(change == -1)[1]
-    return Runs(row.astype(np.int64), start.astype(np.int64), stop.astype(np.int64))
+    return row.astype(np.int64), start.astype(np.int64), stop.astype(np.int64)
 
 
 def node_list(mask: FloatArray, tree: Tree) -> NodeList:

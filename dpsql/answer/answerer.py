@@ -18,7 +18,7 @@ from typing import Any
 import duckdb
 
 from dpsql.answer.block import Block
-from dpsql.answer.explain import ExplainedPlan, explain_relation
+from dpsql.answer.explain import explain_relation
 from dpsql.answer.notes import Note, reads_of
 from dpsql.answer.outer import OuterStatement
 from dpsql.answer.relation import PartialBin, Relation, relate
@@ -172,12 +172,14 @@ def put_together(
     ]  # not the answerers: results outlive them, and they keep results
 
     def stages() -> tuple[str, ...]:
-        plan = ExplainedPlan([], [])
+        lines, statements = list[str](), list[str]()
         for number, (relation, release) in enumerate(zip(relations, releases, strict=True)):
-            explain_relation(number, relation, release, plan)
-        plan.statements.append(statement.text)
-        plan.lines.extend(f"no error of {name}: {why}" for name, why in outer.undefined.items())
-        return plan.numbered()
+            block_lines, block_statements = explain_relation(number, relation, release)
+            lines += block_lines
+            statements += block_statements
+        lines += [f"no error of {name}: {why}" for name, why in outer.undefined.items()]
+        lines += [f"DuckDB: {sql}" for sql in (*statements, statement.text)]
+        return tuple(f"{i}. {line}" for i, line in enumerate(lines, 1))
 
     simulated = any(r.meta.local is not None and r.meta.local.simulated for r in (runs.release, *releases))
     stamp = [Note(SIMULATED)] if simulated else []

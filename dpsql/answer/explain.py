@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import NamedTuple
 
 import numpy as np
 
@@ -33,26 +32,16 @@ def condition_words(condition: Condition) -> str:
     return "every row" if condition.value else "no row"
 
 
-class ExplainedPlan(NamedTuple):
-    """A plan: lines in words, and the DuckDB statements that ran."""
-
-    lines: list[str]
-    statements: list[str]
-
-    def numbered(self) -> tuple[str, ...]:
-        """All of them with numbers, statements last."""
-        lines = [*self.lines, *(f"DuckDB: {sql}" for sql in self.statements)]
-        return tuple(f"{i}. {line}" for i, line in enumerate(lines, 1))
-
-
-def explain_relation(number: int, relation: Relation, release: Release, stages: ExplainedPlan) -> None:
+def explain_relation(number: int, relation: Relation, release: Release) -> tuple[list[str], list[str]]:
     """The stages of one block.
 
     Args:
         number: the block's number.
         relation: its answer.
         release: the release.
-        stages: gains them.
+
+    Returns:
+        Lines in words, and the DuckDB statements that ran.
     """
     block = relation.block
     joins = ", ".join(".".join(path) for path in block.joins)
@@ -61,10 +50,10 @@ def explain_relation(number: int, relation: Relation, release: Release, stages: 
         lines.append(f"condition: {condition_words(block.where)}")
     if block.groups:
         lines.append(f"grouped by {', '.join(group.words() for group in block.groups)}")
-    stages.lines.extend([*lines, *(note.text for note in relation.notes)])
+    lines += [note.text for note in relation.notes]
     for answered in relation.answered:
-        stages.lines.extend(_plan_words(answered, block, release))
-        stages.statements.extend(lookup.sql for lookup in answered.lookups)
+        lines += _plan_words(answered, block, release)
+    return lines, [lookup.sql for answered in relation.answered for lookup in answered.lookups]
 
 
 def _plan_words(answered: AnsweredTerms, block: Block, release: Release) -> list[str]:

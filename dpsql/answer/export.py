@@ -151,11 +151,8 @@ class LeafColumn(NamedTuple):
     values: tuple[Any, ...]
 
 
-class Leaves(NamedTuple):
-    """What a column of an axis says of its ordinary leaves: least and largest value, and how many there are."""
-
-    column: ColumnMeta
-    ends: Mapping[int, tuple[Any, Any, int]]
+LeafEnds = Mapping[int, tuple[Any, Any, int]]
+"""Ordinary leaf -> least and largest value of a column in it, and how many there are."""
 
 
 def leaf_columns(release: Release, axes: Sequence[int]) -> tuple[tuple[LeafColumn, ...], ...]:
@@ -168,17 +165,17 @@ def leaf_columns(release: Release, axes: Sequence[int]) -> tuple[tuple[LeafColum
     Returns:
         For each axis its columns; names do not repeat, whatever their case.
     """
-    leaves_by_axis = [_told(release, axis) for axis in axes]
-    often = Counter(leaves.column.column.lower() for axis in leaves_by_axis for leaves in axis)
+    described_axes = [_leaf_ends(release, axis) for axis in axes]
+    often = Counter(column.column.lower() for described in described_axes for column, _ in described)
     seen = Counter[str]()
     columns_by_axis = []
-    for number, axis in zip(axes, leaves_by_axis, strict=True):
+    for number, described in zip(axes, described_axes, strict=True):
         columns = []
-        for place, leaves in enumerate(axis):
-            name = leaves.column.column
+        for place, (column, ends) in enumerate(described):
+            name = column.column
             if often[name.lower()] > 1:  # one column by two foreign keys, or of two tables
-                name = "_".join((*(leaves.column.path or (leaves.column.table,)), name))
-            columns += _shown(release.axes[number], leaves, name, first=place == 0)
+                name = "_".join((*(column.path or (column.table,)), name))
+            columns += _shown(release.axes[number], column, ends, name, first=place == 0)
         columns_by_axis.append(tuple(_numbered(column, seen) for column in columns))
     return tuple(columns_by_axis)
 
@@ -190,9 +187,9 @@ def _numbered(column: LeafColumn, seen: Counter[str]) -> LeafColumn:
     return column if seen[name] == 1 else column._replace(name=f"{column.name}_{seen[name]}")
 
 
-def _told(release: Release, number: int) -> list[Leaves]:
+def _leaf_ends(release: Release, number: int) -> list[tuple[ColumnMeta, LeafEnds]]:
     """The columns of an axis; a foreign key that repeats a key is left out."""
-    axis, axis_leaves = release.axes[number], list[Leaves]()
+    axis, axis_columns = release.axes[number], list[tuple[ColumnMeta, LeafEnds]]()
     for column in axis.columns:
         bounds = bounds_of(axis, column.name)
         if bounds[0] != column:
@@ -200,18 +197,17 @@ def _told(release: Release, number: int) -> list[Leaves]:
         low, high = (quoted(bound.name) for bound in bounds)
         text = f"SELECT leaf, min({low}), max({high}), count(DISTINCT {low}) FROM axis_{number}"
         rows = run(release, f"{text} WHERE kind = 0 GROUP BY leaf").rows
-        leaves = Leaves(column, {leaf: (first, last, values) for leaf, first, last, values in rows})
-        several = column.type in TEXTS and any(values > 1 for _, _, values in leaves.ends.values())
+        ends = {leaf: (first, last, values) for leaf, first, last, values in rows}
+        several = column.type in TEXTS and any(values > 1 for _, _, values in ends.values())
         twin = any(
-            leaves.ends == earlier.ends and column.column == earlier.column.column for earlier in axis_leaves
+            ends == earlier_ends and column.column == earlier.column for earlier, earlier_ends in axis_columns
         )
-        axis_leaves += [] if several or twin else [leaves]
-    return axis_leaves
+        axis_columns += [] if several or twin else [(column, ends)]
+    return axis_columns
 
 
-def _shown(axis: AxisMeta, leaves: Leaves, name: str, *, first: bool) -> list[LeafColumn]:
+def _shown(axis: AxisMeta, column: ColumnMeta, ends: LeafEnds, name: str, *, first: bool) -> list[LeafColumn]:
     """What stands in a file: of the first column of an axis always words too, which tell special leaves apart."""
-    column, ends = leaves
     means = f"{column.table}.{column.column}" + (f": {column.description}" if column.description else "")
     words = {leaf: _range(low, high) for leaf, (low, high, _) in ends.items()}
     label = LeafColumn(name, "VARCHAR", means + _specials(axis), _labels(axis, words))

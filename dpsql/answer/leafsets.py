@@ -36,16 +36,9 @@ MOST_WHOLE = 10**15
 """Decimal numbers come as floats, which tell those of fewer digits apart."""
 
 
-class Atoms(NamedTuple):
-    """Leaf and weight of some atoms of an axis, each of shape (m,)."""
-
-    leaf: npt.NDArray[np.int64]
-    weight: npt.NDArray[np.float64]
-
-
 def atoms_that_hold(
     release: Release, axis: int, columns: Sequence[tuple[int, str]], filters: Sequence[Predicate], inner: bool
-) -> Atoms | None:
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]] | None:
     """The atoms that meet all filters.
 
     Args:
@@ -56,7 +49,7 @@ def atoms_that_hold(
         inner: whether the MISSING leaf is left out.
 
     Returns:
-        The atoms, or None where a filter is more than a comparison.
+        Leaf and weight of these atoms, each of shape (m,); None where a filter is more than a comparison.
     """
     if not all(predicate.expression.comparisons for predicate in filters):
         return None
@@ -73,7 +66,7 @@ def atoms_that_hold(
                 return None
             truth &= true_atoms
         hold &= ~truth if predicate.negated else truth
-    return Atoms(np.asarray(atoms["leaf"][hold], np.int64), np.asarray(atoms["weight"][hold], np.float64))
+    return np.asarray(atoms["leaf"][hold], np.int64), np.asarray(atoms["weight"][hold], np.float64)
 
 
 class CellColumn(NamedTuple):

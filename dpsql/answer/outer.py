@@ -124,7 +124,9 @@ class OuterStatement:
     limit: float
     _held: MemoryCharge = field(default_factory=lambda: MemoryCharge(), repr=False)
     _composites: dict[tuple[int, int], Composite] = field(default_factory=dict, repr=False)
-    _shown: dict[tuple[int, int | None], ShownGroups] = field(default_factory=dict, repr=False)
+    _shown: dict[tuple[int, int | None], tuple[Relation, Mapping[int, int]]] = field(
+        default_factory=dict, repr=False
+    )
 
     @Lazy
     def answer(self) -> Rowset:
@@ -230,15 +232,15 @@ class OuterStatement:
             if form is None:
                 continue
             check()
-            shown = self._shown_groups(place, row_limit)
-            values = shown.relation.errors_of(error, form, level)[1] if shown.rows else None
+            relation, rows = self._shown_groups(place, row_limit)
+            values = relation.errors_of(error, form, level)[1] if rows else None
             for r, row in enumerate(carried if values is not None else ()):
                 if row[place] is not None and values is not None:
-                    column[r] = values[shown.rows[row[place]]]
+                    column[r] = values[rows[row[place]]]
         return column
 
-    def _shown_groups(self, place: int, row_limit: int | None) -> ShownGroups:
-        """The groups of a carried block that the first rows show."""
+    def _shown_groups(self, place: int, row_limit: int | None) -> tuple[Relation, Mapping[int, int]]:
+        """The groups of a carried block that the first rows show: their relation, and the row of each group in it."""
         if (place, row_limit) not in self._shown:
             column = len(self.statement.names) + place
             groups = sorted({row[column] for row in islice(self.answer.rows, row_limit)} - {None})
@@ -246,7 +248,7 @@ class OuterStatement:
             if len(groups) < len(relation.columns[0]):
                 relation = relation.at(groups) if groups else relation
             rows = {group: row for row, group in enumerate(groups)}
-            self._shown[place, row_limit] = ShownGroups(relation, rows)
+            self._shown[place, row_limit] = relation, rows
         return self._shown[place, row_limit]
 
     def _settled(self, forms: Mapping[int, Form]) -> bool:
@@ -400,13 +402,6 @@ def _widened(relation: Relation, inside: NoisySelection) -> tuple[list[Any], ...
                 errors or columns[relation.names.index(f"v{number}")]
             )
     return tuple(columns)
-
-
-class ShownGroups(NamedTuple):
-    """Groups of a block that are shown: their relation, and the row of each group in it."""
-
-    relation: Relation
-    rows: Mapping[int, int]
 
 
 def _blocks_of(columns: Sequence[Emitted], rows: Sequence[Row | None]) -> Iterator[range]:

@@ -23,7 +23,7 @@ import json
 import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from dpsql.errors import UNSEEN, InterfaceError, NotSupportedError, QueryTimeout, visible
 from dpsql.extras import extra
@@ -178,25 +178,19 @@ def notes_beside(result: Renderable, style: str, level: float = LEVEL) -> tuple[
     return (*_without(result), *_gaps(result, level), *result.notes)
 
 
-class DisplayedRows(NamedTuple):
-    """The first rows of an answer as people read them.
-
-    Args:
-        cells: text of each cell, `12 345 ± 62` where it has an error.
-        below: how many rows are not shown, what marks mean, and what a reader should know.
-    """
-
-    cells: list[list[str]]
-    below: list[str]
-
-
-def shown(result: Renderable, level: float = LEVEL, most: int = MOST_SHOWN) -> DisplayedRows:
+def shown(
+    result: Renderable, level: float = LEVEL, most: int = MOST_SHOWN
+) -> tuple[list[list[str]], list[str]]:
     """The first rows as text, with margins and marks.
 
     Args:
         result: the answer.
         level: of the margins.
         most: rows that are shown.
+
+    Returns:
+        Text of each cell, `12 345 ± 62` where it has an error; and lines below: how many rows are not shown, what marks
+        mean, and what a reader should know.
     """
     with requested():
         first = result.head(most)
@@ -204,7 +198,7 @@ def shown(result: Renderable, level: float = LEVEL, most: int = MOST_SHOWN) -> D
         remaining = len(result.rows) - len(first.rows)
         row_note = [f"{remaining} more rows"] if remaining else []
         gaps = _gaps(first, level)
-        return DisplayedRows(cells, [*row_note, *_legend(cells, gaps), *_without(first), *result.notes])
+        return cells, [*row_note, *_legend(cells, gaps), *_without(first), *result.notes]
 
 
 def text_table(result: Renderable) -> str:
@@ -511,28 +505,19 @@ def _fitting(answer: Renderable, value: int) -> str:
 
 
 def _bar(answer: Renderable, value: int, ax: Axes, level: float) -> None:
-    bars = _one_key(answer, value, ax, level)
-    ax.bar(range(len(bars.heights)), bars.heights, yerr=[bars.below, bars.above], capsize=4)
+    heights, margins = _one_key(answer, value, ax, level)
+    ax.bar(range(len(heights)), heights, yerr=margins, capsize=4)
 
 
 def _step(answer: Renderable, value: int, ax: Axes, level: float) -> None:
-    bars = _one_key(answer, value, ax, level)
-    places = range(len(bars.heights))
-    ax.step(places, bars.heights, where="mid")
-    ax.errorbar(places, bars.heights, yerr=[bars.below, bars.above], fmt="none", capsize=2)
+    heights, margins = _one_key(answer, value, ax, level)
+    places = range(len(heights))
+    ax.step(places, heights, where="mid")
+    ax.errorbar(places, heights, yerr=margins, fmt="none", capsize=2)
 
 
-class Bars(NamedTuple):
-    """Values, how far their intervals reach below and above, and the mark over those that are weak."""
-
-    heights: list[float]
-    below: list[float]
-    above: list[float]
-    marks: list[str]
-
-
-def _one_key(answer: Renderable, value: int, ax: Axes, level: float) -> Bars:
-    """The bars of an answer, its keys written along the axis."""
+def _one_key(answer: Renderable, value: int, ax: Axes, level: float) -> tuple[list[float], list[list[float]]]:
+    """Heights, and how far their intervals reach below and above; keys are written along the axis."""
     low, high = answer.interval_rows(level)
     rows = [r for r, row in enumerate(answer.rows) if row[value] is not None]
     heights = [float(answer.rows[r][value]) for r in rows]
@@ -547,7 +532,7 @@ def _one_key(answer: Renderable, value: int, ax: Axes, level: float) -> Bars:
     for place, height, mark in zip(places, heights, marks, strict=True):
         if mark:  # an open interval has no bar to show
             ax.annotate(mark, (place, height), ha="center", va="bottom")
-    return Bars(heights, below, above, marks)
+    return heights, [below, above]
 
 
 def _heat(answer: Renderable, value: int, ax: Axes, level: float) -> None:

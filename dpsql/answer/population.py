@@ -24,15 +24,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 
 from dpsql.answer.combine import independent
 from dpsql.answer.leafsets import FloatArray
-from dpsql.answer.plan import ReleaseView, views_of
+from dpsql.answer.plan import views_of
 from dpsql.answer.sample_test import Sample, scaled_to
-from dpsql.answer.tables import COUNT, ViewTable, places, read_table, release_of, scaled
+from dpsql.answer.tables import COUNT, ViewTable, axis_keys, read_table, release_of, scaled
 from dpsql.release import Release
 from dpsql.release.reports import StandsFor
 from dpsql.variance.pooled import BilinearForm, Lean
@@ -58,31 +57,18 @@ def as_everybody(sample: Sample) -> Release | None:
     return release_of(tables, meta)
 
 
-class SharedAxes(NamedTuple):
-    """Axes that a view of one release has letter by letter in a view of another, by their positions in both."""
-
-    left: ReleaseView
-    right: ReleaseView
-    of_left: tuple[int, ...]
-    of_right: tuple[int, ...]
-
-
-def shared_axes(left: Release, right: Release) -> list[SharedAxes]:
-    """Every pair of views of two releases that count the same table over equal axes, the widest first."""
-    pairs = []
+def shared_axes(left: Release, right: Release) -> list[tuple[str, tuple[tuple[object, ...], ...]]]:
+    """Tables that views of both releases count, with the keys of the axes that a pair has in common, most first."""
+    shared = []
     for left_view in views_of(left):
         for right_view in views_of(right):
             if left_view.of.lower() != right_view.of.lower():
                 continue
-            positions = {place.key: place.position for place in places(right, right_view)}
-            common = [(p.position, positions[p.key]) for p in places(left, left_view) if p.key in positions]
+            right_keys = axis_keys(right, right_view)
+            common = tuple(key for key in axis_keys(left, left_view) if key in right_keys)
             if common:
-                pairs.append(
-                    SharedAxes(
-                        left_view, right_view, tuple(a for a, _ in common), tuple(b for _, b in common)
-                    )
-                )
-    return sorted(pairs, key=lambda pair: -len(pair.of_left))
+                shared.append((left_view.of.lower(), common))
+    return sorted(shared, key=lambda pair: -len(pair[1]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -225,10 +211,7 @@ def pools(centrals: Sequence[Release], samples: Sequence[Sample], called: Mappin
     covered: list[tuple[str, frozenset[object]]] = []
     for first in everyone:
         for second in everyone[everyone.index(first) + 1 :]:
-            for overlap in shared_axes(first, second):
-                axes = places(first, overlap.left)
-                keys = tuple(axes[i].key for i in overlap.of_left)
-                of = overlap.left.of.lower()
+            for of, keys in shared_axes(first, second):
                 if any(of == o and set(keys) <= k for o, k in covered):
                     continue
                 covered.append((of, frozenset(keys)))
@@ -284,7 +267,7 @@ def _on(release: Release, of: str, keys: Sequence[tuple[object, ...]]) -> ViewTa
     """A release's table on some axes, from its view with the fewest cells that has them."""
     for view in sorted(views_of(release), key=lambda view: view.cells):
         if view.of.lower() == of:
-            where = {place.key: place.position for place in places(release, view)}
+            where = {key: position for position, key in enumerate(axis_keys(release, view))}
             if all(key in where for key in keys):
                 return read_table(release, view, [where[key] for key in keys])
     return None

@@ -43,7 +43,7 @@ from dpsql.answer.terms import TRUE, Expression, Term
 from dpsql.answer.uncertainty.composite import Composite
 from dpsql.answer.uncertainty.estimated import nullable
 from dpsql.answer.uncertainty.forms import ErrorOf, Form, Known, Linear, Value
-from dpsql.answer.uncertainty.partial_bins import cut_notes, excess, mixed_axes, refuse_partial
+from dpsql.answer.uncertainty.partial_bins import cut_notes, mixed_axes, partial_refusal
 from dpsql.errors import InterfaceError, NotSupportedError, NoViewError, PartialBinError
 from dpsql.release import Release
 
@@ -117,8 +117,8 @@ def choose(
             reasons.append(
                 f"{view.name} has bins of {mixed} that hold several values, and would spread them evenly"
             )
-        elif rule == "limit" and (excess_group := excess(plan, terms, release, along)):
-            partial = partial or refuse_partial(plan, excess_group, block, release, along)
+        elif rule == "limit" and (refusal := partial_refusal(plan, terms, release, along)):
+            partial = partial or refusal
         else:
             plans.append(plan)
     reasons += [

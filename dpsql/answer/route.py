@@ -77,11 +77,8 @@ class PopulationSources(NamedTuple):
     pooled: tuple[Pool, ...]
 
 
-class Taken(NamedTuple):
-    """Who answers some blocks, and its rank: cells without an error, then mean error."""
-
-    candidate: RouteCandidate
-    rank: tuple[int, float]
+Rank = tuple[int, float]
+"""Of answers to some blocks: cells without an error, then mean error."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,64 +116,62 @@ class RoutedStatement:
             self._related[candidate, number] = relation
         return self._related[candidate, number]
 
-    def taken(self, candidate: RouteCandidate, part: Sequence[int]) -> Taken | None:
-        """A candidate's answers to some blocks; None if one of them has none."""
+    def rank(self, candidate: RouteCandidate, part: Sequence[int]) -> Rank | None:
+        """The rank of a candidate's answers to some blocks; None if one of them has none."""
         named = self.blocks[part[0]].release
         if named and [name.lower() for name in candidate.names] != [named]:
             return None
         relations = [self.relation(candidate, number) for number in part]
         answers = tuple(relation for relation in relations if relation is not None)
-        return Taken(candidate, rank(answers)) if len(answers) == len(part) else None
+        return rank(answers) if len(answers) == len(part) else None
 
     def reads(self, part: Sequence[int]) -> Reads:
         """What some blocks take from a release."""
         return reads_of([self.blocks[number] for number in part])
 
-    def chosen(self) -> tuple[dict[int, RouteCandidate], list[Taken]]:
+    def chosen(self) -> tuple[dict[int, RouteCandidate], list[tuple[RouteCandidate, Rank]]]:
         """Who answers each block, and all who could."""
         chosen: dict[int, RouteCandidate] = {}
-        seen: list[Taken] = []
+        seen: list[tuple[RouteCandidate, Rank]] = []
         for group in groups_of(self.blocks):
             for numbers in self.parts(group):
-                taken = self.best(numbers)
-                seen += taken
-                chosen |= dict.fromkeys(numbers, taken[0].candidate)
+                ranked = self.best(numbers)
+                seen += ranked
+                chosen |= dict.fromkeys(numbers, ranked[0][0])
         return chosen, seen
 
     def parts(self, group: Sequence[int]) -> list[Sequence[int]]:
         """Blocks that one candidate answers for everybody: all of a group if anyone can, else each alone."""
         reads = self.reads(group)
-        candidates = [c for c in self.statements if reads in c.everybody and self.taken(c, group) is not None]
+        candidates = [c for c in self.statements if reads in c.everybody and self.rank(c, group) is not None]
         return [group] if len(group) == 1 or candidates else [[number] for number in group]
 
-    def best(self, part: Sequence[int]) -> list[Taken]:
+    def best(self, part: Sequence[int]) -> list[tuple[RouteCandidate, Rank]]:
         """Who may answer some blocks, the best first.
 
         Raises:
             NotSupportedError, UnknownName: nobody, or only several that each answer for those who reported to it.
         """
-        able = [taken for c in self.statements if (taken := self.taken(c, part)) is not None]
+        able = [(c, rank) for c in self.statements if (rank := self.rank(c, part)) is not None]
         if not able:
             raise self.refusals[0]
-        _check_alternatives([option.candidate for option in able])
+        _check_alternatives([candidate for candidate, _ in able])
         reads = self.reads(part)
-        eligible = (
-            able if len(able) == 1 else [option for option in able if reads in option.candidate.everybody]
-        )
-        eligible = [option for option in eligible if not option.candidate.last] or eligible
+        eligible = able if len(able) == 1 else [option for option in able if reads in option[0].everybody]
+        eligible = [option for option in eligible if not option[0].last] or eligible
         if not eligible:
-            names = ", ".join(option.candidate.name for option in able)
-            first = _qualifier(able[0].candidate.name)
+            names = ", ".join(candidate.name for candidate, _ in able)
+            first = _qualifier(able[0][0].name)
             raise UnknownName(
                 f"several releases ({names}) answer, each for those who reported to it alone",
                 hint=f"qualify the tables, for instance {first}.table, or open one of them",
             )
         self.left_out.extend(
-            option.candidate.name
-            for option in able
-            if option not in eligible and option.candidate.name not in self.left_out
+            candidate.name
+            for candidate, rank in able
+            if (candidate, rank) not in eligible and candidate.name not in self.left_out
         )
-        return sorted(eligible, key=lambda option: (option.rank, -len(option.candidate.names)))
+        return sorted(eligible, key=lambda option: (option[1], -len(option[0].names)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -280,14 +275,18 @@ class Router:
         return replace(schema, tables=tables, measures=frozenset(measures))
 
     def _told(
-        self, answer: Result, by: Sequence[RouteCandidate], seen: Sequence[Taken], left_out: Sequence[str]
+        self,
+        answer: Result,
+        by: Sequence[RouteCandidate],
+        seen: Sequence[tuple[RouteCandidate, Rank]],
+        left_out: Sequence[str],
     ) -> Result:
         """The answer with who gave it, why, and what all open releases promise together."""
         metas = [answerer.release.meta for answerer in self.answerers]
         names = list(dict.fromkeys(each.name for each in by))
         errors: dict[str, list[float]] = {}
-        for each in seen:
-            errors.setdefault(each.candidate.name, []).append(each.rank[1])
+        for candidate, (_, mean_error) in seen:
+            errors.setdefault(candidate.name, []).append(mean_error)
         provenance: dict[str, Any] = {
             "routed": {
                 "chosen": names[0] if len(names) == 1 else names,

@@ -215,8 +215,8 @@ def sample_test(sample: Sample, central: Release, *, scaled: bool = False) -> Sa
     overlaps, columns = overlaps_of(central, sample.release)
     differences = [
         difference
-        for comparison in _comparisons(overlaps)
-        for difference in _differences(sample, central, comparison, scaled)
+        for overlap, measures in _comparisons(overlaps)
+        for difference in _differences(sample, central, overlap, measures, scaled)
     ]
     worst: tuple[bool, float, Difference] | None = None
     for difference in differences:
@@ -235,15 +235,9 @@ def sample_test(sample: Sample, central: Release, *, scaled: bool = False) -> Sa
     )  # fmt: skip
 
 
-class MeasureComparison(NamedTuple):
-    """Measures to compare over common columns."""
-
-    overlap: Overlap
-    measures: frozenset[str]
-
-
-def _comparisons(overlaps: Sequence[Overlap]) -> Iterator[MeasureComparison]:
-    """What to compare, once each: over all common columns where that is a small table, over each, and in total."""
+def _comparisons(overlaps: Sequence[Overlap]) -> Iterator[tuple[Overlap, frozenset[str]]]:
+    """Which measures to compare over which common columns, once each: over all of them where that is a small table,
+    over each, and in total."""
     compared: set[tuple[frozenset[str], str]] = set()
     for overlap in overlaps:
         joint_axes = [overlap.axes] if len(overlap.axes) > 1 and overlap.cells <= LARGEST else []
@@ -253,14 +247,14 @@ def _comparisons(overlaps: Sequence[Overlap]) -> Iterator[MeasureComparison]:
             measures = frozenset(measure for measure in shared if (columns, measure) not in compared)
             if measures:
                 compared |= {(columns, measure) for measure in measures}
-                yield MeasureComparison(overlap.only(axes), measures)
+                yield overlap.only(axes), measures
 
 
 def _differences(
-    sample: Sample, central: Release, comparison: MeasureComparison, scaled: bool
+    sample: Sample, central: Release, overlap: Overlap, measures: frozenset[str], scaled: bool
 ) -> list[Difference]:
     """Of the counts, and of each sum that both releases hold at one scale."""
-    left, right = comparison.overlap.tables(central, sample.release)
+    left, right = overlap.tables(central, sample.release)
     if left is None or right is None or right.total <= 0:
         return []
     by_central = False
@@ -270,11 +264,7 @@ def _differences(
         return []
     differences = []
     for measure, meta in left.measures.items():
-        if (
-            measure in comparison.measures
-            and measure in right.measures
-            and right.measures[measure].scale == meta.scale
-        ):
+        if measure in measures and measure in right.measures and right.measures[measure].scale == meta.scale:
             apart, covariance = _residuals(left, right, measure, by_central)
             noise = np.diag(_matrix(left, measure)) if pure(central) else np.zeros(len(apart))
             if covariance.max(initial=0.0) > 0:

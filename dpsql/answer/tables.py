@@ -164,24 +164,16 @@ class ViewTable:
         return self.adding(together)
 
 
-@dataclass(frozen=True)
-class AxisPosition:
-    """What identifies an axis beyond one release, and where it stands in a view of one."""
-
-    key: tuple[object, ...]
-    position: int
-
-
-def places(release: Release, view: ReleaseView) -> list[AxisPosition]:
-    """The axes of a view; two with one key have the same leaves, columns and atoms."""
-    view_places = []
-    for position, number in enumerate(view.axes):
+def axis_keys(release: Release, view: ReleaseView) -> list[tuple[object, ...]]:
+    """A key of each axis of a view; axes with one key, of any release, have the same leaves, columns and atoms."""
+    keys = list[tuple[object, ...]]()
+    for number in view.axes:
         meta = release.axes[number]
         columns = tuple(replace(column, description="") for column in meta.columns)
         described = replace(meta, model=0, strategy="", columns=columns)
         rows = release.kept(("axis", number), partial(_digest, release, number))
-        view_places.append(AxisPosition((described, rows), position))
-    return view_places
+        keys.append((described, rows))
+    return keys
 
 
 def _digest(release: Release, number: int) -> object:

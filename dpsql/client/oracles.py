@@ -31,14 +31,6 @@ from dpsql.client.entropy import LARGEST_BOUND, Entropy, below
 from dpsql.errors import DataError
 
 
-@dataclass(frozen=True)
-class Varint:
-    """An integer read from bytes and how many bytes it took."""
-
-    value: int
-    size: int
-
-
 def varint(value: int) -> bytes:
     """Write an unsigned integer in LEB128, seven bits a byte, least significant first.
 
@@ -54,8 +46,8 @@ def varint(value: int) -> bytes:
     return bytes(out)
 
 
-def read_varint(raw: bytes) -> Varint:
-    """Read an unsigned LEB128 integer; only its shortest form is accepted.
+def read_varint(raw: bytes) -> tuple[int, int]:
+    """Read an unsigned LEB128 integer, and how many bytes it took; only its shortest form is accepted.
 
     Raises:
         DataError: if it is cut off, longer than four bytes, or not in shortest form.
@@ -66,7 +58,7 @@ def read_varint(raw: bytes) -> Varint:
         if byte < 0x80:
             if byte == 0 and position:
                 break
-            return Varint(value, position + 1)
+            return value, position + 1
     raise DataError("a report's integer is cut off or not in shortest form")
 
 

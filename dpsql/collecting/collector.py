@@ -117,9 +117,11 @@ def _read(state: duckdb.DuckDBPyConnection, plan: Plan, spool: Spool, digest: st
             token_reports += tokens
         if rows > tokens:
             _count_plain(state, counting, portion, digest)
-    counts = counting.result()
     return _Brought(
-        token_reports + counts.accepted, counts.accepted, counts.tallies, counts.rejected + spool.unreadable
+        token_reports + counting.accepted,
+        counting.accepted,
+        counting.tallies,
+        counting.rejected + spool.unreadable,
     )
 
 
@@ -194,16 +196,15 @@ def close_collection(
             f"SELECT min(report) AS report, any_value(part) & {FOLDS - 1} AS fold FROM held "
             f"WHERE part BETWEEN {first} AND {last} GROUP BY token, epoch"
         )
-    late = counting.result()
-    people = late.accepted + late.rejected.total()
+    people = counting.accepted + counting.rejected.total()
     files, reports, accepted = _row(
         state, "SELECT count(*), coalesce(sum(reports), 0), coalesce(sum(accepted), 0) FROM file"
     )
     stored = state.execute("SELECT reason, sum(reports) FROM rejected GROUP BY reason").fetchall()
-    rejected = Counter({str(reason): int(n) for reason, n in stored}) + late.rejected
+    rejected = Counter({str(reason): int(n) for reason, n in stored}) + counting.rejected
     rejected += Counter({"repeated token": token_reports - people})
-    return added(_load(state, plan), late.tallies), CollectionManifest(
-        files, reports, accepted + late.accepted, dict(sorted(rejected.items())), people
+    return added(_load(state, plan), counting.tallies), CollectionManifest(
+        files, reports, accepted + counting.accepted, dict(sorted(rejected.items())), people
     )
 
 

@@ -161,8 +161,8 @@ def release_content(
             _collected(survey, plan, manifest, scale),
             influence=InfluenceMeta(max(influence(oracle_of(plan, v)) for v in plan.views), rows_at_most),
             smooth_outside_unbiased=smooth_outside,
-            missing_at_random={name: r.p_value for name, r in at_random.items()} or None,
-            mixed={name: r.likelihood for name, r in at_random.items() if r.likelihood is not None} or None,
+            missing_at_random={name: p_value for name, (p_value, _) in at_random.items()} or None,
+            mixed={name: share for name, (_, share) in at_random.items() if share is not None} or None,
         ),
     )
 
@@ -394,13 +394,6 @@ def _one_row_each(plan: Plan, tallies: Tallies, view_estimate: AxisReports, none
     return AxisReports(view_estimate.number, items * stretch, group, view_estimate.drift)
 
 
-class AtRandom(NamedTuple):
-    """p-value, and the share of the likelihood at no tilt; None where no mix was made."""
-
-    p_value: float
-    likelihood: float | None
-
-
 class Weighted(NamedTuple):
     """What a weighted collection says beside its tables.
 
@@ -408,13 +401,14 @@ class Weighted(NamedTuple):
         known: every axis's table with the clip bar in its covariances.
         factors: by axis, what the bar multiplied them by.
         positive: by axis, the shrunk mix; None where the axis is too long.
-        at_random: by axis, the p-value of "rows are missing at random" and the likelihood's share of it.
+        at_random: by axis, the p-value of "rows are missing at random", and the share of the likelihood at no tilt;
+            None where no mix was made.
     """
 
     known: dict[int, AxisTable]
     factors: dict[int, float]
     positive: dict[int, Positive | None]
-    at_random: dict[int, AtRandom]
+    at_random: dict[int, tuple[float, float | None]]
 
     def barred(self, parts: Parts) -> Parts:
         """Interactions with the bar of the axis that it widens most."""
@@ -446,9 +440,7 @@ def weighted_tables(
         factor = clip_factor(laws, axis_estimates.counts.covariance, cut, BEYOND)
         weighted.factors[axis], weighted.known[axis] = factor, _with_bar(axis_estimates, factor)
         mixed = shrink(laws, plan.axes[axis].smooth) if laws.rows.size <= LARGEST else None
-        weighted.at_random[axis] = AtRandom(
-            missing_at_random(laws), None if mixed is None else mixed.at_random
-        )
+        weighted.at_random[axis] = missing_at_random(laws), None if mixed is None else mixed.at_random
         weighted.positive[axis] = None
         if mixed is not None:
             bar = clip_factor(laws, mixed.covariance, cut, BEYOND_MIXED)

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import duckdb
 import numpy as np
@@ -23,7 +22,7 @@ from numpy.typing import NDArray
 
 from dpsql.client.plan import Plan
 from dpsql.client.report import HEADER, MAGIC
-from dpsql.collecting.tallies import FOLDS, ViewTally, empty_tallies, oracle_of
+from dpsql.collecting.tallies import FOLDS, empty_tallies, oracle_of
 from dpsql.engines.duck import private_connection
 from dpsql.release.write import registered
 
@@ -55,28 +54,25 @@ def longest_report(plan: Plan) -> int:
     return HEADER + max(LONGEST, *(view.domain for view in plan.views))
 
 
-class Decoded(NamedTuple):
-    """Tallies of the accepted reports, and how many were rejected for each reason."""
-
-    tallies: list[ViewTally]
-    rejected: Counter[str]
-    accepted: int
-
-
 class Counting:
     """Counts the reports to one plan, portion by portion.
 
     Args:
         connection: where the rows are; it gets a temporary table of the plan's views.
         plan: the plan that reports must name.
+
+    Attributes:
+        tallies: of the accepted reports.
+        rejected: how many were rejected for each reason.
+        accepted: how many were accepted.
     """
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, plan: Plan) -> None:
         self._connection = connection
         self._oracles = [oracle_of(plan, view) for view in plan.views]
-        self._tallies = empty_tallies(plan)
-        self._rejected = Counter[str]()
-        self._accepted = 0
+        self.tallies = empty_tallies(plan)
+        self.rejected = Counter[str]()
+        self.accepted = 0
         heads = heads_of(plan)
         connection.execute("CREATE OR REPLACE TEMP TABLE plan_head (view INTEGER, head BLOB)")
         connection.executemany("INSERT INTO plan_head VALUES (?, ?)", list(enumerate(heads)))
@@ -108,27 +104,23 @@ class Counting:
         ).fetchall()
         for failed, view, fold, width, reports, digits in groups:
             if failed is not None:
-                self._rejected[CHECKS[failed][1]] += reports
+                self.rejected[CHECKS[failed][1]] += reports
                 continue
             table = np.frombuffer(bytes.fromhex(digits), dtype=np.uint8).reshape(reports, width)
             self._add_table(view, fold, table)
 
     def _add_table(self, view: int, fold: int, payloads: NDArray[np.uint8]) -> None:
-        oracle, tally = self._oracles[view], self._tallies[view]
+        oracle, tally = self._oracles[view], self.tallies[view]
         accepted, reason = oracle.check(payloads)
         sound = int(accepted.sum())
-        self._rejected[reason] += len(payloads) - sound
+        self.rejected[reason] += len(payloads) - sound
         if sound:
             tally.reports[fold] += sound
             tally.support[fold] += oracle.count(payloads if sound == len(payloads) else payloads[accepted])
-            self._accepted += sound
-
-    def result(self) -> Decoded:
-        """What was counted so far."""
-        return Decoded(self._tallies, +self._rejected, self._accepted)
+            self.accepted += sound
 
 
-def decode_reports(plan: Plan, reports: Sequence[bytes], folds: NDArray[np.uint8]) -> Decoded:
+def decode_reports(plan: Plan, reports: Sequence[bytes], folds: NDArray[np.uint8]) -> Counting:
     """Check and count reports that are in memory.
 
     Args:
@@ -137,7 +129,7 @@ def decode_reports(plan: Plan, reports: Sequence[bytes], folds: NDArray[np.uint8
         folds: fold of people of each report, 0 .. 3; must not depend on the report.
 
     Returns:
-        Tallies, rejections by reason, and the number of accepted reports.
+        The counts.
     """
     connection, spill = private_connection()
     try:
@@ -147,4 +139,4 @@ def decode_reports(plan: Plan, reports: Sequence[bytes], folds: NDArray[np.uint8
     finally:
         connection.close()
         spill.cleanup()
-    return counting.result()
+    return counting

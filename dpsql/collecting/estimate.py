@@ -418,29 +418,21 @@ def interaction(plan: Plan, tallies: Tallies, axes: Sequence[int], measure: int 
     for levels in itertools.product(*(range(len(chain)) for chain in chains)):
         steps = [_step(chain, level) for chain, level in zip(chains, levels, strict=True)]
         edge_counts = [len(chain[level]) for chain, level in zip(chains, levels, strict=True)]
-        increment = _pooled([grid.seen_by(steps) for grid in grids if grid.as_fine(edge_counts)])
-        table, noises = table + increment.table, noises + increment.noises
+        increment, errors = _pooled([grid.seen_by(steps) for grid in grids if grid.as_fine(edge_counts)])
+        table, noises = table + increment, noises + errors
     return Seen(table, noises, finest)
 
 
-class _Pooled(NamedTuple):
-    """Several grids' mean over leaves, and what it errs by."""
-
-    table: FloatArray
-    noises: list[NoisyCells]
-
-
-def _pooled(grids: Sequence[_Grid]) -> _Pooled:
+def _pooled(grids: Sequence[_Grid]) -> tuple[FloatArray, list[NoisyCells]]:
+    """Several grids' mean over leaves, and its errors."""
     sizes = [np.prod([(s**2).sum() for s in grid.noise.spreads]) for grid in grids]
     weights = weights_of(np.array([g.noise.variance * size for g, size in zip(grids, sizes, strict=True)]))
     table = np.asarray(sum(w * grid.table for w, grid in zip(weights, grids, strict=True)))
-    return _Pooled(
-        table,
-        [
-            NoisyCells(float(w**2) * g.noise.variance, g.noise.spreads)
-            for w, g in zip(weights, grids, strict=True)
-        ],
-    )
+    noises = [
+        NoisyCells(float(w**2) * g.noise.variance, g.noise.spreads)
+        for w, g in zip(weights, grids, strict=True)
+    ]
+    return table, noises
 
 
 def _step(chain: Sequence[tuple[int, ...]], level: int) -> FloatArray:

@@ -22,7 +22,6 @@ import os
 import weakref
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
 
 import duckdb
 
@@ -145,13 +144,6 @@ CREATE TABLE held (part UTINYINT, token UHUGEINT, epoch INTEGER, report BLOB);
 BACKUP = "bring it back; without it begin with a new state and all spools"
 
 
-class StateLocation(NamedTuple):
-    """Where a state is kept, and the key of its tokens."""
-
-    path: Path
-    key: bytes
-
-
 def token_key(state: Path | None, fresh: bytes) -> bytes:
     """The secret under which tokens are hashed: a kept state's own, made once and whole.
 
@@ -216,12 +208,13 @@ def check_state(path: Path) -> None:
     check_private(path)
 
 
-def open_state(plan: Plan, kept: StateLocation | None = None) -> duckdb.DuckDBPyConnection:
+def open_state(plan: Plan, path: Path | None = None, key: bytes = b"") -> duckdb.DuckDBPyConnection:
     """Open a collection's state, making it if there is none.
 
     Args:
         plan: the collection's plan; a state belongs to one plan.
-        kept: where it is kept; memory if None.
+        path: where it is kept; memory if None.
+        key: of its tokens.
 
     Returns:
         The connection.
@@ -230,38 +223,38 @@ def open_state(plan: Plan, kept: StateLocation | None = None) -> duckdb.DuckDBPy
         DataError: the state belongs to another plan.
         OperationalError: it cannot be made or opened, or belongs to another key.
     """
-    if kept is None:
+    if path is None:
         state = connect_file(None)
         _fill(state, plan, b"")
         return state
-    if not kept.path.exists():
-        _make(plan, kept)
-    state = connect_file(kept.path)
+    if not path.exists():
+        _make(plan, path, key)
+    state = connect_file(path)
     try:
-        _check_owner(state, plan, kept)
+        _check_owner(state, plan, path, key)
     except BaseException:
         state.close()
         raise
     return state
 
 
-def _make(plan: Plan, storage: StateLocation) -> None:
+def _make(plan: Plan, path: Path, key: bytes) -> None:
     """Make the file aside, give it its mode and then its name."""
-    aside = storage.path.with_name(storage.path.name + ".new")
+    aside = path.with_name(path.name + ".new")
     try:
         aside.unlink(missing_ok=True)
         state = connect_file(aside)
         try:
-            _fill(state, plan, _mark(storage.key))
+            _fill(state, plan, _mark(key))
             state.execute("CHECKPOINT")  # closing would do it too, and not say that it failed
         finally:
             state.close()
         aside.chmod(PRIVATE_FILE)
         sync(aside)
-        aside.replace(storage.path)
-        sync(storage.path.parent)
+        aside.replace(path)
+        sync(path.parent)
     except OSError as error:
-        raise unwritable(storage.path, error) from error
+        raise unwritable(path, error) from error
 
 
 def connect_file(path: Path | None) -> duckdb.DuckDBPyConnection:
@@ -294,19 +287,17 @@ def _fill(state: duckdb.DuckDBPyConnection, plan: Plan, mark: bytes) -> None:
     state.execute("INSERT INTO plan VALUES (?, ?)", [plan.hash, mark])
 
 
-def _check_owner(state: duckdb.DuckDBPyConnection, plan: Plan, storage: StateLocation) -> None:
+def _check_owner(state: duckdb.DuckDBPyConnection, plan: Plan, path: Path, key: bytes) -> None:
     """Refuse another plan's state, and a key that is not this state's."""
     try:
         ((hashed, mark),) = state.execute("SELECT hash, key FROM plan").fetchall()
     except (duckdb.Error, ValueError) as error:
-        raise OperationalError(
-            f"{storage.path.name} is no state of a collection", hint="name a new file"
-        ) from error
+        raise OperationalError(f"{path.name} is no state of a collection", hint="name a new file") from error
     if bytes(hashed) != plan.hash:
         raise DataError("this collection state belongs to another plan", hint="name a fresh state file")
-    if bytes(mark) != _mark(storage.key):
+    if bytes(mark) != _mark(key):
         raise OperationalError(
-            f"the key beside {storage.path.name} is not the one its tokens were hashed with", hint=BACKUP
+            f"the key beside {path.name} is not the one its tokens were hashed with", hint=BACKUP
         )
 
 

@@ -102,17 +102,10 @@ def add_people(sheet: Sheet, sums: RunningSums, some: LinkedReports) -> None:
         sums.moments[...] += np.array([product.sum(axis=0) for product in products])
 
 
-class CellScores(NamedTuple):
-    """Scores of rows in cells, and of bit 1 minus bit 0, shape (people, cells)."""
-
-    rows: FloatArray
-    bits: FloatArray
-
-
 def _cell_scores(
     sheet: Sheet, cohort: LinkedReports, name: str, first: int, last: int, service_axes: Positions
-) -> CellScores:
-    """One service's scores over the cells of some of its axes."""
+) -> tuple[FloatArray, FloatArray]:
+    """One service's scores over the cells of some of its axes: of rows, and of bit 1 minus bit 0, (people, cells)."""
     plan = sheet.plans[name]
     scores, layout = cohort.heard[name].scores(first, last), layout_of(plan.views[0])
     rows = scores[:, layout.rows]
@@ -123,7 +116,7 @@ def _cell_scores(
     def cells(items: FloatArray) -> FloatArray:
         return np.asarray(items.reshape(shape).sum(axis=dropped).reshape(len(scores), -1))
 
-    return CellScores(cells(rows + bits), cells(bits - rows))
+    return cells(rows + bits), cells(bits - rows)
 
 
 def _halves(leaves: int, rng: np.random.Generator) -> FloatArray:

@@ -36,14 +36,6 @@ FOR = "reported"
 """The plan's key that names the column."""
 
 
-class StoredReports(NamedTuple):
-    """What was stored: the file, people whose report counts, and reports that were left out, by reason."""
-
-    path: Path
-    people: int
-    left_out: dict[str, int]
-
-
 def column_of(catalog: Catalog, name: str) -> ReportedColumn:
     """The reported column of that name.
 
@@ -103,7 +95,7 @@ def write_reported_plan(catalog: Path, name: str, target: Path) -> Plan:
     return read_plan(raw)
 
 
-def store_reports(plan: Path, name: str, spools: Sequence[Path], target: Path) -> StoredReports:
+def store_reports(plan: Path, name: str, spools: Sequence[Path], target: Path) -> tuple[int, dict[str, int]]:
     """Check reports and store those that count, for `source: {reports: ..}`.
 
     Args:
@@ -112,6 +104,9 @@ def store_reports(plan: Path, name: str, spools: Sequence[Path], target: Path) -
         spools: Parquet files with `report` and `token`, or JSON lines; the token is the person's key in the curator's
             table, as text, which whoever received the report has checked.
         target: the Parquet file to write.
+
+    Returns:
+        How many people's reports count, and how many reports do not, by reason.
 
     Raises:
         DataError: the plan is of another column, or no report counts.
@@ -147,7 +142,7 @@ def store_reports(plan: Path, name: str, spools: Sequence[Path], target: Path) -
     write_items(
         target, answered, [(unit, view, channel_item) for unit, (view, channel_item) in people.items()]
     )
-    return StoredReports(target, len(people), left_out)
+    return len(people), left_out
 
 
 class ReportProvenance(NamedTuple):
@@ -210,11 +205,11 @@ def _item(plan: Plan, report: Report, starts: Sequence[int]) -> int | None:
     ):
         return None
     try:
-        read = read_varint(report.payload)
+        place, size = read_varint(report.payload)
     except DataError:
         return None
     first, end = starts[report.view], starts[report.view + 1]
-    return first + read.value if read.size == len(report.payload) and first + read.value < end else None
+    return first + place if size == len(report.payload) and first + place < end else None
 
 
 def _read(spool: Path) -> Iterator[tuple[str, Report | None]]:

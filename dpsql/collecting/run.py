@@ -35,7 +35,6 @@ from dpsql.collecting.collector import CollectionManifest, add_spool, close_coll
 from dpsql.collecting.content import release_content
 from dpsql.collecting.files import (
     UNCOUNTED,
-    StateLocation,
     check_folder,
     check_state,
     open_state,
@@ -398,7 +397,7 @@ def _tallied(plan: Plan, reports: Reports, progress: Progress) -> tuple[list[Vie
             )
         return _tallied_there(plan, reports, reports.server, progress)
     key = token_key(reports.state, reports.key)
-    state = open_state(plan, None if reports.state is None else StateLocation(reports.state, key))
+    state = open_state(plan, reports.state, key)
     try:
         for spool in spool_files(reports.spools):
             count = add_spool(state, plan, spool, key)

@@ -121,20 +121,16 @@ def joint_table(
         for folds in (range(FOLDS // 2), range(FOLDS // 2, FOLDS))
     ]
     usual, finer = _lattices(plan, axes)
-    best = _choose(make_model(sizes, smooth, seen, usual), STRENGTHS, *halves)
-    if finer and best.strength.pair <= SOFT[0].pair and fits(sizes, smooth, seen, finer):
-        best = min(best, _choose(make_model(sizes, smooth, seen, finer), SOFT, *halves), key=lambda c: c.loss)
+    model = make_model(sizes, smooth, seen, usual)
+    loss, strength = _choose(model, STRENGTHS, *halves)
+    if finer and strength.pair <= SOFT[0].pair and fits(sizes, smooth, seen, finer):
+        finer_model = make_model(sizes, smooth, seen, finer)
+        finer_loss, finer_strength = _choose(finer_model, SOFT, *halves)
+        if finer_loss < loss:
+            model, strength = finer_model, finer_strength
     views = marginals(plan, tallies, axes, measure, filled)
-    weights = fit(best.model, views, best.strength)
-    return JointTable(table_of(best.model, weights), best.model, weights, best.strength, views)
-
-
-class _Choice(NamedTuple):
-    """A model and strength, and how badly it explains people held out."""
-
-    loss: float
-    model: JointModel
-    strength: Strength
+    weights = fit(model, views, strength)
+    return JointTable(table_of(model, weights), model, weights, strength, views)
 
 
 def told(plan: Plan, axes: Sequence[int]) -> bool:
@@ -217,15 +213,17 @@ def _choose(
     strengths: Sequence[Strength],
     training: Sequence[Marginal],
     validation: Sequence[Marginal],
-) -> _Choice:
-    """The strength whose fit to some people explains the others best; axes are let loose while that helps."""
-    best = _path(model, strengths, training, validation)
+) -> tuple[float, Strength]:
+    """The loss of the strength whose fit to some people explains the others best, and the strength; axes are let loose
+    while that helps."""
+    loss, best = _path(model, strengths, training, validation)
     for loose in LOOSE if model.features.size <= MOST_LOOSE else ():
-        loosened = _path(model, [s._replace(main=s.main * loose) for s in strengths], training, validation)
-        if loosened.loss >= best.loss:
+        loosened = [s._replace(main=s.main * loose) for s in strengths]
+        loosened_loss, strength = _path(model, loosened, training, validation)
+        if loosened_loss >= loss:
             break
-        best = loosened
-    return best
+        loss, best = loosened_loss, strength
+    return loss, best
 
 
 def _path(
@@ -233,7 +231,7 @@ def _path(
     strengths: Sequence[Strength],
     training: Sequence[Marginal],
     validation: Sequence[Marginal],
-) -> _Choice:
+) -> tuple[float, Strength]:
     losses: list[float] = []
     start = None
     for strength in strengths:
@@ -245,7 +243,7 @@ def _path(
         if len(losses) > PATIENCE and min(losses) < min(losses[-PATIENCE:]):
             break
     position = max(i for i, loss in enumerate(losses) if loss <= min(losses) + NEAR)
-    return _Choice(min(losses), model, strengths[position])
+    return min(losses), strengths[position]
 
 
 def marginals(

@@ -28,7 +28,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -53,22 +52,6 @@ REASONS = (*(reason for _, reason in CHECKS), "no report")
 COUNTING = "counting the reports"
 
 
-class ReportTable(NamedTuple):
-    """A table of reports in an engine's words.
-
-    Args:
-        place: what stands after FROM.
-        report: its bytes.
-        token: as a text; NULL where there is none.
-        epoch: a BIGINT.
-    """
-
-    place: str
-    report: str
-    token: str
-    epoch: str
-
-
 def tally_tables(
     session: ServerSession, plan: Plan, places: Sequence[str], key: bytes
 ) -> tuple[list[ViewTally], CollectionManifest]:
@@ -87,13 +70,13 @@ def tally_tables(
         SourceError: a table is not there, or has no such column.
         EngineLost: the server does not answer.
     """
-    tables = [report_table(session, place) for place in dict.fromkeys(places)]
+    tables = [_select(session, place) for place in dict.fromkeys(places)]
     columns = session.columns(statement(plan, tables, token_prefix(key), session.dialect), COUNTING)
     return _tallied(plan, columns, len(tables))
 
 
-def report_table(session: ServerSession, place: str) -> ReportTable:
-    """Find a table's columns.
+def _select(session: ServerSession, place: str) -> str:
+    """SELECT of a table's reports: `digits`, their bytes in hexadecimal; `token`, a text or NULL; `epoch`, a BIGINT.
 
     Raises:
         SourceError: there is no such table, or a column is of another type.
@@ -109,7 +92,11 @@ def report_table(session: ServerSession, place: str) -> ReportTable:
             f"{place} has no column `report` of bytes", hint="make a view with one, and name it"
         )
     token = columns["token"].sql if "token" in columns else "NULL"
-    return ReportTable(stored.place, report.sql, session.dialect.text(token), _epoch(place, columns))
+    dialect = session.dialect
+    return (
+        f"SELECT {dialect.hex(report.sql)} AS digits, {dialect.text(token)} AS token, "
+        f"{_epoch(place, columns)} AS epoch FROM {stored.place}"
+    )
 
 
 def _epoch(place: str, columns: Mapping[str, SourceColumn]) -> str:
@@ -123,19 +110,16 @@ def _epoch(place: str, columns: Mapping[str, SourceColumn]) -> str:
     return f"CASE WHEN {within} THEN CAST({sql} AS BIGINT) ELSE 0 END"
 
 
-def statement(plan: Plan, tables: Sequence[ReportTable], prefix: bytes, dialect: Dialect) -> str:
+def statement(plan: Plan, tables: Sequence[str], prefix: bytes, dialect: Dialect) -> str:
     """The statement that counts the reports of some tables.
 
     Args:
         plan: the plan that reports must name.
-        tables: where they are.
+        tables: SELECT of each, with columns `digits`, `token` and `epoch`.
         prefix: secret bytes before a token where it is hashed.
         dialect: of the engine.
     """
-    reports = " UNION ALL ".join(
-        f"SELECT {dialect.hex(t.report)} AS digits, {t.token} AS token, {t.epoch} AS epoch FROM {t.place}"
-        for t in tables
-    )
+    reports = " UNION ALL ".join(tables)
     last = f"substr({dialect.sha256(prefix.hex(), 'token')}, 32, 1)"
     fold = dialect.remainder(dialect.position(last, list("0123456789abcdef")), str(FOLDS))
     drawn = f"CAST(floor({dialect.chance} * {FOLDS}) AS INTEGER)"

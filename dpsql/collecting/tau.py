@@ -133,13 +133,6 @@ def _rows_error(plan: Plan, people: int) -> float:
     return lost_by_histogram(oracle, oracle.estimate.even_support() * people, float(people), 0).error
 
 
-class TypicalAnswer(NamedTuple):
-    """A typical answer: its variance at tau = 1 and its share of all rows, both root mean squares over ranges."""
-
-    noise: float
-    answer: float
-
-
 def first_plan(design: CollectionDesign) -> bytes:
     """The plan that goes out first.
 
@@ -254,14 +247,15 @@ def best_tau(design: CollectionDesign, row_shares: FloatArray) -> int:
     Returns:
         tau, at most the largest number of rows in `row_shares`.
     """
-    question = typical_question(replace(design, tau=1))
-    return weighting_named(design.row_weighting).best(row_shares, question.noise, question.answer)
+    noise, answer = typical_question(replace(design, tau=1))
+    return weighting_named(design.row_weighting).best(row_shares, noise, answer)
 
 
-def typical_question(design: CollectionDesign) -> TypicalAnswer:
-    """Predicted variance of a range's share and its size, over all ranges of all axes, for evenly spread people."""
+def typical_question(design: CollectionDesign) -> tuple[float, float]:
+    """Predicted variance of a range's share, and its size, root mean squares over all ranges of all axes, for evenly
+    spread people."""
     noise = np.mean(range_variances(read_plan(build_plan(design)), design.people))
-    return TypicalAnswer(float(noise), float(np.sqrt(np.mean([_mean_square(a.leaves) for a in design.axes]))))
+    return float(noise), float(np.sqrt(np.mean([_mean_square(a.leaves) for a in design.axes])))
 
 
 def _mean_square(leaves: int) -> float:

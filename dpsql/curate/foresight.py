@@ -86,14 +86,6 @@ class Foresight(NamedTuple):
     stands_for: int = 1
 
 
-class _RehearsalAnswers(NamedTuple):
-    """What one rehearsal says."""
-
-    rehearsal: Rehearsal
-    predictions: tuple[Prediction, ...]
-    classes: tuple[ClassForecast, ...]
-
-
 @dataclass(frozen=True)
 class RehearsalStage:
     """What rehearsals are about.
@@ -110,7 +102,10 @@ class RehearsalStage:
     crowds: Crowds
     workload: Sequence[str] = ()
 
-    def rehearsed(self, guess: Guess, seed: int) -> _RehearsalAnswers:
+    def rehearsed(
+        self, guess: Guess, seed: int
+    ) -> tuple[Rehearsal, tuple[Prediction, ...], tuple[ClassForecast, ...]]:
+        """One rehearsal, and what it answers: statements and classes of questions."""
         plan = self.priced.plan
         rehearsal = rehearse(plan, guess, self.crowds, seed)
         with dry_answerer(self.priced, self.catalog, guess, rehearsal) as answerer:
@@ -122,7 +117,7 @@ class RehearsalStage:
                 except Error as error:
                     predictions.append(str(error))
             classes = tuple(ask_classes(plan, self.crowds, answerer.release, rehearsal))
-        return _RehearsalAnswers(rehearsal, tuple(predictions), classes)
+        return rehearsal, tuple(predictions), classes
 
 
 def foresee(stage: RehearsalStage, guess: Guess) -> Foresight:
@@ -142,13 +137,15 @@ def foresee(stage: RehearsalStage, guess: Guess) -> Foresight:
             raise InterfaceError(f"mean of {name}: no such measure", hint=nearest(name, tuple(known)))
     if not chosen_tables(plan):
         return Foresight()
-    told = [stage.rehearsed(guess, seed) for seed in range(1, SEEDS + 1)]
+    rehearsals, predictions, classes = zip(
+        *(stage.rehearsed(guess, seed) for seed in range(1, SEEDS + 1)), strict=True
+    )
     return Foresight(
-        tuple(_typical(each) for each in zip(*(one.predictions for one in told), strict=True)),
-        typical_of([one.classes for one in told]),
-        tuple(_blind([one.rehearsal for one in told])),
-        _weights(replace(stage, workload=()), guess, told[0].classes),
-        max(told[0].rehearsal.stands_for.values()),
+        tuple(_typical(of_statement) for of_statement in zip(*predictions, strict=True)),
+        typical_of(classes),
+        tuple(_blind(rehearsals)),
+        _weights(replace(stage, workload=()), guess, classes[0]),
+        max(rehearsals[0].stands_for.values()),
     )
 
 
@@ -236,7 +233,7 @@ def _weights(
 
 def _change(stage: RehearsalStage, guess: Guess, classes: Sequence[ClassForecast]) -> float | None:
     """What typical errors are multiplied by: the median over kinds of questions with an end before."""
-    other = stage.rehearsed(guess, 1).classes
+    _, _, other = stage.rehearsed(guess, 1)
     pairs = [(a.error, b.error) for a, b in zip(classes, other, strict=True)]
     ratios = [inf if b is None else b / a for a, b in pairs if a and not isinf(a)]
     middle = float(np.median(ratios)) if ratios else 1.0

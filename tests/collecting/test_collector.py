@@ -18,7 +18,7 @@ from dpsql.client.plan import Plan
 from dpsql.collecting.collector import add_spool, close_collection
 from dpsql.collecting.counting import decode_reports
 from dpsql.collecting.estimate import axis_table
-from dpsql.collecting.files import StateLocation, open_state
+from dpsql.collecting.files import open_state
 from dpsql.collecting.plan import CollectionDesign, PlannedAxis, PlannedGrid, PlannedMeasure, build_plan
 from dpsql.collecting.simulate import simulate_reports
 from dpsql.collecting.spools import counted_file
@@ -155,12 +155,12 @@ def test_a_state_on_disk_goes_on_where_it_stopped(tmp_path: Path) -> None:
     plan, other = plan_of(), plan_of(tau=1)
     path = spool(tmp_path / "a.parquet", list(reports_of(plan, 50)))
     for expected in (50, 0):
-        state = open_state(plan, StateLocation(tmp_path / "state.duckdb", KEY))
+        state = open_state(plan, tmp_path / "state.duckdb", KEY)
         assert add_spool(state, plan, path, KEY).accepted == expected
         assert close_collection(state, plan)[1].accepted == 50
         state.close()
     with pytest.raises(DataError, match="another plan"):
-        open_state(other, StateLocation(tmp_path / "state.duckdb", KEY))
+        open_state(other, tmp_path / "state.duckdb", KEY)
 
 
 def test_one_report_a_token_whatever_the_order(tmp_path: Path) -> None:

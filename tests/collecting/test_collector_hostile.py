@@ -13,7 +13,7 @@ from dpsql.client import decode, to_json
 from dpsql.client.entropy import system_entropy
 from dpsql.client.plan import Plan
 from dpsql.collecting.collector import CollectionManifest, add_spool, close_collection
-from dpsql.collecting.files import StateLocation, open_state
+from dpsql.collecting.files import open_state
 from dpsql.collecting.tallies import RespondentRows, kind_of
 from tests.collecting.test_collector import KEY, plan_of, reports_of
 
@@ -58,7 +58,7 @@ def test_a_spool_that_grows_counts_each_line_once(tmp_path: Path, tokens: bool) 
     plan, path = plan_of(), tmp_path / "reports.jsonl"
     lines = [json.loads(to_json(decode(report))) for report in reports_of(plan, 30)]
     texts = [json.dumps({**line, "token": str(i)} if tokens else line) for i, line in enumerate(lines)]
-    state = open_state(plan, StateLocation(tmp_path / "state.duckdb", KEY))
+    state = open_state(plan, tmp_path / "state.duckdb", KEY)
     seen = []
     for upto in (10, 10, 17, 30):
         path.write_text("".join(f"{text}\n" for text in texts[:upto]))

@@ -76,10 +76,10 @@ def number_below(limit: int, raw: bytes) -> tuple[str, int]:
     if not 1 <= len(raw) <= 4:
         return "payload length", 0
     try:
-        told = read_varint(raw)
+        value, size = read_varint(raw)
     except DataError:
         return "value out of range", 0
-    return ("" if told.size == len(raw) and told.value < limit else "value out of range"), told.value
+    return ("" if size == len(raw) and value < limit else "value out of range"), value
 
 
 def one_item(view: View, raw: bytes) -> tuple[str, list[int]]:

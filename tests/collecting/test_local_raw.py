@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import dpsql
-from dpsql.collecting.files import StateLocation, open_state, token_key
+from dpsql.collecting.files import open_state, token_key
 from dpsql.collecting.run import Reports, collect
 from dpsql.collecting.simulate import people_of, simulated_collection
 from dpsql.collecting.survey import public_axis_maker, survey_of
@@ -72,4 +72,4 @@ def test_a_simulated_collection_answers_sql(catalog: Catalog, tmp_path: Path) ->
     from dpsql.client import read_plan
 
     state = tmp_path / "state"
-    open_state(read_plan(plan), StateLocation(state, token_key(state, b"f" * 32))).close()
+    open_state(read_plan(plan), state, token_key(state, b"f" * 32)).close()

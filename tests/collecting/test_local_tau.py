@@ -177,9 +177,9 @@ def test_theory_uses_the_guess_and_less_noise_keeps_more_rows() -> None:
         for n in (300, 10_000, 10_000_000)
     ]
     assert taus[0] < taus[1] <= taus[2] == 5
-    asked = typical_question(design(row_share=Fraction(0)))
+    noise, answer = typical_question(design(row_share=Fraction(0)))
     lost, tau = lost_rows(ROWS), best_tau(design(row_share=Fraction(0)), ROWS)
-    risk = [(asked.answer * lost[t]) ** 2 + t**2 * asked.noise for t in range(1, 6)]
+    risk = [(answer * lost[t]) ** 2 + t**2 * noise for t in range(1, 6)]
     assert int(np.argmin(risk)) + 1 == tau
 
 

@@ -179,11 +179,11 @@ def test_a_request_stops_what_works_on_it(shop: Path) -> None:
 def test_sessions_are_forgotten() -> None:
     sessions = Sessions()
     session = sessions.open()
-    assert sessions.stop(session.key.pack())  # nothing runs: nothing is remembered
+    assert sessions.stop(session.key)  # nothing runs: nothing is remembered
     session.request = request = Request()
-    assert sessions.stop(session.key.pack()) and request.stopped
-    sessions.close(session.key)
-    assert not sessions.stop(session.key.pack())
+    assert sessions.stop(session.key) and request.stopped
+    sessions.close(session)
+    assert not sessions.stop(session.key)
 
 
 @pytest.mark.slow

@@ -125,6 +125,7 @@ def test_value_classes_count_that_one_place_builds_and_no_other_module_names(tmp
     text = (
         head
         + """
+from typing import TypeAlias
 class Law(Protocol):
     def draw(self): ...
 class Pair(NamedTuple):
@@ -135,24 +136,28 @@ class Named(NamedTuple):
     a: int
 class Member(NamedTuple):
     a: int
+class Quoted(NamedTuple):
+    a: int
 class Plain:
     a: int
 class Laplace(NamedTuple):
     a: int
     def draw(self): ...
 Either = Member | int
-def f(): return Pair(1), Twice(1), Twice(2), Named(1), Member(1), Plain(), Laplace(1)
+Text: TypeAlias = "Quoted | int"
+def f(): return Pair(1), Twice(1), Twice(2), Named(1), Member(1), Quoted(1), Plain(), Laplace(1)
 def g(pair: Pair): ...
 """
     )
     user = "import dpsql.made as m\nfrom dpsql import made\nfrom dpsql.made import Named\n"
-    user += "def f(a: Named, b: made.Either): ...\n"
+    user += "def f(a: Named, b: made.Either, c: made.Text): ...\n"
     found = values.idle_values(package(tmp_path, made=text, user=user))
     assert [line.split()[1] for line in found] == ["Pair:"]
     assert [line.split()[1] for line in values.idle_values(package(tmp_path, made=text, user="x = 1\n"))] == [
         "Member:",
         "Named:",
         "Pair:",
+        "Quoted:",
     ]
 
 

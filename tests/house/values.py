@@ -85,7 +85,16 @@ def _bound(package: Package, module: Module, values: set[Name]) -> dict[str, Nam
 
 
 def _assigned(module: Module) -> list[str]:
-    return [identifier(node.targets[0]) for node in module.tree.body if isinstance(node, ast.Assign)]
+    return [name for name, _ in _assignments(module.tree)]
+
+
+def _assignments(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
+    """Names that a module assigns, and what: an alias, `Form: TypeAlias = ..` too, among others."""
+    for node in tree.body:
+        if isinstance(node, ast.Assign):
+            yield identifier(node.targets[0]), node.value
+        elif isinstance(node, ast.AnnAssign) and node.value is not None:
+            yield identifier(node.target), node.value
 
 
 def _defined(package: Package, name: Name) -> Name:
@@ -131,13 +140,10 @@ def _names(annotation: ast.expr) -> Iterator[str]:
 
 def _alias_members(package: Package, alias: Name, bound: dict[str, dict[str, Name]]) -> Iterator[Name]:
     names = bound[alias[0]]
-    for node in package.by_name[alias[0]].tree.body:
-        if (
-            isinstance(node, ast.Assign)
-            and identifier(node.targets[0]) == alias[1]
-            and isinstance(node.value, ast.BinOp | ast.Subscript)
-        ):
-            for name in _names(node.value):
+    for assigned, value in _assignments(package.by_name[alias[0]].tree):
+        union = isinstance(value, ast.BinOp | ast.Subscript)
+        if assigned == alias[1] and (union or isinstance(value, ast.Constant)):
+            for name in _names(value):
                 if name in names and names[name] != alias:
                     yield names[name]
                     yield from _alias_members(package, names[name], bound)

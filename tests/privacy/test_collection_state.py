@@ -18,7 +18,7 @@ import dpsql
 from dpsql.client import Memory, Row, read_plan, respond
 from dpsql.client.entropy import system_entropy
 from dpsql.collecting.collector import add_spool
-from dpsql.collecting.files import StateLocation, open_state, token_key
+from dpsql.collecting.files import open_state, token_key
 from dpsql.errors import OperationalError
 from dpsql.ledger import files as ledger_files
 
@@ -68,7 +68,7 @@ def test_state_and_key_are_readable_by_their_owner_alone(folder: Path) -> None:
 
 def test_no_log_beside_the_state_is_open_to_others_while_reports_are_counted(folder: Path) -> None:
     plan = read_plan((folder / "plan.json").read_bytes())
-    state = open_state(plan, StateLocation(folder / "state", token_key(folder / "state", KEY)))
+    state = open_state(plan, folder / "state", token_key(folder / "state", KEY))
     add_spool(state, plan, folder / "0.parquet", KEY)
     assert set(modes(folder).values()) == {0o600}
     state.close()

@@ -366,11 +366,11 @@ def test_devices_report_and_the_curator_joins(tmp_path: Path, mechanism: str) ->
         json.dumps({**json.loads(lines[2]), "plan": "00" * 8, "token": "new"}),
     ]
     (place / "spool.jsonl").write_text("\n".join(lines))
-    stored = store_reports(
+    counted, rejected = store_reports(
         place / "plan.json", "customer.age", [place / "spool.jsonl"], place / "reports.parquet"
     )
-    assert stored.people == people
-    assert stored.left_out == {"repeated": 1, "no pseudonym": 2, "not a report of this plan": 1}
+    assert counted == people
+    assert rejected == {"repeated": 1, "no pseudonym": 2, "not a report of this plan": 1}
     assert (place / "reports.parquet").stat().st_mode & 0o777 == 0o600
     with pytest.raises(OperationalError, match="exists"):
         store_reports(place / "plan.json", "customer.age", [place / "spool.jsonl"], place / "reports.parquet")

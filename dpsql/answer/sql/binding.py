@@ -420,7 +420,7 @@ def _never_null(binding: Binding, node: exp.Column) -> bool:
 
 def _has_partner(binding: Binding, path: tuple[str, ...]) -> bool:
     """Whether every row has a partner along a path: it is joined so, or the release keeps no row without."""
-    if any(join.inner and join.path[: len(path)] == path for join in binding.paths.joins):
+    if any(needed and where[: len(path)] == path for where, needed in binding.paths.joins.items()):
         return True
     return binding.schema.complete(binding.paths.root, path)
 
@@ -455,7 +455,7 @@ def _has(binding: Binding, path: tuple[str, ...], table: SchemaTable, place: Spa
 
 def joined(binding: Binding) -> list[Condition]:
     """One condition for each inner join: a row has the partner. A join beyond another one implies that one."""
-    inner = [join.path for join in binding.paths.joins if join.inner]
+    inner = [path for path, needed in binding.paths.joins.items() if needed]
     farthest = [p for p in inner if not any(len(q) > len(p) and q[: len(p)] == p for q in inner)]
     tables = {binding.paths.path[instance.number]: instance.table for instance in binding.rows.instances}
     return [_has(binding, path, tables[path], None) for path in farthest]

@@ -59,22 +59,14 @@ def code(block: int, value: int, part: int) -> int:
 STEP = BLOCKS * VALUES * PARTS
 
 
-class CellReference(NamedTuple):
-    """What a cell is: a part of a value of a block, in one row."""
-
-    block: int
-    value: int
-    part: int
-
-
-def place_of(number: int) -> CellReference:
-    """What `code` numbered.
+def place_of(number: int) -> tuple[int, int, int]:
+    """The block, the value and the side of it that `code` numbered.
 
     >>> place_of(code(3, 5, ABOVE))
-    CellReference(block=3, value=5, part=1)
+    (3, 5, 1)
     """
     value_number, part = divmod(number, PARTS)
-    return CellReference(*divmod(value_number, VALUES), part)
+    return *divmod(value_number, VALUES), part
 
 
 class Emitted(NamedTuple):
@@ -274,13 +266,6 @@ class Pick(NamedTuple):
     sight: Sight
 
 
-class Branch(NamedTuple):
-    """A SELECT of a set operation, and what it yields before anything is projected."""
-
-    select: Node
-    output: Output
-
-
 class Carrier:
     """Walks the queries of one statement and lets each carry its cells."""
 
@@ -317,18 +302,18 @@ class Carrier:
     def _set_operation(self, node: exp.SetOperation, scope: dict[str, Output], last: int) -> Output:
         """UNION ALL hands the cells of its branches on; what compares rows does not."""
         branches, why = self._branches(node, scope)
-        names = branches[0].output.names
-        columns = list(zip(*(branch.output.follows for branch in branches), strict=True))
-        picked = next((branch.output.picked for branch in branches if branch.output.picked), "")
+        names = branches[0][1].names
+        columns = list(zip(*(output.follows for _, output in branches), strict=True))
+        picked = next((output.picked for _, output in branches if output.picked), "")
         if why and any(map(any, columns)):
             return Output(names, [Unknown(why) if any(column) else None for column in columns], picked or why)
         dependences = [_either(column) for column in columns]
-        for branch in branches:
+        for select, output in branches:
             aligned = [
                 _as(dependence, wanted)
-                for dependence, wanted in zip(branch.output.follows, dependences, strict=True)
+                for dependence, wanted in zip(output.follows, dependences, strict=True)
             ]
-            self._project(branch.select, aligned, last)
+            self._project(select, aligned, last)
         limited, order = node.args.get("limit") or node.args.get("offset"), node.args.get("order")
         noisy = {
             name.lower()
@@ -340,13 +325,14 @@ class Carrier:
             self.picks.append(Pick(node, "order", Sight(self, [], scope)))
         return Output(names, self._hidden(dependences, last), picked)
 
-    def _branches(self, node: Node, scope: dict[str, Output]) -> tuple[list[Branch], str]:
-        """The SELECTs of a set operation, and why their rows cannot be told apart; empty for UNION ALL."""
+    def _branches(self, node: Node, scope: dict[str, Output]) -> tuple[list[tuple[Node, Output]], str]:
+        """The SELECTs of a set operation with what they yield before anything is projected, and why their rows cannot
+        be told apart; empty for UNION ALL."""
         while isinstance(node, exp.Subquery):
             node = node.this
         scope = self._common(node, scope)
         if not isinstance(node, exp.SetOperation):
-            return [Branch(node, self._select(node, scope, -1))], ""
+            return [(node, self._select(node, scope, -1))], ""
         (left, a), (right, b) = (self._branches(operand, scope) for operand in (node.left, node.right))
         all_rows = isinstance(node, exp.Union) and not node.args.get("distinct")
         return [*left, *right], a or b or (

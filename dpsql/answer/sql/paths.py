@@ -9,8 +9,8 @@ COUNT and SUM of the rows' own columns do not see them, and groups are shown whe
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from sqlglot import exp
 
@@ -21,13 +21,6 @@ from dpsql.errors import NotSupportedError
 from dpsql.star.sql.expression import Node
 
 
-class Join(NamedTuple):
-    """A joined dimension: the foreign-key path to it, and whether rows without a partner are left out."""
-
-    path: tuple[str, ...]
-    inner: bool
-
-
 @dataclass(frozen=True)
 class Paths:
     """Where every instance stands.
@@ -35,13 +28,13 @@ class Paths:
     Args:
         root: the table whose rows count.
         path: instance number -> foreign keys from the root.
-        joins: one for each path.
+        joins: path of foreign keys to a joined dimension -> whether rows without a partner are left out; sorted.
         beside: instances whose rows are kept though no row of the root points at them.
     """
 
     root: str
     path: dict[int, tuple[str, ...]]
-    joins: tuple[Join, ...]
+    joins: Mapping[tuple[str, ...], bool]
     beside: frozenset[int] = frozenset()
 
 
@@ -129,7 +122,7 @@ def _path(instance: Instance, parents: dict[int, Edge], rows: RowRelation) -> tu
     return tuple(reversed(steps))
 
 
-def _joins(rows: RowRelation, path: dict[int, tuple[str, ...]]) -> tuple[Join, ...]:
+def _joins(rows: RowRelation, path: dict[int, tuple[str, ...]]) -> dict[tuple[str, ...], bool]:
     """Each joined path's kind; an inner join below a left one makes both inner (its ON needs the row)."""
     inner: dict[tuple[str, ...], bool] = {}
     for instance in rows.instances:
@@ -138,7 +131,7 @@ def _joins(rows: RowRelation, path: dict[int, tuple[str, ...]]) -> tuple[Join, .
             inner[where] = inner.get(where, False) or not instance.left
     for where in [w for w, needed in inner.items() if needed]:
         inner |= {where[:stop]: True for stop in range(1, len(where))}
-    return tuple(Join(where, needed) for where, needed in sorted(inner.items()))
+    return dict(sorted(inner.items()))
 
 
 def _no_single_root(roots: list[Instance], rows: RowRelation) -> NotSupportedError:

@@ -261,30 +261,10 @@ def is_joint(binding: Binding, key: Node) -> bool:
     )
 
 
-class Waiting(NamedTuple):
-    """What DuckDB tests and joins over a block's groups.
-
-    Args:
-        tests: conditions.
-        answers: what is joined.
-    """
-
-    tests: list[Node]
-    answers: Sequence[JoinedAnswer]
-
-    def into(self, select: exp.Select) -> None:
-        """Join and test in a SELECT over the block's relation."""
-        if self.answers:
-            select.set("joins", [answer.join for answer in self.answers])
-        where = select.args.get("where")
-        tests = [*self.tests, *([where.this] if where is not None else [])]
-        select.set("where", exp.Where(this=exp.and_(*tests, copy=False)) if tests else None)
-
-
 def waiting(
     rows: RowRelation, answers: Sequence[JoinedAnswer], tests: Sequence[Node], finer: Finer
-) -> Waiting:
-    """Conditions and joins of answers over a block's groups.
+) -> list[Node]:
+    """What DuckDB tests over a block's groups, once answers are joined to them.
 
     Args:
         rows: the FROM clause.
@@ -300,7 +280,16 @@ def waiting(
                 NotSupportedError, "EXISTS asks for an answer that may have several rows for one", at=answer.join,
                 clause="WHERE", hint="GROUP BY what is compared, inside of it, or compare with IN",
             )  # fmt: skip
-    return Waiting([finer.over(test) for test in tests], answers)
+    return [finer.over(test) for test in tests]
+
+
+def add_waiting(select: exp.Select, answers: Sequence[JoinedAnswer], tests: Sequence[Node]) -> None:
+    """Join and test in a SELECT over the block's relation."""
+    if answers:
+        select.set("joins", [answer.join for answer in answers])
+    where = select.args.get("where")
+    conditions = [*tests, *([where.this] if where is not None else [])]
+    select.set("where", exp.Where(this=exp.and_(*conditions, copy=False)) if conditions else None)
 
 
 def _on(rows: RowRelation, answer: JoinedAnswer, finer: Finer) -> Node | None:
@@ -361,13 +350,19 @@ def _plain(condition: Node) -> Node:
     return exp.NullSafeEQ(this=sides[0], expression=sides[1]) if same else condition
 
 
-def regrouped(keys: Sequence[Node], draft: BlockDraft, waits_for: Waiting, relation: str) -> exp.Subquery:
+def regrouped(
+    keys: Sequence[Node],
+    draft: BlockDraft,
+    answers: Sequence[JoinedAnswer],
+    tests: Sequence[Node],
+    relation: str,
+) -> exp.Subquery:
     """The relation `k0.., v0..` of a statement's groups, made of those of its finer block.
 
     Args:
         keys: the statement's keys over the finer groups.
         draft: its values become those that these are made of.
-        waits_for: joins and conditions.
+        answers, tests: what is joined, and conditions.
         relation: the finer block's.
 
     Returns:
@@ -380,7 +375,7 @@ def regrouped(keys: Sequence[Node], draft: BlockDraft, waits_for: Waiting, relat
     if not items:
         items = [named(exp.true(), "dp_any")]
     select = exp.Select(expressions=items).from_(exp.Table(this=exp.to_identifier(relation)))
-    waits_for.into(select)
+    add_waiting(select, answers, tests)
     if keys:
         select.set("group", exp.Group(expressions=[exp.Literal.number(j + 1) for j in range(len(keys))]))
         first = exp.Min(this=exp.column(AT, relation))

@@ -15,6 +15,7 @@ from dpsql.answer.sql.regroup import (
     Finer,
     Inner,
     JoinedAnswer,
+    add_waiting,
     asked_once,
     exist,
     is_joint,
@@ -135,7 +136,7 @@ def build(context: Context, select: exp.Select, scope: Scope, track: bool, inner
     keys = tuple(expression(binding, group) for group in groups)
     draft.block = Block(
         paths.root,
-        tuple(join.path for join in paths.joins),
+        tuple(paths.joins),
         tuple(binding.columns),
         where,
         keys,
@@ -170,10 +171,10 @@ def _over_groups(
     if not builder.again:
         builder.relation, builder.keys = relation, keys
         shape = _outer(builder, select, track)
-        tests.into(select)
+        add_waiting(select, answers, tests)
         return finer.keys, shape
     shape = _outer(builder, select, False)
-    again = regrouped(keys, builder.draft, tests, relation)
+    again = regrouped(keys, builder.draft, answers, tests, relation)
     select.set("from_", exp.From(this=again))
     return finer.keys, replace(shape, forms=[{} for _ in shape.forms], block=None)
 

@@ -30,14 +30,16 @@ all: a count only grows, a sum of amounts that are never negative too.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from dpsql.answer.answered import AnsweredTerms, rows_term
+from dpsql.answer.answered import rows_term
 from dpsql.answer.leafsets import FloatArray, IntArray
-from dpsql.answer.terms import Term
+from dpsql.answer.terms import Condition
+from dpsql.answer.uncertainty.estimated import ErrorComponents
+from dpsql.answer.uncertainty.linear import MeasuredTerm, Weights
 from dpsql.answer.uncertainty.partial_bins import value_bounds
 from dpsql.release import Release
 from dpsql.release.format import RowsBeyondBound
@@ -56,20 +58,6 @@ VALUES = 0.5
 
 ROWS = 1 << 40
 """More than the rows of any block's answers."""
-
-
-class BiasBounds(NamedTuple):
-    """How far the rows beyond may move numbers, each of shape (rows,).
-
-    Args:
-        shift_low, shift_high: estimated move, as far as it bears on the low and on the high end.
-        down, up: variance of the move towards less and more.
-    """
-
-    shift_low: FloatArray
-    shift_high: FloatArray
-    down: FloatArray
-    up: FloatArray
 
 
 class Grown(NamedTuple):
@@ -95,24 +83,6 @@ class Grown(NamedTuple):
     falls: FloatArray
 
 
-class Moving(NamedTuple):
-    """A term that numbers follow.
-
-    Args:
-        answered, term: the term and its answers.
-        place: number of its rows' condition.
-        number, row: of each line the number and the answers' row.
-        slope: the derivative.
-    """
-
-    answered: AnsweredTerms
-    term: Term
-    place: int
-    number: IntArray
-    row: IntArray
-    slope: FloatArray
-
-
 def measured_beyond(release: Release, of: str) -> RowsBeyondBound | None:
     """The measured rows beyond a table's declared bound; None where it has none, or nothing measured them."""
     beyond = release.meta.beyond(of)
@@ -129,9 +99,9 @@ def share_beyond(release: Release, of: str) -> float:
     return np.nan if share is None else share
 
 
-def grown(moving: Moving) -> Grown:
-    """The lines of one term."""
-    answered, term, slope, row = moving.answered, moving.term, moving.slope, moving.row
+def grown(key: MeasuredTerm, condition: int, weights: Weights) -> Grown:
+    """The lines of one term, whose rows meet a condition of this number."""
+    answered, term, slope, row = key.answered, key.term, weights.weight, weights.cell
     statistic = answered.plan.view.statistics[term.measure]
     low, high = value_bounds(statistic, answered.errors.release)
     counting = rows_term(answered.plan, term)
@@ -139,14 +109,14 @@ def grown(moving: Moving) -> Grown:
     rows = np.zeros(len(row)) if counting is None else np.maximum(answered.totals[counting][row], 0.0)
     valued = low != high or term.factor is not None
     return Grown(
-        moving.number, moving.place * ROWS + row, amount, rows, np.abs(slope) * rows * (high - low),
+        weights.number, condition * ROWS + row, amount, rows, np.abs(slope) * rows * (high - low),
         amount if valued else np.zeros(len(row)),
         np.where(slope > 0, high > 0, low < 0) & (slope != 0) | (term.factor is not None),
         np.where(slope > 0, low < 0, high > 0) & (slope != 0) | (term.factor is not None),
     )  # fmt: skip
 
 
-def reach_of(lines: Sequence[Grown], numbers: int, beyond: RowsBeyondBound) -> BiasBounds:
+def reach_of(lines: Sequence[Grown], numbers: int, beyond: RowsBeyondBound) -> ErrorComponents:
     """How far the rows beyond one table's bound may move numbers.
 
     Args:
@@ -155,7 +125,7 @@ def reach_of(lines: Sequence[Grown], numbers: int, beyond: RowsBeyondBound) -> B
         beyond: what the release measured.
 
     Returns:
-        Moves; NaN where no view counts the rows that the bound keeps.
+        The tail and the bias; NaN where no view counts the rows that the bound keeps.
     """
     assert beyond.rows is not None and beyond.stderr is not None and beyond.at_most is not None
     joined = Grown(*(np.concatenate(column) for column in zip(*lines, strict=True)))
@@ -193,22 +163,24 @@ def _squares(lines: Grown, numbers: int, size: FloatArray) -> FloatArray:
     return np.asarray(np.bincount(lines.number, np.abs(size), numbers) ** 2, np.float64)
 
 
-def _sided(lines: Grown, numbers: int, shift: FloatArray, variance: FloatArray) -> BiasBounds:
+def _sided(lines: Grown, numbers: int, shift: FloatArray, variance: FloatArray) -> ErrorComponents:
     """Moves on the sides to which rows can move a number."""
     rises, falls = (np.bincount(lines.number, side, numbers) > 0 for side in (lines.rises, lines.falls))
     none = np.zeros(numbers)
-    return BiasBounds(
-        np.where(falls, shift, none), np.where(rises, shift, none), np.where(falls, variance, none),
-        np.where(rises, variance, none),
+    return ErrorComponents(
+        none, none, np.where(falls, variance, none), np.where(rises, variance, none),
+        np.where(falls, shift, none), np.where(rises, shift, none),
     )  # fmt: skip
 
 
-def by_table(moving: Sequence[Moving]) -> Iterator[tuple[RowsBeyondBound, list[Grown]]]:
+def by_table(terms: Mapping[MeasuredTerm, Weights]) -> Iterator[tuple[RowsBeyondBound, list[Grown]]]:
     """The lines of every table of a release whose rows beyond the bound were measured."""
+    conditions: dict[tuple[int, Condition], int] = {}
     tables: dict[str, tuple[RowsBeyondBound, list[Grown]]] = {}
-    for line in moving:
-        of = line.answered.plan.view.of
-        beyond = measured_beyond(line.answered.errors.release, of)
-        if beyond is not None and line.term.measure != PEOPLE:
-            tables.setdefault(of, (beyond, []))[1].append(grown(line))
+    for key, weights in terms.items():
+        condition = conditions.setdefault((key.block, key.term.condition), len(conditions))
+        of = key.answered.plan.view.of
+        beyond = measured_beyond(key.answered.errors.release, of)
+        if beyond is not None and key.term.measure != PEOPLE:
+            tables.setdefault(of, (beyond, []))[1].append(grown(key, condition, weights))
     yield from tables.values()

@@ -72,15 +72,15 @@ def _linear_numbers(cells: CellLists, weights: CellLists, relations: Sequence[Re
     terms: dict[MeasuredTerm, list[Weights]] = {}
     codes, back = np.unique(lines.cell % STEP, return_inverse=True)
     for i, code in enumerate(codes.tolist()):
-        place, at_place = place_of(code), back.reshape(-1) == i
-        relation = relations[place.block]
-        form = relation.block.values[place.value].sides[1 if place.part == BELOW else 0]
+        (block, value, side), at_place = place_of(code), back.reshape(-1) == i
+        relation = relations[block]
+        form = relation.block.values[value].sides[1 if side == BELOW else 0]
         answered = relation.answered_for(form)
         assert answered is not None
         followed = Weights(lines.number[at_place], lines.cell[at_place] // STEP, lines.weight[at_place])
         for term, weight in form.weights:
             summand = followed._replace(weight=followed.weight * weight)
-            terms.setdefault(MeasuredTerm(place.block, answered, term), []).append(summand)
+            terms.setdefault(MeasuredTerm(block, answered, term), []).append(summand)
     return LinearNumbers(len(cells), {key: Weights.joined(summands) for key, summands in terms.items()})
 
 

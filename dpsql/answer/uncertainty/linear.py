@@ -262,7 +262,7 @@ def mask_products(source: BoxStatistic, weights: Weights) -> MaskProducts:
     free = [i for i in range(len(tables)) if i not in lists]
     for axis in sorted(free, key=lambda i: -len(np.unique(at[i]))):
         keys = np.stack([number, *(at[i] for i in range(len(at)) if i != axis)])
-        number, factor, at, tables[axis] = _added_along(axis, keys, Lines(factor, inside, at), tables[axis])
+        number, factor, at, tables[axis] = _added_along(axis, keys, factor, inside, at, tables[axis])
         inside = np.ones(len(number))
     if not np.all(inside == 1.0):  # no axis could take the weights in
         factor = factor * inside
@@ -276,14 +276,6 @@ def _many_weights(weights: Weights) -> bool:
     return bool(np.max(np.bincount(weights.number[first]), initial=0) > MOST_WEIGHTS)
 
 
-class Lines(NamedTuple):
-    """Weights outside and inside of masks, and the masks on each axis."""
-
-    factor: FloatArray
-    inside: FloatArray
-    at: Sequence[IntArray]
-
-
 class AxisProducts(NamedTuple):
     """Products after masks of one axis were added up."""
 
@@ -293,19 +285,27 @@ class AxisProducts(NamedTuple):
     table: FloatArray
 
 
-def _added_along(axis: int, keys: IntArray, lines: Lines, table: FloatArray) -> AxisProducts:
-    """Add up the masks of lines that differ on one axis alone, weight by weight."""
-    ranks = np.unique(lines.factor, return_inverse=True)[1].reshape(-1)
+def _added_along(
+    axis: int,
+    keys: IntArray,
+    factor: FloatArray,
+    inside: FloatArray,
+    at: Sequence[IntArray],
+    table: FloatArray,
+) -> AxisProducts:
+    """Add up the masks `at` of lines that differ on one axis alone, weight by weight: `factor` outside of the masks,
+    `inside` in them."""
+    ranks = np.unique(factor, return_inverse=True)[1].reshape(-1)
     first, back = distinct([*keys, ranks], len(ranks))
-    if len(first) == len(ranks) and np.all(lines.inside == 1.0):  # no two lines are one
-        return AxisProducts(keys[0], lines.factor, list(lines.at), table)
-    groups, at = np.unique(lines.at[axis], return_inverse=True)
+    if len(first) == len(ranks) and np.all(inside == 1.0):  # no two lines are one
+        return AxisProducts(keys[0], factor, list(at), table)
+    groups, group = np.unique(at[axis], return_inverse=True)
     counts = np.zeros((len(first), len(groups)))
-    np.add.at(counts, (back, at), lines.inside)
+    np.add.at(counts, (back, group), inside)
     different, inverse = np.unique(counts, axis=0, return_inverse=True)
-    places = [axis_index[first] for axis_index in lines.at]
+    places = [axis_index[first] for axis_index in at]
     places[axis] = inverse.reshape(-1)
-    return AxisProducts(keys[0][first], lines.factor[first], places, different @ table[groups])
+    return AxisProducts(keys[0][first], factor[first], places, different @ table[groups])
 
 
 def pairs_of(left: IntArray, right: IntArray) -> Iterator[tuple[IntArray, IntArray]]:

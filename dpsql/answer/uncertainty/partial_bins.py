@@ -37,7 +37,6 @@ from typing import Any
 
 import numpy as np
 
-from dpsql.answer.block import Block
 from dpsql.answer.leafsets import (
     NEAR,
     FloatArray,
@@ -63,35 +62,11 @@ EDGES = 6
 """Edges that a refusal lists."""
 
 
-@dataclass(frozen=True)
-class Excess:
-    """A group of which more than half is interpolated.
-
-    Args:
-        share: the part of it that lies in cut bins.
-        axis: position of the axis with the largest part.
-        group: number of the group on each axis.
-    """
-
-    share: float
-    axis: int
-    group: tuple[int, ...]
-
-
-def excess(
-    plan: ViewPlan, terms: Sequence[Term], release: Release, along: Expression | None = None
-) -> Excess | None:
-    """The first group of which more than half is interpolated, in any term.
-
-    Args:
-        plan: the plan.
-        terms: what it answers.
-        release: an open release.
-        along: a group expression over which groups are added up: the column of a quantile.
-
-    Returns:
-        The group, or None.
-    """
+def _excess(
+    plan: ViewPlan, terms: Sequence[Term], release: Release, along: Expression | None
+) -> tuple[float, int, tuple[int, ...]] | None:
+    """The first group of which more than half is interpolated, in any term: the share of it that lies in cut bins, the
+    position of the axis with the largest part, and its number on each axis."""
     if not any(cells.cut for cells in plan.cells):
         return None
     rows = [_rows(plan, axis, along) for axis in range(len(plan.cells))]
@@ -102,7 +77,7 @@ def excess(
             group = tuple(int(i) for i in np.unravel_index(np.argmax(share > LIMIT), share.shape))
             cut = [sum(t[g] - w[g] for t, w in boxes) for boxes, g in zip(axes, group, strict=True)]
             first = [int(np.argmax(row == g)) for row, g in zip(rows, group, strict=True)]
-            return Excess(float(share[group]), int(np.argmax(cut)), tuple(first))
+            return float(share[group]), int(np.argmax(cut)), tuple(first)
     return None
 
 
@@ -161,37 +136,42 @@ def _combined(axes: Sequence[Sequence[tuple[FloatArray, FloatArray]]]) -> FloatA
     return np.asarray(1.0 - np.divide(uncut, taken, out=np.ones_like(taken), where=taken > 0))
 
 
-def refuse_partial(
-    plan: ViewPlan, found: Excess, block: Block, release: Release, along: Expression | None = None
-) -> PartialBinError:
-    """The refusal: what cuts bins of which axis, how much that is, and the edges that are whole.
+def partial_refusal(
+    plan: ViewPlan, terms: Sequence[Term], release: Release, along: Expression | None = None
+) -> PartialBinError | None:
+    """Why a plan is refused of which more than half of some group is interpolated.
 
     Args:
         plan: the plan.
-        found: a group of which more than half is interpolated.
-        block: what is asked.
+        terms: what it answers.
         release: an open release.
-        along: a group expression that the analyst has not written.
+        along: a group expression over which groups are added up, and that the analyst has not written: the column of a
+            quantile.
+
+    Returns:
+        What cuts bins of which axis, how much that is, and the edges that are whole; None where no group is.
     """
-    question = plan.questions[found.axis]
+    excess = _excess(plan, terms, release, along)
+    if excess is None:
+        return None
+    share, place, row = excess
+    question = plan.questions[place]
     axis = release.axes[question.axis]
-    culprit = next(_culprits(plan, found), None)
+    culprit = next(_culprits(plan, place), None)
     words = culprit.words() if culprit else "the statement"
     keys = [
         str(value)
-        for axis_question, cells, g in zip(plan.questions, plan.cells, found.group, strict=True)
+        for axis_question, cells, g in zip(plan.questions, plan.cells, row, strict=True)
         for group, value in zip(
             axis_question.groups, cells.keys[g] if axis_question.groups else (), strict=True
         )
         if group != along
     ]
     where = f"of the group ({', '.join(keys)})" if keys else "of the answer"
-    edges = _edges(plan, found, release)
+    edges = _edges(plan, place, row[place], release)
     at = f", which begin at {edges}" if edges else ""
     error = PartialBinError(
-        f"{words} cuts bins of {axis.name}: {found.share:.0%} {where} would be interpolated, more than half"[
-            :400
-        ],
+        f"{words} cuts bins of {axis.name}: {share:.0%} {where} would be interpolated, more than half"[:400],
         hint=f"take whole bins{at}; with `on_partial_bin: interpolate` in the catalog or the connection it is answered",
     )
     if culprit is None:
@@ -199,9 +179,9 @@ def refuse_partial(
     return error.at("GROUP BY" if culprit in question.groups else "WHERE", culprit.span)
 
 
-def _culprits(plan: ViewPlan, excess_group: Excess) -> Iterator[Expression]:
+def _culprits(plan: ViewPlan, place: int) -> Iterator[Expression]:
     """Expressions over an axis: what WHERE cuts first, then what groups cut, then what FILTER cuts."""
-    question, mask = plan.questions[excess_group.axis], masks(plan.cells[excess_group.axis], None)
+    question, mask = plan.questions[place], masks(plan.cells[place], None)
     together = mask.sum(axis=0)
     if np.any((together > 0) & (together < 1 - NEAR)):
         yield from (predicate.expression for predicate in question.filters if predicate.expression.columns)
@@ -211,9 +191,9 @@ def _culprits(plan: ViewPlan, excess_group: Excess) -> Iterator[Expression]:
     yield from question.groups
 
 
-def _edges(plan: ViewPlan, excess_group: Excess, release: Release) -> str:
+def _edges(plan: ViewPlan, place: int, group: int, release: Release) -> str:
     """Where the bins that a group cuts, and those after them, begin; empty where bins have no order."""
-    question = plan.questions[excess_group.axis]
+    question = plan.questions[place]
     axis = release.axes[question.axis]
     if not question.columns:
         return ""
@@ -223,8 +203,8 @@ def _edges(plan: ViewPlan, excess_group: Excess, release: Release) -> str:
     starts: Mapping[int, Any] = dict(
         run(release, f"SELECT leaf, MIN({quoted(name)}) FROM axis_{question.axis} GROUP BY leaf").rows
     )
-    cells, ordinary = plan.cells[excess_group.axis], axis.leaves - len(special_leaves(axis))
-    cut_cells = (cells.group == excess_group.group[excess_group.axis]) & (cells.coverage < 1)
+    cells, ordinary = plan.cells[place], axis.leaves - len(special_leaves(axis))
+    cut_cells = (cells.group == group) & (cells.coverage < 1)
     cut = np.unique(cells.leaf[cut_cells])
     wanted = sorted({int(leaf) for at in cut for leaf in (at, at + 1) if leaf < ordinary})
     shown = [str(starts[leaf]) for leaf in wanted if starts.get(leaf) is not None]

@@ -35,8 +35,8 @@ import numpy.typing as npt
 from dpsql.answer.answered import AnsweredTerms
 from dpsql.answer.leafsets import NEAR, FloatArray
 from dpsql.answer.plan import presence
-from dpsql.answer.terms import Condition, Term
-from dpsql.answer.uncertainty.beyond import Moving, by_table, reach_of, share_beyond
+from dpsql.answer.terms import Term
+from dpsql.answer.uncertainty.beyond import by_table, reach_of, share_beyond
 from dpsql.answer.uncertainty.estimated import ErrorComponents
 from dpsql.answer.uncertainty.linear import BoxStatistic, LinearNumbers, MeasuredTerm, Weights, covariance
 from dpsql.answer.uncertainty.partial_bins import value_bounds
@@ -69,7 +69,7 @@ def beyond_noise(numbers: LinearNumbers) -> ErrorComponents | None:
         }  # fmt: skip
         if release.meta.local is None and scaled:
             components.append(_scaled_components(scaled, terms, numbers.count))
-        components += _beyond_bounds(terms, numbers.count)
+        components += [reach_of(lines, numbers.count, beyond) for beyond, lines in by_table(terms)]
     return ErrorComponents.joined(components)
 
 
@@ -82,19 +82,6 @@ def share_beyond_bound(numbers: LinearNumbers) -> FloatArray:
             shares.add(None if np.isnan(beyond) else beyond)
     share = shares.pop() if len(shares) == 1 else None if shares else 0.0
     return np.full(numbers.count, np.nan if share is None else share)
-
-
-def _beyond_bounds(terms: Terms, count: int) -> Iterator[ErrorComponents]:
-    """How far rows beyond declared bounds may move numbers, for every table of one release."""
-    codes: dict[tuple[int, Condition], int] = {}
-    moving = []
-    for key, weights in terms.items():
-        condition = codes.setdefault((key.block, key.term.condition), len(codes))
-        moving.append(Moving(key.answered, key.term, condition, *weights))
-    for measured, lines in by_table(moving):
-        bounds = reach_of(lines, count, measured)
-        none = np.zeros_like(bounds.up)
-        yield ErrorComponents(none, none, bounds.down, bounds.up, bounds.shift_low, bounds.shift_high)
 
 
 def _scaled_components(scaled: Terms, terms: Terms, count: int) -> ErrorComponents:

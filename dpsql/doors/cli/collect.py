@@ -164,12 +164,11 @@ def collect(
             )
         from dpsql.collecting.reported import store_reports
 
-        stored = store_reports(plan, column, [Path(spool) for spool in reports], output)
-        lines = [f"wrote {stored.path}: reports of {stored.people} people about {column}"]
-        lines += [f"  left out {count}: {reason}" for reason, count in stored.left_out.items()]
-        return CommandOutput(
-            {"reports": str(stored.path), **stored._asdict(), "path": str(stored.path)}, "\n".join(lines)
-        )
+        people, rejected = store_reports(plan, column, [Path(spool) for spool in reports], output)
+        lines = [f"wrote {output}: reports of {people} people about {column}"]
+        lines += [f"  left out {count}: {reason}" for reason, count in rejected.items()]
+        stored = {"reports": str(output), "path": str(output), "people": people, "left_out": rejected}
+        return CommandOutput(stored, "\n".join(lines))
     with steps("collect") as progress:
         done = api.collect(plan, reports, output, progress=progress, **asked)
     manifest = done.manifest

@@ -94,7 +94,7 @@ def _headlines(rated: Sequence[RatedQuestion]) -> list[str]:
         return []
     cards = []
     for rating in rated:
-        value, sign, margin = shown(rating.answer).cells[0][0].partition(" ± ")
+        value, sign, margin = shown(rating.answer)[0][0][0].partition(" ± ")
         words = f"<dt>{escape(rating.question.words)}</dt>"
         cards.append(
             f"<div>{words}<dd>{escape(value)} <small>{escape(sign.strip())} {escape(margin)}</small></dd></div>"

@@ -118,7 +118,7 @@ class Client:
         except (asyncio.IncompleteReadError, OSError):
             pass  # the client left; there is nobody to tell
         finally:
-            self.service.sessions.close(self.session.key)
+            self.service.sessions.close(self.session)
             await self._end()
 
     async def _enter(self, login: Login) -> Guest | None:
@@ -146,17 +146,17 @@ class Client:
         values = self.state.variables.values
         settings = {"server_version": "15.0 (dpsql)"} | {name: values[name] for name in ANNOUNCED}
         self._send(*(protocol.parameter(name, value) for name, value in settings.items()))
-        self._send(protocol.message("K", self.session.key.pack()), protocol.ready(IDLE))
+        self._send(protocol.message("K", self.session.key), protocol.ready(IDLE))
         await self._taken()
 
     async def _talk(self) -> None:
         """Take messages until the client leaves."""
         while True:
             async with asyncio.timeout(self.service.limits.patience):
-                frame = await protocol.read_frame(self.reader)
-            if frame.kind not in self.steps:
-                raise FrameError(f"a message of type {frame.kind} is not known")
-            await self.steps[frame.kind](FrameReader(frame.body))
+                kind, fields = await protocol.read_frame(self.reader)
+            if kind not in self.steps:
+                raise FrameError(f"a message of type {kind} is not known")
+            await self.steps[kind](fields)
             await self._taken()
 
     async def _end(self) -> None:
@@ -317,14 +317,14 @@ class Client:
 
     async def _bind(self, body: FrameReader) -> None:
         portal, name = body.text(), body.text()
-        prepared = self.state.statement(name)
+        sql, parameter_oids = self.state.statement(name)
         if len(self.portals) >= MOST_PORTALS and portal not in self.portals:
             raise errors.ProgrammingError(f"more than {MOST_PORTALS} portals", hint="close some")
         codes = [body.int16() for _ in range(body.int16())]
         raw = [body.value() for _ in range(body.int16())]
         formats = [body.int16() for _ in range(body.int16())]
         binary = codes * len(raw) if len(codes) == 1 else codes or [0] * len(raw)
-        oids = prepared.oids + [0] * (len(raw) - len(prepared.oids))
+        oids = parameter_oids + [0] * (len(raw) - len(parameter_oids))
         try:
             triples = zip(raw, oids, binary, strict=False)
             values = [parameter_value(value, oid, code == 1) for value, oid, code in triples]
@@ -332,7 +332,7 @@ class Client:
             raise errors.DataError(f"a parameter cannot be read: {type(error).__name__}") from error
         self.portals.pop(portal, None)
         with self._request() as request:
-            answer = await self._run(request, bind(prepared.sql, values, prepared.oids))
+            answer = await self._run(request, bind(sql, values, parameter_oids))
         width = len(answer.columns or ())
         wanted = formats * width if len(formats) == 1 else formats or [0] * width
         self.portals[portal] = Portal(answer, wanted, request)
@@ -347,15 +347,13 @@ class Client:
         if kind == b"P":
             self._send_columns(self._portal(name).answer, self._portal(name).formats)
             return
-        prepared = self.state.statement(name)
-        self._send(
-            protocol.message("t", struct.pack(f"!h{len(prepared.oids)}i", len(prepared.oids), *prepared.oids))
-        )
-        if is_silent(prepared.sql):
+        sql, oids = self.state.statement(name)
+        self._send(protocol.message("t", struct.pack(f"!h{len(oids)}i", len(oids), *oids)))
+        if is_silent(sql):
             self._send(protocol.message("n"))
             return
         with self._request() as request:
-            text = bind(prepared.sql, [None] * len(prepared.oids), prepared.oids)
+            text = bind(sql, [None] * len(oids), oids)
             answer = await self._run(request, text, described=True)
         self._send_columns(answer, [0] * len(answer.columns or ()))
 

@@ -146,7 +146,7 @@ class Login:
     async def _expect(self, kind: str) -> FrameReader:
         """The next message of a login."""
         await self.writer.drain()
-        frame = await protocol.read_frame(self.reader, protocol.MOST_STARTUP_BYTES)
-        if frame.kind != kind:
+        received, fields = await protocol.read_frame(self.reader, protocol.MOST_STARTUP_BYTES)
+        if received != kind:
             raise FrameError("a password message was expected")
-        return FrameReader(frame.body)
+        return fields

@@ -19,13 +19,6 @@ class FrameError(Exception):
     state = "08P01"
 
 
-class Frame(NamedTuple):
-    """One message from a client."""
-
-    kind: str
-    body: bytes
-
-
 class FrameReader:
     """Reads the fields of a frame; every read past its end is a FrameError."""
 
@@ -74,8 +67,8 @@ async def read_startup(stream: asyncio.StreamReader) -> tuple[int, bytes]:
     return int(struct.unpack("!i", body[:4])[0]), body[4:]
 
 
-async def read_frame(stream: asyncio.StreamReader, most: int = MOST_BYTES) -> Frame:
-    """The next message.
+async def read_frame(stream: asyncio.StreamReader, most: int = MOST_BYTES) -> tuple[str, FrameReader]:
+    """Kind and fields of the next message.
 
     Raises:
         FrameError: longer than `most` bytes, or not a message.
@@ -87,7 +80,7 @@ async def read_frame(stream: asyncio.StreamReader, most: int = MOST_BYTES) -> Fr
         raise FrameError(f"a message has {length} bytes, the limit is {most}")
     if not head[:1].isalpha():
         raise FrameError("a message has no type")
-    return Frame(head[:1].decode("ascii"), await stream.readexactly(length - 4))
+    return head[:1].decode("ascii"), FrameReader(await stream.readexactly(length - 4))
 
 
 def message(kind: str, *parts: bytes) -> bytes:

@@ -17,34 +17,25 @@ import socket
 import struct
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from dpsql import errors
 from dpsql.release.request import Request
 
-_KEY = struct.Struct("!ii")
-
-
-class Key(NamedTuple):
-    """What a client shows to have its session's statement stopped."""
-
-    number: int
-    secret: int
-
-    def pack(self) -> bytes:
-        """As it stands in messages.
-
-        >>> Key(1, -1).pack().hex()
-        '00000001ffffffff'
-        """
-        return _KEY.pack(*self)
+NUMBER = struct.Struct("!i")
+KEY_BYTES = NUMBER.size + 4
 
 
 @dataclass(eq=False)
 class WireSession:
-    """A session, and the request that it waits for."""
+    """A session, and the request that it waits for.
 
-    key: Key
+    Args:
+        key: what a client shows to have its session's statement stopped: a number and a secret, as they stand in
+            messages.
+        request: what it waits for.
+    """
+
+    key: bytes
     request: Request | None = None
 
     def stop(self) -> None:
@@ -62,19 +53,18 @@ class Sessions:
 
     def __init__(self, folder: Path | None = None) -> None:
         self.folder = folder
-        self._open: dict[int, WireSession] = {}
+        self._open: dict[bytes, WireSession] = {}
 
     def open(self) -> WireSession:
         """A new session."""
-        number = secrets.randbits(31)
+        number = NUMBER.pack(secrets.randbits(31))
         while number in self._open:
-            number = secrets.randbits(31)
-        session = WireSession(Key(number, secrets.randbits(32) - 2**31))
-        self._open[number] = session
+            number = NUMBER.pack(secrets.randbits(31))
+        self._open[number] = session = WireSession(number + secrets.token_bytes(4))
         return session
 
-    def close(self, key: Key) -> None:
-        self._open.pop(key.number, None)
+    def close(self, session: WireSession) -> None:
+        self._open.pop(session.key[: NUMBER.size], None)
 
     def cancel(self, body: bytes) -> None:
         """Stop what the session of a key is asking, here or in another process; nothing if there is no such key.
@@ -82,17 +72,17 @@ class Sessions:
         Args:
             body: of a cancel request.
         """
-        if len(body) == _KEY.size and not self.stop(body) and self.folder is not None:
+        if len(body) == KEY_BYTES and not self.stop(body) and self.folder is not None:
             _tell(self.folder, body)
 
     def stop(self, body: bytes) -> bool:
         """Whether the key names a session of this process, after stopping what it asks if the secret is right."""
-        if len(body) != _KEY.size:
+        if len(body) != KEY_BYTES:
             return False
-        session = self._open.get(_KEY.unpack(body)[0])
+        session = self._open.get(body[: NUMBER.size])
         if session is None:
             return False
-        if hmac.compare_digest(session.key.pack(), body):
+        if hmac.compare_digest(session.key, body):
             session.stop()
         return True
 

@@ -76,14 +76,6 @@ class WireAnswer:
     reported: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True)
-class Prepared:
-    """A statement with its parameter types."""
-
-    sql: str
-    oids: list[int]
-
-
 @dataclass
 class SessionState:
     """What one client has set, prepared and declared.
@@ -97,7 +89,7 @@ class SessionState:
 
     settings: Settings = field(default_factory=Settings)
     variables: Variables = field(default_factory=Variables)
-    prepared: dict[str, Prepared] = field(default_factory=dict)
+    prepared: dict[str, tuple[str, list[int]]] = field(default_factory=dict)
     cursors: dict[str, DeclaredCursor] = field(default_factory=dict)
 
     @property
@@ -113,12 +105,12 @@ class SessionState:
         """
         if len(self.prepared) >= MOST_PREPARED and name not in self.prepared:
             raise ProgrammingError(f"more than {MOST_PREPARED} prepared statements", hint="close some")
-        if len(sql) + sum(len(statement.sql) for statement in self.prepared.values()) > MOST_PREPARED_TEXT:
+        if len(sql) + sum(len(text) for text, _ in self.prepared.values()) > MOST_PREPARED_TEXT:
             raise ProgrammingError("the prepared statements are too long", hint="close some")
-        self.prepared[name] = Prepared(sql, oids)
+        self.prepared[name] = sql, oids
 
-    def statement(self, name: str) -> Prepared:
-        """A kept statement.
+    def statement(self, name: str) -> tuple[str, list[int]]:
+        """A kept statement, and the types of its parameters.
 
         Raises:
             StatementRefused: there is none of that name.
@@ -312,9 +304,9 @@ class Backend:
         match = EXECUTE.fullmatch(sql)
         if match is None:
             raise SqlSyntaxError("this EXECUTE is not understood", hint="write EXECUTE p(1, 'a')")
-        prepared = state.statement(bare(match[1]))
+        text, oids = state.statement(bare(match[1]))
         rows = self.catalogue.query(f"SELECT {match[2]}").rows if match[2] else [()]
-        return self.run(bind(prepared.sql, list(rows[0]), prepared.oids), state)
+        return self.run(bind(text, list(rows[0]), oids), state)
 
     def _deallocate(self, sql: str, state: SessionState) -> WireAnswer:
         name = bare(sql.split()[-1])

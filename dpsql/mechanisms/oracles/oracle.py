@@ -260,7 +260,7 @@ def varints(number: Bytes) -> IntArray:
 
 def numbers_of(payloads: Sequence[bytes], start: int = 0) -> IntArray:
     """The number after `start` bytes of each checked payload, shape (payloads,)."""
-    return np.array([read_varint(payload[start:]).value for payload in payloads], dtype=np.int64)
+    return np.array([read_varint(payload[start:])[0] for payload in payloads], dtype=np.int64)
 
 
 def farthest(moves: FloatArray) -> float:
