@@ -14,7 +14,7 @@ SHORT: dict[str, float] = {
     "house-functions-of-seven-parameters": 14,
     "house-unreached-definitions": 2,
     "house-code-lines-ratio": 1.04,
-    "house-idle-value-classes": 172,
+    "house-idle-value-classes": 135,
     "house-modules": 384,
 }
 """Figures above their bound, and their ceilings meanwhile: lower one when its figure falls, remove it at the bound."""
