@@ -10,9 +10,10 @@
             |   |-- ReleaseError       2   not a release file, a damaged one, or another format
             |   |-- SourceError        2   the raw side does not hold what the catalog says
             |   |-- MachineFault       4   a full disk, rights, memory, a lock; the line says what is charged
-        |   |   `-- EngineLost     4   the engine that holds the rows was lost, refused, or took too long
+            |   |   `-- EngineLost     4   the engine that holds the rows was lost, refused, or took too long
             |   |-- QueryTimeout       1   the statement was stopped
             |   |   `-- Interrupted  130   by Ctrl-C
+            |   |-- MemoryTaken        2   other answers hold the memory that a server has for them
             |   `-- BatchOrderError    2   a batch of a stream that is not the next one, or past the horizon
             |-- IntegrityError         3   release and ledger disagree; spending has stopped
             |-- InternalError          2   a promise inside dpsql was broken; nothing was published
@@ -141,6 +142,10 @@ class Interrupted(QueryTimeout):
     """Ctrl-C stopped the statement."""
 
     exit_code = INTERRUPTED
+
+
+class MemoryTaken(OperationalError):
+    """Other answers hold the memory that a server has for them; the same statement may be answered later."""
 
 
 class BatchOrderError(OperationalError):

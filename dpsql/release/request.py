@@ -21,6 +21,7 @@ import atexit
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
@@ -31,7 +32,7 @@ from typing import Any, TypeVar
 
 import duckdb
 
-from dpsql.errors import Interrupted, NotSupportedError, QueryTimeout
+from dpsql.errors import Interrupted, MemoryTaken, NotSupportedError, QueryTimeout
 
 LIMIT = 30.0
 MOST_BYTES = 250_000_000
@@ -49,6 +50,66 @@ FIXED = {int, float, bool}
 T = TypeVar("T")
 
 
+class MemoryPool:
+    """Memory that all answers of a server share. No role takes more of it than it leaves for the others.
+
+    So one role has at most a half, a second one at most half of the rest, and so on: whoever comes last still
+    finds room for a short answer.
+
+    Args:
+        most_bytes: of all answers, as `size_of` counts them.
+    """
+
+    def __init__(self, most_bytes: int) -> None:
+        self.most_bytes = most_bytes
+        self._guard = threading.Lock()
+        self._taken: Counter[str] = Counter()
+
+    def charge(self, charge: Charge, size: int) -> None:
+        """Let a charge count so many bytes instead of those that it has; any thread may call this.
+
+        Raises:
+            MemoryTaken: more than its role may take; it keeps what it has.
+        """
+        with self._guard:
+            more, role = size - charge.counted, charge.role
+            if more > 0 and self._taken[role] + more > self.most_bytes - self._taken.total() - more:
+                raise MemoryTaken(
+                    "other answers hold the memory that this server has for them",
+                    hint="close portals and cursors, ask for fewer rows, or ask later",
+                )
+            self._taken[role] += more
+            charge.counted = size
+            if not self._taken[role]:
+                del self._taken[role]  # names are of clients, and endless
+
+
+@dataclass(eq=False)
+class Charge:
+    """Bytes that one answer holds, of a pool where there is one.
+
+    Args:
+        role: who holds them.
+        pool: what they are of; None for a library's caller, who shares with nobody.
+        counted: bytes.
+    """
+
+    role: str
+    pool: MemoryPool | None
+    counted: int = 0
+
+    def count(self, size: int) -> None:
+        """Hold so many bytes, and no others.
+
+        Raises:
+            MemoryTaken: its role may not take more.
+        """
+        if self.pool is None:
+            self.counted = size
+        else:
+            self.pool.charge(self, size)
+
+
 class Request:
     """One answer that somebody waits for.
 
@@ -56,14 +117,30 @@ class Request:
         seconds: of work until it is stopped.
         most_bytes: that its rows and arrays may take.
         role: who waits; empty where nobody logged in.
+        pool: of which its bytes are; None where answers share nothing.
     """
 
-    def __init__(self, seconds: float = LIMIT, most_bytes: int = MOST_BYTES, role: str = "") -> None:
+    def __init__(
+        self,
+        seconds: float = LIMIT,
+        most_bytes: int = MOST_BYTES,
+        role: str = "",
+        pool: MemoryPool | None = None,
+    ) -> None:
         self.seconds, self.most_bytes, self.role = seconds, most_bytes, role
+        self.charge = Charge(role, pool)
         self.stopped = False
-        self.bytes = 0
         self._seconds_left = seconds
         self._deadline: float | None = None
+
+    @property
+    def bytes(self) -> int:
+        """Of its rows and arrays, until the answer is complete; then of its rows, until they are sent."""
+        return self.charge.counted
+
+    @bytes.setter
+    def bytes(self, size: int) -> None:
+        self.charge.count(size)
 
     @property
     def deadline(self) -> float:
@@ -143,9 +220,13 @@ class Request:
             raise
 
     def run(self, work: Callable[[], T]) -> T:
-        """Do some work for it; for another thread to call."""
-        with self.working():
-            return work()
+        """Do some work for it; for another thread to call. Of what was stopped nothing stays."""
+        try:
+            with self.working():
+                return work()
+        finally:
+            if self.stopped:
+                self.bytes = 0
 
 
 _current: ContextVar[Request | None] = ContextVar("dpsql_request", default=None)

@@ -250,6 +250,10 @@ def explore(releases: tuple[Path, ...], port: int, as_of: str | None, as_json: b
     show_default=True,
     help="seconds until it is done",
 )
+@click.option(
+    "--memory", type=click.IntRange(1), default=250 * (os.cpu_count() or 1), show_default="250 a core",
+    help="MB of all answers, while they are worked out, kept and sent; of all processes",
+)  # fmt: skip
 @click.option("--login-log", type=FILE, help="file to add a line for each login to; else standard error")
 @click.option(
     "--processes", type=click.IntRange(1, 64), default=1, show_default=True, help="one uses one core"
@@ -276,7 +280,9 @@ def serve(
         )
         click.echo(line, err=not as_json)
 
-    limits = wire.ConnectionLimits(*(where.pop(name) for name in ("connections", "login", "idle")))
+    context.params["memory"] = memory = max(1, where.pop("memory") // processes)
+    connections, login, idle = (where.pop(name) for name in ("connections", "login", "idle"))
+    limits = wire.ConnectionLimits(connections, login, idle, memory * 1_000_000)
     options = wire.Options(**where, limits=limits)
     wire.check(options)
     with wire.open_roles(

@@ -32,7 +32,7 @@ from dpsql.doors.wire.statements import (
 )
 from dpsql.doors.wire.states import StatementRefused, state_of
 from dpsql.doors.wire.values import TEXT, as_binary, as_text, parameter_value
-from dpsql.release.request import LIMIT, MOST_BYTES, Request, size_of
+from dpsql.release.request import LIMIT, MOST_BYTES, Charge, Request, size_of
 
 MOST_PORTALS = 64
 """Of one client, that are open."""
@@ -81,6 +81,7 @@ class Client:
         self.portals: dict[str, Portal] = {}
         self.state = SessionState()
         self.session = service.sessions.open()
+        self.cursor_rows = Charge("", service.memory)
         self.transaction = IDLE
         self.skipping = False
         extended = {
@@ -104,6 +105,7 @@ class Client:
                     if not free:
                         raise LoginRefused("too many clients; try again later", "53300")
                     self.guest = guest
+                    self.cursor_rows = Charge(self.payer, self.service.memory)
                     await self._welcome(guest)
                     await self._talk()
         except (FrameError, LoginRefused) as error:
@@ -119,7 +121,15 @@ class Client:
             pass  # the client left; there is nobody to tell
         finally:
             self.service.sessions.close(self.session)
+            self._close_portals()
+            self.cursor_rows.count(0)
             await self._end()
+
+    @property
+    def payer(self) -> str:
+        """Whose turns and memory her statements take: her role's, or her address's where there are no roles."""
+        assert self.guest is not None
+        return self.address if self.service.roles.everybody is not None else self.guest.role
 
     async def _enter(self, login: Login) -> Guest | None:
         """Who has logged in, within the time for that."""
@@ -209,7 +219,7 @@ class Client:
     async def _sync(self, body: FrameReader) -> None:
         self.skipping = False
         if self.transaction == IDLE:
-            self.portals.clear()  # as in Postgres: they end with their transaction
+            self._close_portals()  # as in Postgres: they end with their transaction
         self._send(protocol.ready(self.transaction))
 
     async def _extended(self, step: Callable[[FrameReader], Awaitable[None]], body: FrameReader) -> None:
@@ -233,11 +243,13 @@ class Client:
         timeout = self.state.variables.timeout
         seconds = min(LIMIT, timeout) if timeout else LIMIT
         memory = MOST_BYTES - portals - self.state.size
-        self.session.request = request = Request(seconds, memory, self.guest.role)
+        request = Request(seconds, memory, self.payer, self.service.memory)
+        self.session.request = request
         try:
             yield request
         except BaseException:
             request.stop()
+            request.bytes = 0
             raise
         finally:
             self.session.request = None
@@ -253,7 +265,7 @@ class Client:
         backend = self.guest.admission.backend
         work = partial(backend.describe if described else backend.run, sql, self.state)
         run = partial(request.run, work)
-        asking = asyncio.ensure_future(self.service.turns.take(run))
+        asking = asyncio.ensure_future(self.service.turns.take(run, self.payer))
         leaving = asyncio.ensure_future(self.reader.left.wait())
         try:
             await asyncio.wait([asking, leaving], return_when=asyncio.FIRST_COMPLETED)
@@ -264,6 +276,7 @@ class Client:
             asking.cancel()
             leaving.cancel()
         request.bytes = size_of(answer.rows)  # those of its errors are free again
+        self._charge_cursors()
         if answer.tag == "BEGIN" or (ends and returns_to_savepoint(ends["end"])):
             self.transaction = OPEN
         elif answer.tag in ("COMMIT", "ROLLBACK"):
@@ -271,6 +284,19 @@ class Client:
             self.transaction = IDLE
         self._send(*(protocol.parameter(name, value) for name, value in answer.reported))
         return answer
+
+    def _charge_cursors(self) -> None:
+        """Count the rows of open cursors; without memory for them they are closed.
+
+        Raises:
+            MemoryTaken: there is none.
+        """
+        try:
+            self.cursor_rows.count(self.state.size)
+        except errors.MemoryTaken:
+            self.state.cursors.clear()
+            self.cursor_rows.count(0)
+            raise
 
     def _refuse(self, error: errors.Error) -> None:
         """Say what went wrong; an open transaction has failed."""
@@ -303,6 +329,7 @@ class Client:
                 rows = (protocol.data_row([as_text(v) for v in row]) for row in answer.rows)
                 await self._send_rows(request, rows)
             self._send(protocol.complete(tag_of(answer)))
+            request.bytes = 0
 
     async def _parse(self, body: FrameReader) -> None:
         name, sql = body.text(), body.text()
@@ -330,7 +357,7 @@ class Client:
             values = [parameter_value(value, oid, code == 1) for value, oid, code in triples]
         except ValueError as error:
             raise errors.DataError(f"a parameter cannot be read: {type(error).__name__}") from error
-        self.portals.pop(portal, None)
+        self._close_portals(portal)
         with self._request() as request:
             answer = await self._run(request, bind(sql, values, parameter_oids))
         width = len(answer.columns or ())
@@ -355,6 +382,7 @@ class Client:
         with self._request() as request:
             text = bind(sql, [None] * len(oids), oids)
             answer = await self._run(request, text, described=True)
+            request.bytes = 0
         self._send_columns(answer, [0] * len(answer.columns or ()))
 
     def _send_columns(self, answer: WireAnswer, formats: list[int]) -> None:
@@ -394,8 +422,17 @@ class Client:
 
     async def _close(self, body: FrameReader) -> None:
         kind, name = body.take(1), body.text()
-        (self.portals if kind == b"P" else self.state.prepared).pop(name, None)
+        if kind == b"P":
+            self._close_portals(name)
+        else:
+            self.state.prepared.pop(name, None)
         self._send(protocol.message("3"))
+
+    def _close_portals(self, *names: str) -> None:
+        """Close portals by name, or all of them: their rows are not needed any more."""
+        for name in names or tuple(self.portals):
+            if (portal := self.portals.pop(name, None)) is not None:
+                portal.request.bytes = 0
 
     async def _flush(self, body: FrameReader) -> None:
         await self._taken()

@@ -4,6 +4,7 @@
 |---|---|
 | clients that have logged in | `ConnectionLimits.connections`; one more is told `53300 too_many_connections` |
 | connections that have not | an eighth of that beside them; for one more another leaves (`ConnectionSlots.arrive`) |
+| memory of answers that are worked out, kept or sent | `ConnectionLimits.memory`, shared by roles (`MemoryPool`) |
 | seconds until a connection has logged in | `ConnectionLimits.login` |
 | seconds that a client says nothing, or does not take what it asked for | `ConnectionLimits.idle` |
 | wrong passwords | `Waits` |
@@ -26,6 +27,7 @@ FEWEST_STRANGERS = 16
 FREE, FREE_ADDRESS = 3, 30
 """Wrong passwords that cost no wait: of an address for one role, and of an address for all of them."""
 LONGEST_WAIT = 60.0
+MEMORY_A_CORE = 250_000_000
 FORGOTTEN = 900.0
 """Seconds after its last wait that a wrong password is forgotten."""
 MOST_REMEMBERED = 4096
@@ -39,11 +41,13 @@ class ConnectionLimits:
         connections: clients that have logged in, at a time.
         login: seconds until a connection has logged in.
         idle: seconds that a client may be silent; 0 for as long as it likes.
+        memory: bytes of all answers, as `size_of` counts them; in truth they take a sixth more.
     """
 
     connections: int = 800
     login: float = 10.0
     idle: float = 3600.0
+    memory: int = MEMORY_A_CORE
 
     @property
     def strangers(self) -> int:

@@ -20,6 +20,7 @@ from dpsql.doors.wire.protocol import FrameError, FrameReader
 from dpsql.doors.wire.roles import Admission, ServerRoles
 from dpsql.doors.wire.sessions import Sessions
 from dpsql.doors.wire.turns import Turns
+from dpsql.release.request import MemoryPool
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class WireService:
         roles: who may come in, and what she may ask.
         sessions: all clients, for cancelling.
         turns: of all clients' statements.
+        memory: of all clients' answers.
         limits: what connections may take.
         places: the connections.
         waits: after wrong passwords.
@@ -41,6 +43,7 @@ class WireService:
     roles: ServerRoles
     sessions: Sessions
     turns: Turns
+    memory: MemoryPool
     limits: ConnectionLimits
     places: ConnectionSlots
     waits: Waits

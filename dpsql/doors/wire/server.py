@@ -30,6 +30,7 @@ from dpsql.doors.wire.roles import ServerRole, ServerRoles, read_roles
 from dpsql.doors.wire.sessions import Sessions
 from dpsql.doors.wire.turns import Turns
 from dpsql.errors import InterfaceError, OperationalError
+from dpsql.release.request import MemoryPool
 
 SECONDS_TO_END = 10.0
 BACKLOG = 256
@@ -77,9 +78,10 @@ def serve(roles: ServerRoles, options: Options, told: Callable[[str, int], None]
     tls = check(options)
     _allow_files(options.limits.connections + options.limits.strangers + OTHER_FILES)
     with login_log(options.login_log) as log, contextlib.suppress(KeyboardInterrupt):
+        turns, memory = Turns(options.limits.connections), MemoryPool(options.limits.memory)
         service = WireService(
-            roles, Sessions(options.together), Turns(), options.limits, ConnectionSlots(options.limits), Waits(), log,
-            tls, not is_loopback(options.host),
+            roles, Sessions(options.together), turns, memory, options.limits, ConnectionSlots(options.limits), Waits(),
+            log, tls, not is_loopback(options.host),
         )  # fmt: skip
         asyncio.run(_listen(service, options, told))
 

@@ -21,7 +21,8 @@ class StatementRefused(errors.ProgrammingError):
 STATES = (
     (errors.SqlSyntaxError, "42601"), (errors.UnknownTable, "42P01"), (errors.UnknownName, "42703"),
     (errors.ProgrammingError, "42000"), (errors.NotSupportedError, "0A000"), (errors.DataError, "22000"),
-    (errors.QueryTimeout, "57014"), (errors.PrivacyError, "42501"), (errors.InterfaceError, "08P01"),
+    (errors.QueryTimeout, "57014"), (errors.MemoryTaken, "53200"), (errors.PrivacyError, "42501"),
+    (errors.InterfaceError, "08P01"),
 )  # fmt: skip
 """The first class that an error is of gives its state."""
 
