@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import math
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
@@ -24,8 +25,14 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 FEWEST_STRANGERS = 16
-FREE, FREE_ADDRESS = 3, 30
-"""Wrong passwords that cost no wait: of an address for one role, and of an address for all of them."""
+FREE = 3
+"""Wrong passwords of an address for one role that cost no wait."""
+NETWORKS = (30, 60, 120)
+"""The same for all roles: of an address, and of the /56 and /48 around it, which one customer may have."""
+GUESSES, BURST = 4.0, 10
+"""Wrong passwords a second for one role from wherever, and how many of them may come at once."""
+FAMILIAR = 86_400.0
+"""Seconds after a login that its address is known for its role."""
 LONGEST_WAIT = 60.0
 MEMORY_A_CORE = 250_000_000
 FORGOTTEN = 900.0
@@ -107,10 +114,18 @@ class _Wrong(NamedTuple):
 
 
 class Waits:
-    """Wrong passwords, and how long their senders wait: 1, 2, 4 .. 60 seconds once the free ones are used up.
+    """Wrong passwords, and how long their senders wait.
 
-    An address waits for a role, and for all roles after many wrong passwords: who tries one name after another is
-    remembered too. No address makes another one wait.
+    | who | waits |
+    |---|---|
+    | an address for a role | 1, 2, 4 .. 60 seconds once `FREE` wrong ones are used up |
+    | an address, and the /56 and /48 around an IPv6 one, for all roles | the same, after `NETWORKS` |
+    | all addresses together for one role | as `GUESSES` a second allow, after a burst of `BURST` |
+    | an address for a role that logged in from there within `FAMILIAR` seconds | as `GUESSES` allow, and nothing else |
+
+    So guesses at one role are slow from however many addresses they come, a stale password in some program does not
+    lock out those who share its address, and who tries one name after another is remembered too. The same wrong
+    password sent again cannot be told from another one: a SCRAM proof is never twice the same.
 
     Args:
         now: a clock, in seconds.
@@ -118,14 +133,23 @@ class Waits:
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
-        self._wrong: OrderedDict[tuple[str, str], _Wrong] = OrderedDict()
+        self._wrong: OrderedDict[tuple[str, str | None], _Wrong] = OrderedDict()
+        self._guesses: OrderedDict[tuple[str | None, str], float] = OrderedDict()
+        self._familiar: OrderedDict[tuple[str, str], float] = OrderedDict()
 
     def seconds(self, address: str, role: str) -> float:
         """Seconds to wait until a password is looked at; 0 or less for none."""
-        return max(self._seen(key).until for key in _keys(address, role)) - self._now()
+        if self._is_familiar(address, role):
+            return self._until_guess((_networks(address)[0], role))
+        until = max(self._seen(key).until for key in _keys(address, role)) - self._now()
+        return max(until, self._until_guess((None, role)))
 
     def wrong(self, address: str, role: str) -> None:
         """A password was wrong."""
+        if self._is_familiar(address, role):
+            self._count_guess((_networks(address)[0], role))
+            return
+        self._count_guess((None, role))
         for key, free in _keys(address, role).items():
             times = self._seen(key).times + 1
             over = min(times - free, 10)
@@ -135,28 +159,51 @@ class Waits:
             self._wrong.popitem(last=False)
 
     def right(self, address: str, role: str) -> None:
-        """A password was right: this address has no wait for this role any more."""
-        self._wrong.pop((_network(address), role), None)
+        """A password was right: this address has no wait for this role any more, and is familiar."""
+        place = _networks(address)[0]
+        self._wrong.pop((place, role), None)
+        self._familiar[place, role] = self._now()
+        self._familiar.move_to_end((place, role))
+        while len(self._familiar) > MOST_REMEMBERED:
+            self._familiar.popitem(last=False)
 
-    def _seen(self, key: tuple[str, str]) -> _Wrong:
+    def _is_familiar(self, address: str, role: str) -> bool:
+        return self._now() - self._familiar.get((_networks(address)[0], role), -math.inf) < FAMILIAR
+
+    def _seen(self, key: tuple[str, str | None]) -> _Wrong:
         failures = self._wrong.get(key, _Wrong(0, 0.0))
         return failures if self._now() < failures.until + FORGOTTEN else _Wrong(0, 0.0)
 
+    def _until_guess(self, key: tuple[str | None, str]) -> float:
+        """Seconds until one more guess: each takes 1 / `GUESSES` of a second, and `BURST` may come at once."""
+        return self._guesses.get(key, 0.0) - self._now() - (BURST - 1) / GUESSES
 
-def _keys(address: str, role: str) -> dict[tuple[str, str], int]:
-    """Under which wrong passwords are counted, and how many are free."""
-    place = _network(address)
-    return {(place, ""): FREE_ADDRESS, (place, role): FREE}
+    def _count_guess(self, key: tuple[str | None, str]) -> None:
+        self._guesses[key] = max(self._guesses.get(key, 0.0), self._now()) + 1 / GUESSES
+        self._guesses.move_to_end(key)
+        while len(self._guesses) > MOST_REMEMBERED:
+            self._guesses.popitem(last=False)
 
 
-def _network(address: str) -> str:
-    """Who is likely one sender: an IPv4 address, or the /64 of an IPv6 one.
+def _keys(address: str, role: str) -> dict[tuple[str, str | None], int]:
+    """Under which wrong passwords are counted, and how many are free; None stands for all roles."""
+    places = _networks(address)
+    everywhere: dict[tuple[str, str | None], int] = {
+        (place, None): free for place, free in zip(places, NETWORKS, strict=False)
+    }
+    return everywhere | {(places[0], role): FREE}
 
-    >>> _network("192.0.2.7"), _network("2001:db8::1:2"), _network("")
-    ('192.0.2.7', '2001:db8::/64', '')
+
+def _networks(address: str) -> list[str]:
+    """Who is likely one sender: an IPv4 address; or the /64, /56 and /48 of an IPv6 one.
+
+    >>> _networks("192.0.2.7"), _networks("2001:db8:1:234::7"), _networks("")
+    (['192.0.2.7'], ['2001:db8:1:234::/64', '2001:db8:1:200::/56', '2001:db8:1::/48'], [''])
     """
     try:
         ip = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
-        return address
-    return str(ipaddress.ip_network((ip, 64), strict=False)) if ip.version == 6 else address
+        return [address]
+    if ip.version == 4:
+        return [address]
+    return [str(ipaddress.ip_network((ip, length), strict=False)) for length in (64, 56, 48)]

@@ -19,6 +19,8 @@ from dpsql.extras import extra
 MECHANISM = "SCRAM-SHA-256"
 ROUNDS, SALT_BYTES = 4096, 32
 """Of every password: a stand-in must look like one."""
+SHORTEST = 12
+"""Characters of a password: at four guesses a second, a random one of letters lasts longer than anybody waits."""
 _SECRET = secrets.token_bytes(32)
 FIRST = re.compile(r"([ny]),,(n=[^,]*,(.*))", re.DOTALL)
 
@@ -101,6 +103,10 @@ def read_password_file(path: Path) -> Verifier:
     user, colon, password = line.partition(":")
     if not (user and colon and password):
         raise InterfaceError(f"{path} does not hold user:password", hint="write one such line")
+    if len(password) < SHORTEST:
+        raise InterfaceError(
+            f"the password in {path} has fewer than {SHORTEST} characters", hint="choose a longer one"
+        )
     return make_verifier(user, password)
 
 
