@@ -20,6 +20,8 @@ from dpsql.release.signature import REQUIRED
 
 SECONDS = click.FloatRange(0)
 LEVEL = click.FloatRange(0.5, 0.9999)
+MEMORY_A_CORE = 250
+"""MB of answers that a server holds at most; in truth they take a sixth more."""
 PAGE_SECONDS = 300.0
 """For a report: all its totals, examples and histograms."""
 as_of = click.option("--as-of", help="of a stream: the newest batch wanted, by number or date")
@@ -251,8 +253,8 @@ def explore(releases: tuple[Path, ...], port: int, as_of: str | None, as_json: b
     help="seconds until it is done",
 )
 @click.option(
-    "--memory", type=click.IntRange(1), default=250 * (os.cpu_count() or 1), show_default="250 a core",
-    help="MB of all answers, while they are worked out, kept and sent; of all processes",
+    "--memory", type=click.IntRange(1),
+    help="MB of all answers, while they are worked out, kept and sent; 250 a core if not given; of all processes",
 )  # fmt: skip
 @click.option("--login-log", type=FILE, help="file to add a line for each login to; else standard error")
 @click.option(
@@ -280,7 +282,8 @@ def serve(
         )
         click.echo(line, err=not as_json)
 
-    context.params["memory"] = memory = max(1, where.pop("memory") // processes)
+    memory = max(1, (where.pop("memory") or MEMORY_A_CORE * (os.cpu_count() or 1)) // processes)
+    context.params["memory"] = memory  # what each process gets
     connections, login, idle = (where.pop(name) for name in ("connections", "login", "idle"))
     limits = wire.ConnectionLimits(connections, login, idle, memory * 1_000_000)
     options = wire.Options(**where, limits=limits)

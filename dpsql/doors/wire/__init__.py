@@ -11,11 +11,13 @@ catalogue   pg_catalog in an in-memory DuckDB, for \\d, getTables and getColumns
 lists       what a catalogue query may be made of
 statements  what a statement is: a question, a catalogue query, a setting, or a word to nod at
 client      one connection: simple and extended protocol
-server      listening: loopback, or TLS and a password; several processes on one port
+server      listening: loopback, or TLS and a password
+workers     several processes on one port, which end with their parent
 """
 
 from dpsql.doors.wire.gate import ConnectionLimits
 from dpsql.doors.wire.roles import open_roles
-from dpsql.doors.wire.server import Options, check, read_guests, serve, serve_together
+from dpsql.doors.wire.server import Options, check, read_guests, serve
+from dpsql.doors.wire.workers import serve_together
 
 __all__ = ["ConnectionLimits", "Options", "check", "open_roles", "read_guests", "serve", "serve_together"]

@@ -1,8 +1,6 @@
 """Listening: on loopback as it is; beyond it only with TLS and a password.
 
-One Python process uses one core, so several processes may share a port: the kernel hands each connection to one
-of them. The port is held by a socket of their parent's that never listens, so that a free port stays the same for
-all. Requests to cancel are passed on through a folder of theirs.
+One Python process uses one core, so several may share a port (`workers`).
 """
 
 from __future__ import annotations
@@ -12,12 +10,8 @@ import contextlib
 import ipaddress
 import resource
 import signal
-import socket
 import ssl
-import subprocess
-import sys
-import tempfile
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -29,10 +23,10 @@ from dpsql.doors.wire.password import read_password_file
 from dpsql.doors.wire.roles import ServerRole, ServerRoles, read_roles
 from dpsql.doors.wire.sessions import Sessions
 from dpsql.doors.wire.turns import Turns
+from dpsql.doors.wire.workers import end_with_parent
 from dpsql.errors import InterfaceError, OperationalError
 from dpsql.release.request import MemoryPool
 
-SECONDS_TO_END = 10.0
 BACKLOG = 256
 OTHER_FILES = 100
 """Files that a process has open beside its connections: releases, libraries, logs."""
@@ -200,6 +194,8 @@ async def _listen(service: WireService, options: Options, announce: Callable[[st
     stop = asyncio.Event()
     for wanted in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(wanted, stop.set)
+    if options.together is not None:
+        await end_with_parent(stop)
     host, port = server.sockets[0].getsockname()[:2]
     announce(str(host), int(port))
     async with server:
@@ -215,55 +211,3 @@ def _protocol(
     """Streams of a connection, as `asyncio.start_server` makes them, but with a reader that knows who has left."""
     reader = ClientReader()
     return asyncio.StreamReaderProtocol(reader, lambda _, writer: welcome(reader, writer))
-
-
-def serve_together(
-    arguments: Sequence[str], processes: int, host: str, port: int, told: Callable[[str, int], None]
-) -> None:
-    """Run `dpsql serve` so many times on one port, until interrupted.
-
-    Args:
-        arguments: releases and options that every process gets.
-        processes: how many.
-        host, port: where; port 0 takes a free one.
-        told: called once with host and port when all of them listen.
-
-    Raises:
-        OperationalError: the address cannot be used, or a process ended.
-    """
-    with _held(host, port) as number, tempfile.TemporaryDirectory(prefix="dpsql") as together:
-        command = [sys.executable, "-m", "dpsql.doors.cli", "serve", "--json"]
-        command += ["--together", together, *arguments, "--host", host, "--port", str(number)]
-        workers = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(processes)]
-        previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
-        try:
-            with contextlib.suppress(KeyboardInterrupt):
-                for worker in workers:
-                    _await(worker)
-                told(host, number)
-                workers[0].wait()
-        finally:
-            signal.signal(signal.SIGTERM, previous)
-            for worker in workers:
-                worker.terminate()
-            for worker in workers:
-                worker.wait(SECONDS_TO_END)
-
-
-def _await(worker: subprocess.Popen[str]) -> None:
-    """Until the process says that it listens."""
-    if worker.stdout is None or not worker.stdout.readline():
-        raise OperationalError("a server process ended before it listened", hint="its error stands above")
-
-
-@contextlib.contextmanager
-def _held(host: str, port: int) -> Iterator[int]:
-    """A port that is taken but not listened on."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family) as holder:
-        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        try:
-            holder.bind((host, port))
-        except OSError as error:
-            raise OperationalError(f"cannot listen on {host}:{port}", hint="is the port taken?") from error
-        yield int(holder.getsockname()[1])
