@@ -21,6 +21,7 @@ import html
 import io
 import json
 import math
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
@@ -46,6 +47,9 @@ MOST_SHOWN, LEVEL = 100, 0.95
 FIELD = 20
 """Bytes of a field of CSV, its comma included."""
 
+MARKUP = re.compile(r"[\\`|*\[\]<&@]|(?<=\w):(?=//)|(?<=www)\.", re.IGNORECASE)
+LITERAL = {"<": "&lt;", "&": "&amp;", "@": "&#64;", ":": "&#58;", ".": "&#46;"}
+"""What Markdown would take for markup, or for an address to link to; characters that are not here get a backslash."""
 MIDNIGHT = datetime.time()
 NUMBERS = (int, float, decimal.Decimal)
 WEAK, CUT = "?", "~"
@@ -324,8 +328,17 @@ def _table(answer: Renderable, cells: list[list[str]]) -> list[str]:
 
 
 def _markdown(answer: Renderable, cells: list[list[str]]) -> list[str]:
-    head = ["| " + " | ".join(answer.columns) + " |", "|" + "|".join("---" for _ in answer.columns) + "|"]
-    return [*head, *("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in cells)]
+    lines = ["| " + " | ".join(map(_markdown_text, row)) + " |" for row in (answer.columns, *cells)]
+    return [lines[0], "|" + "|".join("---" for _ in answer.columns) + "|", *lines[1:]]
+
+
+def _markdown_text(text: str) -> str:
+    """A text that renders as itself: labels may come from anybody, and none becomes a link, a picture or HTML.
+
+    >>> print(_markdown_text("<b> [x](https://a.example) | a@b"))
+    &lt;b> \\[x\\](https&#58;//a.example) \\| a&#64;b
+    """
+    return MARKUP.sub(lambda match: LITERAL.get(match[0], f"\\{match[0]}"), text)
 
 
 def _vertical(answer: Renderable, cells: list[list[str]]) -> list[str]:

@@ -31,7 +31,9 @@ from dpsql.errors import DataError, InterfaceError, MachineFault, OperationalErr
 from dpsql.faults import FAULTS, machine, reason
 from dpsql.ledger.files import PRIVATE_FILE, sync, write_private
 from dpsql.release.write import ReleaseBuilder
+from dpsql.star.load import file_bytes
 
+LARGEST_PLAN = 64 * 2**20
 UNCOUNTED = "run the same command again; no report is counted twice"
 
 
@@ -49,7 +51,7 @@ def plan_file(path: Path) -> Plan:
         PrivacyError: its weights cost more than its epsilon.
     """
     try:
-        return read_plan(path.read_bytes())
+        return read_plan(file_bytes(path, LARGEST_PLAN))
     except OSError as error:
         raise OperationalError(
             f"cannot read the plan {path.name} ({error.strerror})", hint="check the path"

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import re
+import stat
 from collections.abc import Callable, Mapping
 from os import PathLike
 from pathlib import Path
@@ -52,7 +55,7 @@ def catalog_text(file: Path) -> str:
         CatalogError: it cannot be read, is no text, or too long for a catalog.
     """
     try:
-        raw = file.read_bytes()
+        raw = file_bytes(file, LARGEST_FILE)
         text = raw.decode("utf-8")
     except OSError as error:
         raise CatalogError(
@@ -65,6 +68,23 @@ def catalog_text(file: Path) -> str:
             f"{file}: is larger than {LARGEST_FILE} bytes", hint="split the categories into a table"
         )
     return text
+
+
+def file_bytes(path: Path, most: int) -> bytes:
+    """Content of a regular file; one byte more than `most` of a larger one.
+
+    A pipe or a device would keep its reader waiting, or never end.
+
+    Raises:
+        OSError: it cannot be read, or is no regular file.
+    """
+    handle = os.open(
+        path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)
+    )  # a pipe that nobody writes to opens at once
+    with os.fdopen(handle, "rb") as file:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", str(path))
+        return file.read(most + 1)
 
 
 def parse_catalog(text: str, name: str = "catalog", file: Path | None = None) -> Catalog:
@@ -109,6 +129,8 @@ def read_model(
     lines: Lines = {}
     try:
         node = yaml.compose(text, Loader=yaml.BaseLoader)
+    except RecursionError:
+        raise CatalogError(f"{name}: is nested too deep", hint=begin) from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"{name}:{mark.line + 1}" if mark else name

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import http.client
 import json
 import math
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -24,7 +26,7 @@ import dpsql
 from benchmarks.answers.limits import worked
 from dpsql.answer.output import render
 from dpsql.answer.session import OpenReleases, open_session
-from dpsql.doors.explore import FILES, HOST, MOST_BODY, App, Gate, serve
+from dpsql.doors.explore import FILES, HOST, MOST_BODY, MOST_CONNECTIONS, App, Gate, serve
 from dpsql.doors.explore.answers import MOST_EXAMPLES, MOST_ROWS, Explorer
 from dpsql.doors.page import SHARED, asset
 from dpsql.doors.questions import WELL, totals
@@ -222,6 +224,37 @@ def test_attacks_end_at_once_here_too(app: App) -> None:
         started = time.process_time()
         assert "refused" in request(app, "ask", {"sql": sql, "level": 0.95}).json(), name
         assert time.process_time() - started < 3, name
+
+
+def test_half_requests_shut_nobody_out(opened: OpenReleases) -> None:
+    pytest.importorskip("uvicorn")
+    program = (
+        "import sys, dpsql.doors.explore as e; from dpsql.answer.session import open_session\n"
+        "e.SECONDS_TO_ASK = 0.5\n"
+        "e.serve(open_session([sys.argv[1]]), 0, lambda address: print(address, flush=True))"
+    )
+    command = [sys.executable, "-c", program, str(opened.releases[0].path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        address = urllib.parse.urlsplit(process.stdout.readline().strip())
+        place = (address.hostname, address.port)
+        heads = [b"GET / HTTP/1.1\r\nHost: x\r\n", b"", b"GET"]
+        half = (
+            b"POST %bask HTTP/1.1\r\nHost: %b\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{"
+        )
+        heads.append(half % (address.path.encode(), address.netloc.encode()))
+        attackers = [socket.create_connection(place) for _ in range(2 * MOST_CONNECTIONS)]
+        for number, attacker in enumerate(attackers):
+            attacker.sendall(heads[number % len(heads)])
+        end, status = time.monotonic() + 60, 0
+        while status != 200:
+            assert time.monotonic() < end
+            asker = http.client.HTTPConnection(address.netloc, timeout=60)
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                asker.request("GET", address.path)
+                status = asker.getresponse().status
+            asker.close()
+        process.terminate()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="a process's work is read from /proc")

@@ -10,6 +10,7 @@ import re
 import socket
 import stat
 import struct
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -30,9 +31,10 @@ from dpsql.doors.wire.gate import (
     Waits,
 )
 from dpsql.doors.wire.logins import MOST_REFUSALS, Log, login_log
-from dpsql.doors.wire.password import make_verifier, stand_in
+from dpsql.doors.wire.password import make_verifier, read_password_file, stand_in
 from dpsql.doors.wire.roles import read_roles
 from dpsql.doors.wire.server import Options, read_guests
+from dpsql.doors.wire.tls import read_tls
 from dpsql.errors import CatalogError, Error, InterfaceError, OperationalError
 from tests.doors.test_shell import ENDLESS
 from tests.doors.test_wire import Server, Wire, kinds, log_in, running, serving, state, values
@@ -476,3 +478,84 @@ def test_roles_or_releases(folder: Path) -> None:
         read_guests(Options(roles=folder / "roles.yaml"), [folder / "shop.dpsql"])
     (one,) = read_guests(Options(password_file=folder / "ana.pw"), [Path("a")])
     assert one.verifier is not None and one.verifier.user == "ana" and one.releases == (Path("a"),)
+
+
+def dated(folder: Path, certificate: Path, key: Path, begins: str, ends: str) -> None:
+    """A self-signed certificate of some days: `openssl req` takes none in the past."""
+    (folder / "index.txt").write_text("")
+    (folder / "serial").write_text("01")
+    (folder / "ca.cnf").write_text(
+        "[ca]\ndefault_ca = d\n[d]\ndatabase = index.txt\nnew_certs_dir = .\nserial = serial\ndefault_md = sha256\n"
+        "policy = p\n[p]\ncommonName = supplied\n[req]\ndistinguished_name = n\n[n]\n"
+    )
+    days = ["-startdate", f"{begins}000000Z", "-enddate", f"{ends}000000Z"]
+    for words in (
+        ["req", "-new", "-key", key, "-subj", "/CN=x", "-config", "ca.cnf", "-out", "r.csr"],
+        [
+            "ca",
+            "-batch",
+            "-selfsign",
+            "-config",
+            "ca.cnf",
+            "-keyfile",
+            key,
+            "-in",
+            "r.csr",
+            *days,
+            "-out",
+            certificate,
+        ],
+    ):
+        subprocess.run(["openssl", *map(str, words)], check=True, capture_output=True, cwd=folder)
+
+
+def test_a_certificate_must_be_valid_and_its_key_private(tmp_path: Path) -> None:
+    certificate, key = tmp_path / "c.pem", tmp_path / "k.pem"
+
+    def made(days: str) -> None:
+        request = [
+            "req",
+            "-x509",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:P-256",
+            "-nodes",
+            "-subj",
+            "/CN=x",
+        ]
+        files = ["-keyout", str(key), "-out", str(certificate)]
+        subprocess.run(["openssl", *request, "-days", days, *files], check=True, capture_output=True)
+
+    made("90")
+    assert read_tls(certificate, key)[1] == ""
+    key.chmod(0o640)
+    with pytest.raises(InterfaceError, match="others can read"):
+        read_tls(certificate, key)
+    made("3")
+    key.chmod(0o600)
+    assert read_tls(certificate, key)[1] == "the TLS certificate ends in 3 days; renew it"
+    for begins, ends in (("20200101", "20200102"), ("20990101", "20990102")):
+        dated(tmp_path, certificate, key, begins, ends)
+        with pytest.raises(InterfaceError, match="not valid now"):
+            read_tls(certificate, key)
+    key.write_text("no key")
+    with pytest.raises(OperationalError, match="cannot be read"):
+        read_tls(certificate, key)
+
+
+def test_a_short_password_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InterfaceError, match="fewer than 12 characters"):
+        read_password_file(secret(tmp_path, "ana", "correcthors"))
+
+
+def test_another_role_is_refused(port: int) -> None:
+    client = entered(port, "ana")
+    for statement in ("SET ROLE board", "set session authorization 'board'", "SET LOCAL ROLE TO board"):
+        assert state(client.ask(statement)[0][1]) == "0A000"
+    for statement in (
+        "SET ROLE NONE",
+        "SET SESSION AUTHORIZATION DEFAULT",
+        "SET SESSION CHARACTERISTICS AS x",
+    ):
+        assert kinds(client.ask(statement))[-2:] == "CZ"

@@ -124,6 +124,22 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         load_catalog(tmp_path / "bytes.yaml")
 
 
+def test_files_that_never_end_or_never_begin_are_refused_at_once(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe.yaml"
+    os.mkfifo(pipe)
+    for file in (pipe, Path("/dev/zero"), tmp_path):
+        with pytest.raises(CatalogError, match="cannot be read"):
+            load_catalog(file)
+
+
+@pytest.mark.parametrize(
+    "bomb", ["[" * 1000, "{a: " * 1000, "a: " + "[" * 100_000, "- " * 2000, "a:\n" + " ? " * 2000]
+)
+def test_brackets_are_no_traceback(bomb: str) -> None:
+    with pytest.raises(CatalogError, match=r"nested too deep|is not YAML|nested"):
+        parse_catalog(bomb)
+
+
 def test_canonical_json_reads_back_and_hides_where_rows_are() -> None:
     shop = parse_catalog(SHOP)
     text = shop.to_json()

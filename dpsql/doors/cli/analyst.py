@@ -19,6 +19,7 @@ from dpsql.release.request import Request, heeding_keys
 from dpsql.release.signature import REQUIRED
 
 SECONDS = click.FloatRange(0)
+PORT = click.IntRange(0, 65535)
 LEVEL = click.FloatRange(0.5, 0.9999)
 MEMORY_A_CORE = 250
 """MB of answers that a server holds at most; in truth they take a sixth more."""
@@ -205,7 +206,7 @@ def export(
 
 @cli.command()
 @several
-@click.option("--port", default=0, show_default=True, help="to listen on; 0 takes a free one")
+@click.option("--port", type=PORT, default=0, show_default=True, help="to listen on; 0 takes a free one")
 @as_of
 @signed
 @click.option("--json", "as_json", is_flag=True, help="say the address as JSON")
@@ -232,7 +233,7 @@ def explore(releases: tuple[Path, ...], port: int, as_of: str | None, as_json: b
 @cli.command()
 @click.argument("releases", type=FILE, nargs=-1)
 @click.option("--host", default="127.0.0.1", show_default=True)
-@click.option("--port", default=5433, show_default=True, help="0 takes a free one")
+@click.option("--port", type=PORT, default=5433, show_default=True, help="0 takes a free one")
 @click.option("--roles", type=FILE, help="YAML: who may ask which releases, instead of RELEASES")
 @click.option("--password-file", type=FILE, help="one line user:password; readable by you alone")
 @click.option("--tls-certificate", "certificate", type=FILE, help="PEM file")
@@ -287,7 +288,9 @@ def serve(
     connections, login, idle = (where.pop(name) for name in ("connections", "login", "idle"))
     limits = wire.ConnectionLimits(connections, login, idle, memory * 1_000_000)
     options = wire.Options(**where, limits=limits)
-    wire.check(options)
+    _, warning = wire.check(options)
+    if warning and options.together is None:
+        click.echo(warning, err=True)
     with wire.open_roles(
         wire.read_guests(options, releases), lambda paths: open_session(paths, as_of=as_of)
     ) as roles:

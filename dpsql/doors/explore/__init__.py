@@ -208,7 +208,11 @@ async def _body(receive: Receive) -> Json:
     """
     body, more_body = b"", True
     while more_body:
-        message = await receive()
+        try:
+            async with asyncio.timeout(SECONDS_TO_ASK):
+                message = await receive()
+        except TimeoutError:
+            raise RequestRefused(HTTPStatus.REQUEST_TIMEOUT) from None
         if message["type"] == "http.disconnect":
             raise Gone
         body += message.get("body", b"")
@@ -252,6 +256,30 @@ async def _reply(send: Send, status: HTTPStatus, text: str, kind: str) -> None:
 
 MOST_CONNECTIONS = 64
 SECONDS_TO_END = 1
+SECONDS_TO_ASK = 10.0
+"""For the head of a request, and for each piece of its body: who sends half of one takes no connection for long."""
+
+
+def _impatient_protocol() -> type[asyncio.Protocol]:
+    """uvicorn's protocol, but a connection whose request is not whole after `SECONDS_TO_ASK` is closed."""
+    from uvicorn.protocols.http.h11_impl import H11Protocol
+
+    class ImpatientProtocol(H11Protocol):
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            super().connection_made(transport)
+            self.look = self.loop.call_later(SECONDS_TO_ASK, self.close_unless_asked)
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self.look.cancel()
+            super().connection_lost(exc)
+
+        def close_unless_asked(self) -> None:
+            if self.cycle is None or (self.cycle.response_complete and self.conn.trailing_data[0]):
+                self.transport.close()
+            else:
+                self.look = self.loop.call_later(SECONDS_TO_ASK, self.close_unless_asked)
+
+    return ImpatientProtocol
 
 
 def serve(releases: OpenReleases, port: int, told: Callable[[str], None]) -> None:
@@ -276,9 +304,9 @@ def serve(releases: OpenReleases, port: int, told: Callable[[str], None]) -> Non
         listening.listen()
         gate = Gate(secrets.token_urlsafe(24), listening.getsockname()[1])
         config = uvicorn.Config(
-            App(Explorer(releases), gate), loop="asyncio", http="h11", ws="none", lifespan="off", interface="asgi3",
-            log_level="warning", access_log=False, server_header=False, limit_concurrency=MOST_CONNECTIONS,
-            timeout_graceful_shutdown=SECONDS_TO_END,
+            App(Explorer(releases), gate), loop="asyncio", http=_impatient_protocol(), ws="none", lifespan="off",
+            interface="asgi3", log_level="warning", access_log=False, server_header=False,
+            limit_concurrency=MOST_CONNECTIONS, timeout_graceful_shutdown=SECONDS_TO_END,
         )  # fmt: skip
         told(gate.address)
         with contextlib.suppress(KeyboardInterrupt):

@@ -3,6 +3,7 @@
 protocol    messages of protocol 3.0, and values in text and binary form
 password    the server's side of SCRAM-SHA-256
 roles       who may come in, and which releases she may ask
+tls         a key that others cannot read, a certificate that is valid
 gate        places for connections, time-outs, waits after wrong passwords
 logins      the log of logins
 login       one connection until somebody has logged in

@@ -15,10 +15,13 @@ from typing import Any, NamedTuple
 
 from dpsql.errors import InterfaceError, OperationalError
 from dpsql.extras import extra
+from dpsql.star.load import file_bytes
 
 MECHANISM = "SCRAM-SHA-256"
 ROUNDS, SALT_BYTES = 4096, 32
 """Of every password: a stand-in must look like one."""
+LONGEST = 4096
+"""Bytes of a password file."""
 SHORTEST = 12
 """Characters of a password: at four guesses a second, a random one of letters lasts longer than anybody waits."""
 _SECRET = secrets.token_bytes(32)
@@ -94,7 +97,7 @@ def read_password_file(path: Path) -> Verifier:
         InterfaceError: readable by others, or not `user:password`; or scramp is not installed.
     """
     try:
-        line = path.read_text(encoding="utf-8").strip()
+        line = file_bytes(path, LONGEST).decode("utf-8").strip()
         mode = path.stat().st_mode
     except (OSError, UnicodeDecodeError) as error:
         raise OperationalError(f"cannot read the password file {path}") from error

@@ -28,7 +28,7 @@ from dpsql.doors.wire.statements import Backend
 from dpsql.doors.wire.variables import DEFAULTS
 from dpsql.errors import InterfaceError, OperationalError
 from dpsql.star.base import Model, Problem, Text
-from dpsql.star.load import read_model
+from dpsql.star.load import LARGEST_FILE, file_bytes, read_model
 
 BEGIN = "write `ana: {password_file: ana.pw, releases: [retail.dpsql]}`"
 
@@ -65,7 +65,7 @@ def read_roles(file: Path) -> tuple[ServerRole, ...]:
         InterfaceError: a password file is readable by others, or is another role's.
     """
     try:
-        text = file.read_text(encoding="utf-8")
+        text = file_bytes(file, LARGEST_FILE).decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise OperationalError(f"cannot read the roles of {file}", hint=BEGIN) from error
     roles = read_model(text, str(file), RolesFile, BEGIN, _no_empty_name).root

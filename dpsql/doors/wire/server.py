@@ -22,6 +22,7 @@ from dpsql.doors.wire.logins import login_log
 from dpsql.doors.wire.password import read_password_file
 from dpsql.doors.wire.roles import ServerRole, ServerRoles, read_roles
 from dpsql.doors.wire.sessions import Sessions
+from dpsql.doors.wire.tls import read_tls
 from dpsql.doors.wire.turns import Turns
 from dpsql.doors.wire.workers import end_with_parent
 from dpsql.errors import InterfaceError, OperationalError
@@ -69,7 +70,7 @@ def serve(roles: ServerRoles, options: Options, told: Callable[[str, int], None]
         InterfaceError: beyond loopback without TLS and a password.
         OperationalError: the address or a file cannot be used.
     """
-    tls = check(options)
+    tls, _ = check(options)
     _allow_files(options.limits.connections + options.limits.strangers + OTHER_FILES)
     with login_log(options.login_log) as log, contextlib.suppress(KeyboardInterrupt):
         turns, memory = Turns(options.limits.connections), MemoryPool(options.limits.memory)
@@ -105,20 +106,24 @@ def read_guests(options: Options, releases: Sequence[Path]) -> tuple[ServerRole,
     return (ServerRole(verifier, tuple(releases)),)
 
 
-def check(options: Options) -> ssl.SSLContext | None:
-    """The TLS of some options.
+def check(options: Options) -> tuple[ssl.SSLContext | None, str]:
+    """The TLS of some options, and what to say of it, or nothing.
 
     Raises:
-        InterfaceError: beyond loopback without TLS and a password.
+        InterfaceError: beyond loopback without TLS and a password, or a key or certificate that is not right.
         OperationalError: a file cannot be read.
     """
-    tls = _tls(options)
+    if (options.certificate is None) != (options.key is None):
+        raise InterfaceError("TLS needs a certificate and a key", hint="give --tls-certificate and --tls-key")
+    tls, warning = None, ""
+    if options.certificate is not None and options.key is not None:
+        tls, warning = read_tls(options.certificate, options.key)
     if not is_loopback(options.host) and (not (options.password_file or options.roles) or tls is None):
         raise InterfaceError(
             f"{options.host} is beyond loopback",
             hint="give --password-file or --roles, --tls-certificate and --tls-key",
         )
-    return tls
+    return tls, warning
 
 
 def _allow_files(wanted: int) -> None:
@@ -149,22 +154,6 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
-
-
-def _tls(options: Options) -> ssl.SSLContext | None:
-    if options.certificate is None and options.key is None:
-        return None
-    if options.certificate is None or options.key is None:
-        raise InterfaceError("TLS needs a certificate and a key", hint="give --tls-certificate and --tls-key")
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    try:
-        context.load_cert_chain(options.certificate, options.key)
-    except (OSError, ssl.SSLError) as error:
-        raise OperationalError(
-            "the TLS certificate or key cannot be read", hint="both are PEM files"
-        ) from error
-    return context
 
 
 async def _listen(service: WireService, options: Options, announce: Callable[[str, int], None]) -> None:

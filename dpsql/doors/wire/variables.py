@@ -33,8 +33,10 @@ SET = re.compile(
 )
 DURATION = re.compile(r"(\d+)\s*(us|ms|s|min|h|d)?")
 SECONDS = {"us": 1e-6, "ms": 1e-3, "": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
-IGNORED = re.compile(
-    r"SET\s+(?:SESSION\s+CHARACTERISTICS|TRANSACTION|CONSTRAINTS|ROLE|LOCAL\s+ROLE)\b", re.IGNORECASE
+IGNORED = re.compile(r"SET\s+(?:SESSION\s+CHARACTERISTICS|TRANSACTION|CONSTRAINTS)\b", re.IGNORECASE)
+BECOMES = re.compile(
+    r"SET\s+(?:(?:SESSION|LOCAL)\s+)?(?:ROLE|SESSION\s+AUTHORIZATION)\s*(?:=|\bTO\b)?\s*(?P<role>.*)",
+    re.IGNORECASE | re.DOTALL,
 )
 
 
@@ -53,8 +55,15 @@ class Variables:
         """Do what a SET says; the name that it sets, or an empty one.
 
         Raises:
-            StatementRefused: `statement_timeout` is no time.
+            StatementRefused: `statement_timeout` is no time, or another role is wanted.
         """
+        becomes = BECOMES.fullmatch(statement)
+        if becomes is not None:
+            if becomes["role"].strip("'\" \t\r\n").lower() not in ("none", "default"):
+                raise StatementRefused(
+                    "0A000", "a role is chosen when a client logs in", hint="log in again as that role"
+                )
+            return ""
         match = SET.fullmatch(statement)
         if match is None or IGNORED.match(statement):
             return ""
