@@ -289,7 +289,7 @@ def serve(
     limits = wire.ConnectionLimits(connections, login, idle, memory * 1_000_000)
     options = wire.Options(**where, limits=limits)
     _, warning = wire.check(options)
-    if warning and options.together is None:
+    if warning and not options.together:
         click.echo(warning, err=True)
     with wire.open_roles(
         wire.read_guests(options, releases), lambda paths: open_session(paths, as_of=as_of)

@@ -183,7 +183,7 @@ async def _listen(service: WireService, options: Options, announce: Callable[[st
     stop = asyncio.Event()
     for wanted in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(wanted, stop.set)
-    if options.together is not None:
+    if options.together:
         await end_with_parent(stop)
     host, port = server.sockets[0].getsockname()[:2]
     announce(str(host), int(port))
