@@ -263,7 +263,7 @@ def explore(releases: tuple[Path, ...], port: int, as_of: str | None, as_json: b
 )
 @as_of
 @signed
-@click.option("--together", type=FILE, hidden=True)
+@click.option("--together", "siblings", type=FILE, hidden=True)
 @click.option("--json", "as_json", is_flag=True, help="say where it listens as JSON")
 @click.pass_context
 def serve(
@@ -289,7 +289,7 @@ def serve(
     limits = wire.ConnectionLimits(connections, login, idle, memory * 1_000_000)
     options = wire.Options(**where, limits=limits)
     _, warning = wire.check(options)
-    if warning and not options.together:
+    if warning and not options.siblings:
         click.echo(warning, err=True)
     with wire.open_roles(
         wire.read_guests(options, releases), lambda paths: open_session(paths, as_of=as_of)
@@ -301,7 +301,7 @@ def serve(
         wire.serve_together(words, processes, options.host, options.port, told)
 
 
-OF_ALL_PROCESSES = ("processes", "host", "port", "as_json", "together")
+OF_ALL_PROCESSES = ("processes", "host", "port", "as_json", "siblings")
 
 
 def _options_of_each_process(context: click.Context) -> list[str]:

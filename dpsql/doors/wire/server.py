@@ -44,7 +44,7 @@ class Options:
         certificate, key: PEM files for TLS.
         limits: what connections may take.
         login_log: a file for the log of logins; None is standard error.
-        together: the folder in which processes that listen on the same port pass cancel requests on; None for one.
+        siblings: the folder in which processes that listen on the same port pass cancel requests on; None for one.
     """
 
     host: str = "127.0.0.1"
@@ -55,7 +55,7 @@ class Options:
     key: Path | None = None
     limits: ConnectionLimits = field(default_factory=ConnectionLimits)
     login_log: Path | None = None
-    together: Path | None = None
+    siblings: Path | None = None
 
 
 def serve(roles: ServerRoles, options: Options, told: Callable[[str, int], None]) -> None:
@@ -75,7 +75,7 @@ def serve(roles: ServerRoles, options: Options, told: Callable[[str, int], None]
     with login_log(options.login_log) as log, contextlib.suppress(KeyboardInterrupt):
         turns, memory = Turns(options.limits.connections), MemoryPool(options.limits.memory)
         service = WireService(
-            roles, Sessions(options.together), turns, memory, options.limits, ConnectionSlots(options.limits), Waits(),
+            roles, Sessions(options.siblings), turns, memory, options.limits, ConnectionSlots(options.limits), Waits(),
             log, tls, not is_loopback(options.host),
         )  # fmt: skip
         asyncio.run(_listen(service, options, told))
@@ -174,7 +174,7 @@ async def _listen(service: WireService, options: Options, announce: Callable[[st
     try:
         server = await asyncio.get_running_loop().create_server(
             lambda: _protocol(welcome),
-            options.host, options.port, reuse_port=bool(options.together) or None, backlog=BACKLOG,
+            options.host, options.port, reuse_port=bool(options.siblings) or None, backlog=BACKLOG,
         )  # fmt: skip
     except OSError as error:
         raise OperationalError(
@@ -183,7 +183,7 @@ async def _listen(service: WireService, options: Options, announce: Callable[[st
     stop = asyncio.Event()
     for wanted in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(wanted, stop.set)
-    if options.together:
+    if options.siblings:
         await end_with_parent(stop)
     host, port = server.sockets[0].getsockname()[:2]
     announce(str(host), int(port))
