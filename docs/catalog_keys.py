@@ -61,7 +61,15 @@ views:
   people: {of: customer, axes: [customer.age, customer.region], measures: [count]}
 """
 )
-BASES = {"central": CENTRAL, "stream": STREAM, "survey": SURVEY}
+PEOPLE = (
+    CENTRAL.replace(
+        "    {role: dimension, key: customer_id, private: true, columns: {",
+        """    {role: dimension, key: customer_id, private: true, summaries: {
+      visits: {of: sales, is: count(*), type: int, lower: 0, upper: 50}}, columns: {""",
+    )
+    + "  frequency: {of: customer, axes: [customer.visits], measures: [count]}\n"
+)
+BASES = {"central": CENTRAL, "stream": STREAM, "survey": SURVEY, "people": PEOPLE}
 
 Others = Mapping[str, str]
 Key = tuple[str, str] | tuple[str, str, Others]
@@ -84,6 +92,12 @@ CUBE = {**DELTA, "views.demand.axes": "[customer.age, customer.region, sales.sol
 ROWS = {"views.people.of": "sales"}
 TEXT = ("who buys at which price", "[who, buys]")
 CONFIRM = ("true", "perhaps")
+SPENT = {
+    "tables.customer.summaries.visits": "{of: sales, is: sum(amount), type: decimal, lower: 0, upper: 900}"
+}
+PAID = {
+    "tables.customer.summaries.visits": "{of: sales, is: min(paid_at), type: timestamp, lower: 2025-01-01 00:00:00, upper: 2025-12-31 23:59:00, nullable: true}"
+}
 KEYS: Mapping[str, Place] = {
     "Catalog": Place("central", "", {
         "dpsql": ("1", "3"),
@@ -140,6 +154,8 @@ KEYS: Mapping[str, Place] = {
         "private": ("true", "false"),
         "columns": ("{amount: {type: decimal, lower: 0, upper: 500, measure: true}}", "{amount: {type: money}}",
                     {"tables.sales.measures": "{}"}),
+        "summaries": ("{visits: {of: sales, is: count(*), type: int, lower: 0, upper: 50}}", "{visits: {of: sales, is: avg(amount), type: decimal}}",
+                      {"@": "tables.customer", "views.frequency": "{of: customer, axes: [customer.visits], measures: [count]}"}),
         "foreign_keys": ("{customer_id: customer, product_id: {references: product, on_missing: drop}}",
                          "{customer_id: client, product_id: product}"),
         "derive": ('{weekend: "isodow(sold_on) > 5"}', '{rank: "row_number() OVER ()"}'),
@@ -169,6 +185,23 @@ KEYS: Mapping[str, Place] = {
         "other": ("elsewhere", "tea", {"tables.sales.columns.amount": "{type: string, categories: [tea, coffee]}",
                                        "tables.sales.measures": "{}", "views.demand.measures": "[count]"}),
         "reported": ("{epsilon: 2, collection: regions}", "{epsilon: 2}", {**DROP, "@": REGION}),
+        "confirm": CONFIRM,
+        "description": TEXT,
+    }),
+    "Summary": Place("people", "tables.customer.summaries.visits", {
+        "of": ("sales", "product"),
+        "is": ("\"count(*) FILTER (WHERE product.category = 'tea')\"", "avg(amount)"),
+        "type": ("int", "date"),
+        "lower": ("0", "90"),
+        "upper": ("100", "many"),
+        "scale": ("2", "3", SPENT),
+        "grain": ("minute", "hour", {**PAID, "tables.sales.columns.paid_at.grain": "minute"}),
+        "categories": ("[tea, coffee]", "[tea, tea]", {"tables.customer.summaries.visits": "{of: sales, is: mode(product.category), type: string}"}),
+        "cuts": ("[1, 2, 3, 5, 10, 20]", "[5, 1]"),
+        "nullable": ("true", "often"),
+        "measure": ("true", "sum"),
+        "out_of_domain": ("other", "ignore"),
+        "other": ("elsewhere", "tea", {"tables.customer.summaries.visits": "{of: sales, is: mode(product.category), type: string, categories: [tea, coffee]}"}),
         "confirm": CONFIRM,
         "description": TEXT,
     }),

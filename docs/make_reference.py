@@ -31,6 +31,7 @@ from dpsql.star.base import Model, OneOf
 from dpsql.star.catalog import Catalog
 from dpsql.star.model import Unit
 from dpsql.star.sql import NAMED_OVER_ROWS, NAMED_SCALARS, SCALARS, WINDOWS
+from dpsql.star.tables import Summary
 
 DOCS = Path(__file__).parent
 NOTE = "<!-- written by docs/make_reference.py; a test holds it equal to the code -->\n\n"
@@ -191,6 +192,12 @@ def mistakes(place: Place) -> str:
     return "What is said of a mistake, key by key:\n\n```text\n" + "".join(lines) + "```\n\n"
 
 
+def fields_of(model: type[Model]) -> dict[str, FieldInfo]:
+    """The fields that a catalog may write: a summary is a column made of rows, which has no list and no report."""
+    refused = ("from_", "axis", "reported") if model is Summary else ()
+    return {name: field for name, field in model.model_fields.items() if name not in refused}
+
+
 def catalog_page() -> str:
     """docs/catalog.md."""
     page = CATALOG_HEAD
@@ -206,7 +213,7 @@ def catalog_page() -> str:
             )
         page += "| key | what one writes | default | meaning | example |\n|---|---|---|---|---|\n"
         keys = KEYS[model.__name__].keys
-        for name, field in model.model_fields.items():
+        for name, field in fields_of(model).items():
             cells = (
                 f"`{field.alias or name}`",
                 next((one_of(part) for part in field.metadata if isinstance(part, OneOf)), None)

@@ -29,7 +29,7 @@ from dpsql.answer.terms import Term
 from dpsql.answer.uncertainty.reads import weight_error
 from dpsql.release import Release
 from dpsql.release.format import MeasureScale, Meta, ScaleMeta
-from dpsql.star.tables import NONRESPONSES
+from dpsql.star.devices import NONRESPONSES
 
 
 class Note(NamedTuple):

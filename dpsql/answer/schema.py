@@ -12,7 +12,10 @@ from typing import Any, NamedTuple
 
 from dpsql import star
 from dpsql.answer.terms import ColumnRef
+from dpsql.errors import CatalogError
 from dpsql.release import AxisMeta, ColumnMeta, Release
+from dpsql.star.graph import own_path
+from dpsql.star.summaries import summaries_of, summary_spelling
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,20 @@ class PrivacyUnit(NamedTuple):
     columns: Mapping[str, tuple[ColumnRef, ...]]
 
 
+class PersonFact(NamedTuple):
+    """A fact whose rows name people.
+
+    Args:
+        of: the fact.
+        path: foreign keys from it to the people's table.
+        summaries: spelling of an aggregate of a person's rows -> the column of the people's table that holds it.
+    """
+
+    of: str
+    path: tuple[str, ...]
+    summaries: Mapping[str, str]
+
+
 @dataclass(frozen=True)
 class Schema:
     """All tables of one release, what its views publish about them, and whose they are.
@@ -71,6 +88,7 @@ class Schema:
         axes, measures: what its views publish.
         unit: whose the rows are.
         counted: tables whose rows some view counts, in the catalog's order.
+        person_facts: facts whose rows name people, by name in lower case.
         named: the stars of releases that are open beside it, and its own, by what they are called in lower case.
     """
 
@@ -80,6 +98,7 @@ class Schema:
     measures: frozenset[str]
     unit: PrivacyUnit | None = None
     counted: tuple[str, ...] = ()
+    person_facts: Mapping[str, PersonFact] = field(default_factory=dict)
     named: Mapping[str, Schema] = field(default_factory=dict, compare=False, repr=False)
 
     def table(self, name: str) -> SchemaTable | None:
@@ -204,7 +223,24 @@ def read_schema(release: Release) -> Schema:
     measures = frozenset(statistic.measure for statistic in release.statistics)
     counts = {statistic.of for statistic in release.statistics if statistic.measure == "count"}
     counted = tuple(name for name in release.catalog.tables if name in counts)
-    return Schema(release.name, tables, release.axes, measures, _people(release.catalog), counted)
+    people, facts = _people(release.catalog), _person_facts(release.catalog)
+    return Schema(release.name, tables, release.axes, measures, people, counted, facts)
+
+
+def _person_facts(catalog: star.Catalog) -> dict[str, PersonFact]:
+    """Facts from which one way leads to the people, with the summaries of their rows."""
+    facts: dict[str, PersonFact] = {}
+    for name, table in catalog.tables.items():
+        if catalog.privacy.unit.table is None or not table.role.counted:
+            continue
+        summaries = {n: s for n, s in summaries_of(catalog).items() if s.of == name}
+        try:
+            path = own_path(catalog, name)
+        except CatalogError:  # several ways, and none is chosen
+            continue
+        held = {summary_spelling(catalog, summary): column for column, summary in summaries.items()}
+        facts[name.lower()] = PersonFact(name, path, held)
+    return facts
 
 
 def _people(catalog: star.Catalog) -> PrivacyUnit | None:

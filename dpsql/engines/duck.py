@@ -25,6 +25,7 @@ import numpy as np
 from dpsql.engines.dialect import DUCK, Dialect
 from dpsql.engines.placed import ROW
 from dpsql.engines.relations import NOTHING_HAPPENED, IntArray, KeyCheck, Relations, engine_lost
+from dpsql.engines.summaries import PersonLines, exact_values, people_rows, person_lines
 from dpsql.engines.united import (
     SchemaGroup,
     place_words,
@@ -153,21 +154,25 @@ class RawSide:
 
     def rows(self, catalog: Catalog, table: str) -> str:
         """See `Engine`: what an expression cannot make of a row is NULL there."""
-        derived = self._derived(catalog, table)
         view = f"raw.{identifier(table)}"
+        if catalog.tables[table].summaries:
+            lines = person_lines(self, catalog)
+            return people_rows(self, catalog, view, self._derived(catalog, table, lines), lines)
+        derived = self._derived(catalog, table)
         if not derived:
             return view
         columns = "".join(f", {expression} AS {identifier(name)}" for name, expression in derived.items())
         return f"(SELECT *{columns} FROM {view} AS {identifier(ROW)})"
 
-    def _derived(self, catalog: Catalog, table: str) -> dict[str, str]:
+    def _derived(self, catalog: Catalog, table: str, lines: PersonLines | None = None) -> dict[str, str]:
         """Derived columns and measures of a table; one that is a foreign key is carried like one.
 
         Raises:
             SourceError: its type and its group's stand for no common values.
         """
         row, keys = identifier(ROW), roots(catalog)
-        derived = derived_sql(catalog.tables[table], self.columns[table], row)
+        exact = {} if lines is None else exact_values(catalog, lines)
+        derived = derived_sql(catalog.tables[table], self.columns[table], row, exact)
         for name, expression in derived.items():
             target = self.key_types.get(keys.get((table, name.lower()), ""))
             if target is None:

@@ -30,7 +30,8 @@ from dpsql.axis import Axis, CategoryRule, KeyRule, OrderedRule, leaf_sql
 from dpsql.engines.dialect import Dialect, day
 from dpsql.engines.values import BITS, FLOATS, decimal_digits, type_word
 from dpsql.errors import InternalError, SourceError
-from dpsql.star.base import GRAIN_MICROSECONDS
+from dpsql.star.base import GRAIN_MICROSECONDS, LARGEST_UNITS
+from dpsql.star.tables import Column
 
 EXACT_DIGITS = 9
 """Decimal places kept of text before rounding; the catalog allows no finer scale."""
@@ -323,6 +324,73 @@ def least_float(units: int, shift: int) -> float:
     while x * shift + 0.5 < units:
         x = nextafter(x, inf)
     return x
+
+
+LAST_DAY = no_literal(_DAY) - 1
+FIRST_DAY = -(EARLIEST // _DAY)
+
+
+def exact_units(value: str, column: Column, kind: str | None, dialect: Dialect) -> str:
+    """SQL of a value as its column declares it, before any bound: what rows are summed, ordered and compared by.
+
+    Args:
+        value: SQL of the raw value; a column, since it is named several times.
+        column: what the catalog declares.
+        kind: its type in DuckDB's words; None where nobody knows it.
+        dialect: of the engine.
+
+    Returns:
+        Units of numbers and times, 0 or 1 of booleans, texts compared by bytes; NULL where the value is none of the
+        type, or needs more than 60 bits.
+
+    Raises:
+        SourceError: the engine cannot read a column of that type as the catalog declares it.
+    """
+    if column.type == "string":
+        if kind != "VARCHAR" and not dialect.reads_any:
+            raise _unread(kind, column.type)
+        return dialect.text(value)
+    if column.type == "bool":
+        if kind != "BOOLEAN" and not dialect.reads_any:
+            raise _unread(kind, column.type)
+        test = value if kind == "BOOLEAN" else f"TRY_CAST({value} AS BOOLEAN)"
+        return f"CASE WHEN {test} THEN 1 WHEN NOT {test} THEN 0 END"
+    if column.type in ("int", "decimal"):
+        digits = decimal_digits(kind)
+        if (
+            digits
+            and digits.places <= column.digits
+            and digits.whole - digits.places + column.digits <= NARROW_DIGITS
+        ):
+            # every value of the type fits; 18 digits times a constant would be computed in 64 bits, and overflow
+            return f"CAST(CAST({value} AS DECIMAL(38, {digits.places})) * {10**column.digits} AS BIGINT)"
+        number = measure(value, Ends(-LARGEST_UNITS, LARGEST_UNITS, column.digits), kind, dialect)
+        return f"nullif(nullif({number}, {LARGEST_UNITS}), {-LARGEST_UNITS})"
+    return _time_units(value, column, kind, dialect)
+
+
+def _time_units(value: str, column: Column, kind: str | None, dialect: Dialect) -> str:
+    """Days, or steps of the grain, since 1970; NULL outside of the years 1 to 9999."""
+    step = _DAY if column.type == "date" else GRAIN_MICROSECONDS[column.grain]
+    if kind == "DATE":
+        within = f"{value} >= {dialect.date(FIRST_DAY)} AND {value} <= {dialect.date(LAST_DAY)}"
+        return f"CASE WHEN {within} THEN {dialect.days(value)} * {_DAY // step} END"
+    if kind not in INSTANTS:
+        if not dialect.reads_any:
+            raise _unread(kind, column.type)
+        value, kind = f"TRY_CAST({value} AS TIMESTAMP)", "TIMESTAMP"
+    first, last = (dialect.instant(days * _DAY, str(kind)) for days in (FIRST_DAY, LAST_DAY))
+    # instants before 1970 are negative; so many steps later none is, and quotients are floors
+    shift = -(-EARLIEST // step)
+    steps = f"{dialect.quotient(f'{dialect.microseconds(value)} + {shift * step}', str(step))} - {shift}"
+    return f"CASE WHEN {value} >= {first} AND {value} < {last} THEN {steps} END"
+
+
+def _unread(kind: str | None, declared: str) -> SourceError:
+    return SourceError(
+        f"{_told(kind)} cannot be read there as {declared}",
+        hint="give the column its type in a view of the database, and name the view",
+    )
 
 
 def absent_leaf(axis: Axis) -> int | None:

@@ -80,7 +80,7 @@ def table_digests(raw: Engine, catalog: Catalog, name: str, where: tuple[str, ..
     """
     table = catalog.tables[name]
     columns = sorted(
-        {c.lower() for c in (*table.columns, *table.foreign_keys, *([table.key] if table.key else []))}
+        {c.lower() for c in (*table.written, *table.foreign_keys, *([table.key] if table.key else []))}
     )
     rows = raw.fingerprint(name, columns)
     if rows is None:

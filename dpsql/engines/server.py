@@ -20,6 +20,7 @@ from typing import Any, ClassVar, NamedTuple, NoReturn, Protocol
 from dpsql.engines.dialect import Dialect
 from dpsql.engines.engine import missing_column
 from dpsql.engines.relations import CommonRelations, IntArray, KeyCheck, Relations
+from dpsql.engines.summaries import people_rows, person_lines
 from dpsql.engines.united import TableUse, source_words, table_use, unlisted
 from dpsql.engines.values import BITS, POSTGRESQL, SourceColumn, family, leaving, reads, type_word
 from dpsql.errors import CatalogError, SourceError
@@ -149,7 +150,10 @@ class ServerEngine:
         """See `Engine`: derived columns are not there; `dpsql.engines.expressions` refuses them."""
         quoted = self.dialect.identifier
         columns = (f"{column.sql} AS {quoted(name)}" for name, column in self._columns[table].items())
-        return f"(SELECT {', '.join(columns)} FROM {self._places[table]})"
+        rows = f"(SELECT {', '.join(columns)} FROM {self._places[table]})"
+        if not catalog.tables[table].summaries:
+            return rows
+        return people_rows(self, catalog, rows, {}, person_lines(self, catalog))
 
     def lookup(self, name: str, kind: str | None, keys: Sequence[object], leaf: IntArray) -> str:
         """See `Engine`: a text in the statement, since nothing may be created."""

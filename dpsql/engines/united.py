@@ -106,7 +106,7 @@ def _declared_use(catalog: Catalog, name: str, folders: Sequence[str] = ()) -> T
     derived = {column.lower() for column in expressions(table)}
     declared = {
         column.lower(): DeclaredType(spec.type, spec.nullable, _is_small(spec.lower, spec.upper), spec.digits)
-        for column, spec in table.columns.items()
+        for column, spec in table.written.items()
         if column.lower() not in derived and spec.reported is None
     }
     keys = {}

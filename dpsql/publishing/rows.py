@@ -14,10 +14,11 @@ bound.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
-from dpsql.axis import KeyRule
+from dpsql.axis import Axis, KeyRule, OrderedRule
 from dpsql.engines.duck import RawSide
 from dpsql.engines.engine import Engine, kind_of, missing_column
 from dpsql.engines.expressions import Ends, leaf, measure
@@ -25,10 +26,12 @@ from dpsql.engines.placed import ROW, Digit, JoinSide, PlacedRows, UnitKey
 from dpsql.engines.template import Sampled, coefficients, stored_rows
 from dpsql.errors import InternalError, SourceError
 from dpsql.publishing.planned import Bounds, PlannedStatistic, ReleasePlan
-from dpsql.star import Catalog
+from dpsql.star import Catalog, reachable
 from dpsql.star.catalog import Hop
-from dpsql.star.derived import expressions
+from dpsql.star.derived import made_columns
 from dpsql.star.sql import identifier
+from dpsql.star.summaries import summaries_of, summary_inputs, tables_read
+from dpsql.star.tables import Summary
 
 Path = tuple[str, ...]
 
@@ -68,13 +71,19 @@ def prepare_tables(catalog: Catalog, raw: Engine, plan: ReleasePlan) -> None:
     """
     counted = {s.of for s in plan.statistics}
     hops = [hop for of in counted for hop in catalog.star.tables[of].hops]
-    for name in sorted(counted | {hop.table for hop in hops}):
+    names = counted | {hop.table for hop in hops} | tables_read(catalog).keys()
+    for name in sorted(names):
         if name not in raw.columns:
             raise SourceError(f"source.tables has no `{name}`", hint="name its file there")
         table = catalog.tables[name]
-        derived = expressions(table)
-        _require(raw, name, [*table.foreign_keys, *([table.key] if table.key else [])], derived)
-    for name in sorted({hop.table for hop in hops if catalog.tables[hop.table].is_public}):
+        _require(raw, name, [*table.foreign_keys, *([table.key] if table.key else [])], made_columns(table))
+    for summary in summaries_of(catalog).values():
+        tables = reachable(catalog, summary.of)
+        for meant in summary_inputs(catalog, summary):
+            if not meant.person:
+                table = catalog.tables[tables[meant.path]]
+                _require(raw, tables[meant.path], [meant.column], made_columns(table))
+    for name in sorted(name for name in names if catalog.tables[name].is_public):
         check_public_key(raw, name, str(catalog.tables[name].key))
 
 
@@ -169,7 +178,7 @@ def leaf_of_row(catalog: Catalog, raw: Engine, plan: ReleasePlan, axis_id: int) 
     planned = plan.axes[axis_id]
     axis, meant = planned.axis, planned.resolved
     if meant.column is not None:
-        _require(raw, meant.table, [meant.column], expressions(catalog.tables[meant.table]))
+        _require(raw, meant.table, [meant.column], made_columns(catalog.tables[meant.table]))
     name, row = f"leaf of {axis_id}", raw.dialect.identifier(ROW)
     lookup = ""
     if isinstance(axis.rule, KeyRule):
@@ -179,11 +188,20 @@ def leaf_of_row(catalog: Catalog, raw: Engine, plan: ReleasePlan, axis_id: int) 
         sql = f"coalesce({place}.leaf, {'NULL' if axis.missing_leaf is None else axis.missing_leaf})"
     else:
         column = str(meant.column)
-        sql = leaf(
-            axis, f"{row}.{raw.dialect.identifier(column)}", kind_of(raw, axis.table, column), raw.dialect
-        )
+        summary, kind = catalog.tables[axis.table].summaries.get(column), kind_of(raw, axis.table, column)
+        placed_axis, kind = (axis, kind) if summary is None else in_units(axis, summary)
+        sql = leaf(placed_axis, f"{row}.{raw.dialect.identifier(column)}", kind, raw.dialect)
     total = axis.other_leaf is not None if not lookup else axis.missing_leaf is not None
+    nearest = meant.spec is not None and meant.spec.out_of_domain.nearest  # NULL has a leaf, or cannot be
+    total = total or nearest
     return Leaf(Digit(f"a{axis_id}", axis.path, sql, 0, axis.leaves, axis.missing_leaf, total=total), lookup)
+
+
+def in_units(axis: Axis, summary: Summary) -> tuple[Axis, str]:
+    """An axis over a summary as the engine hands it over: whole units of its type; and their type."""
+    if isinstance(axis.rule, OrderedRule):
+        return replace(axis, rule=replace(axis.rule, type="int", scale=0)), "BIGINT"
+    return axis, "BOOLEAN" if summary.type == "bool" else "VARCHAR"
 
 
 def _measures(catalog: Catalog, raw: Engine, statistics: Sequence[PlannedStatistic]) -> dict[str, Digit]:
@@ -197,11 +215,12 @@ def _measures(catalog: Catalog, raw: Engine, statistics: Sequence[PlannedStatist
     digits = {}
     for i, (name, (statistic, ends)) in enumerate(bounds.items()):
         table, column = statistic.measure.table, str(statistic.measure.column)
-        _require(raw, table, [column], expressions(catalog.tables[table]))
+        _require(raw, table, [column], made_columns(catalog.tables[table]))
         value = f"{raw.dialect.identifier(ROW)}.{raw.dialect.identifier(column)}"
-        sql = measure(
-            value, Ends(ends.lower, ends.upper, ends.scale), kind_of(raw, table, column), raw.dialect
-        )
+        kind, scale = kind_of(raw, table, column), ends.scale
+        if column in catalog.tables[table].summaries:
+            kind, scale = "BIGINT", 0  # whole units already
+        sql = measure(value, Ends(ends.lower, ends.upper, scale), kind, raw.dialect)
         digits[name] = Digit(f"m{i}", (), sql, ends.lower, ends.upper - ends.lower + 1, nullable=True)
     return digits
 
@@ -216,7 +235,7 @@ def _one_type(raw: Engine, *columns: tuple[str, str]) -> None:
         raise InternalError("keys were not carried into one type", hint="open the source with `open_star`")
 
 
-def _require(raw: Engine, table: str, columns: list[str], derived: Mapping[str, str]) -> None:
+def _require(raw: Engine, table: str, columns: list[str], derived: Collection[str]) -> None:
     """Refuse a catalog that names columns the source does not have, or derives one that it has."""
     present = raw.columns[table]
     for name in derived:

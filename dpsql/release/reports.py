@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from dpsql.star.collection import PARTICIPATIONS, ParticipationWord
-from dpsql.star.tables import NonresponseWord
+from dpsql.star.devices import NonresponseWord
 
 
 @dataclass(frozen=True)

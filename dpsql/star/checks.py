@@ -48,6 +48,7 @@ from dpsql.star.graph import (
 from dpsql.star.model import CatalogFields, View
 from dpsql.star.reported import check_reported
 from dpsql.star.source import check_queries
+from dpsql.star.summaries import check_summaries, check_summary_uses, summaries_of
 from dpsql.star.tables import Table, bin_starts
 
 # Dots separate the parts of a path; quotes, brackets and control characters have no place in a name.
@@ -81,9 +82,11 @@ def check_catalog(catalog: CatalogFields) -> None:
         with _at("tables", name, "foreign_keys"):
             reachable(catalog, name)
     _check_unit(catalog)
+    check_summaries(catalog)
     _distinct(catalog.views, "views")
     for name, view in catalog.views.items():
         _check_view(catalog, name, view)
+    check_summary_uses(catalog)
     check_reported(catalog)
     check_owners(catalog)
     _check_shares(catalog)
@@ -110,8 +113,9 @@ def _distinct(names: Iterable[str], *path: str) -> None:
 
 
 def _check_table(catalog: CatalogFields, name: str, table: Table) -> None:
-    _distinct(table.columns, "tables", name, "columns")
+    _distinct(table.written, "tables", name, "columns")
     _distinct((*table.measures, *table.derive), "tables", name, "measures")
+    _distinct(table.summaries, "tables", name, "summaries")
     for column, foreign_key in table.foreign_keys.items():
         path = ("tables", name, "foreign_keys", column)
         target = catalog.tables.get(foreign_key.references)
@@ -121,7 +125,7 @@ def _check_table(catalog: CatalogFields, name: str, table: Table) -> None:
         if target.key is None:
             raise Problem(path, f"`{foreign_key.references}` has no key; write `key:` in its table")
     for column, spec in table.columns.items():
-        with _at("tables", name, "columns", column):
+        with _at("tables", name, "summaries" if column in table.summaries else "columns", column):
             if spec.from_ is not None:
                 _check_domain_table(
                     catalog, column, spec.from_, () if spec.axis is None else spec.axis.levels
@@ -292,7 +296,8 @@ def _check_way(catalog: CatalogFields, view: View) -> None:
 def _check_one_owner(catalog: CatalogFields) -> None:
     """Refuse a private table whose rows belong to one unit in one view and to another in the next."""
     ways: dict[str, tuple[KeyPath, str]] = {}
-    for of in dict.fromkeys(view.of for view in catalog.views.values()):
+    summarised = [summary.of for summary in summaries_of(catalog).values()]
+    for of in dict.fromkeys([*(view.of for view in catalog.views.values()), *summarised]):
         owner_path, tables = own_path(catalog, of), reachable(catalog, of)
         for hop in range(len(owner_path) + 1):
             table, way = tables[owner_path[:hop]], owner_path[hop:]

@@ -40,19 +40,27 @@ def expressions(table: Table) -> dict[str, str]:
     return dict(table.derive) | {name: measure.expr for name, measure in table.measures.items()}
 
 
-def derived_sql(table: Table, types: Mapping[str, str], row: str) -> dict[str, str]:
+def made_columns(table: Table) -> tuple[str, ...]:
+    """Columns that publishing makes: derived ones, measures and summaries; the source has none of them."""
+    return (*expressions(table), *table.summaries)
+
+
+def derived_sql(
+    table: Table, types: Mapping[str, str], row: str, summaries: Mapping[str, str] | None = None
+) -> dict[str, str]:
     """SQL of derived columns and measures over raw rows.
 
     Args:
         table: a table of a checked catalog.
         types: raw column -> DuckDB type.
         row: alias of the raw row, quoted.
+        summaries: summary -> SQL of its exact value.
 
     Returns:
         Name -> expression that is NULL where it fails.
     """
     declared = {name.lower(): spec for name, spec in table.columns.items()}
-    columns: dict[str, str] = {}
+    columns = {name.lower(): sql for name, sql in (summaries or {}).items()}
     for name, kind in types.items():
         spec, plain = declared.get(name.lower()), f"{row}.{identifier(name)}"
         text = kind == "VARCHAR" and spec is not None and spec.type != "string"

@@ -14,10 +14,11 @@ from typing import NamedTuple, TypeVar
 
 from dpsql.errors import InternalError
 from dpsql.star.base import Problem
+from dpsql.star.devices import Reported
 from dpsql.star.graph import view_axes
 from dpsql.star.model import CatalogFields
 from dpsql.star.sql.expression import row_expression
-from dpsql.star.tables import Column, Reported
+from dpsql.star.tables import Column
 
 C = TypeVar("C", bound=CatalogFields)
 
@@ -89,7 +90,7 @@ def inner_catalog(catalog: C, items: Callable[[ReportedColumn], int]) -> C:
         spec = reported.spec.model_copy(update=domain)
         derive = {name: text for name, text in table.derive.items() if not _reads(text, reported.column)}
         tables[reported.table] = table.model_copy(
-            update={"columns": {**table.columns, reported.column: spec}, "derive": derive}
+            update={"written": {**table.written, reported.column: spec}, "derive": derive}
         )
     views = dict(catalog.views)
     for name, view in views.items():

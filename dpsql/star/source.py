@@ -326,6 +326,6 @@ def _shared(source: Source, tables: Mapping[str, Table], name: str) -> str:
 def _check_columns(table: Table, columns: Sequence[str], at: tuple[str, ...]) -> None:
     """A SELECT without a star makes every column that the table declares."""
     made = {column.lower() for column in (*columns, *table.derive, *table.measures)}
-    for column in (*table.columns, *table.foreign_keys, *([table.key] if table.key else [])):
+    for column in (*table.written, *table.foreign_keys, *([table.key] if table.key else [])):
         if column.lower() not in made:
             raise Problem(at, f"the SELECT makes no column `{column}`; add it, or take it out of `tables`")

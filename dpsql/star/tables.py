@@ -1,12 +1,13 @@
 """A table of the star as the catalog says it: its role, keys, columns and measures, all public facts.
 
-A column has a type, bounds or categories, and cuts; `bin_starts` turns these into leaves: the first unit of every leaf
-of an ordered column. A foreign key names rows of another table, and says what becomes of rows whose key finds none.
+A column has a type, bounds or categories, and cuts (`bin_starts` turns these into leaves: the first unit of every leaf
+of an ordered column). A foreign key names rows of another table, and says what becomes of rows whose key finds none. A
+summary is a column made of one person's rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import date, timedelta
 from fractions import Fraction
 from typing import Annotated, Any, Literal, NamedTuple, Self
@@ -25,6 +26,7 @@ from dpsql.star.base import (
     from_units,
     to_units,
 )
+from dpsql.star.devices import Reported
 
 ORDERED = ("int", "decimal", "date", "timestamp")
 NUMERIC = ("int", "decimal")
@@ -83,79 +85,17 @@ class OutOfDomain(NamedTuple):
     Args:
         name: the catalog's word.
         keeps: whether they are kept, in a leaf of their own.
+        nearest: whether a value beyond the bounds counts as the bound.
     """
 
     name: str
     keeps: bool
+    nearest: bool = False
 
 
 OUTSIDE = "(other)"
 OTHER, DROP = OutOfDomain("other", True), OutOfDomain("drop", False)
-
-
-class ErrorBar(NamedTuple):
-    """Where error bars of a reported column know from how the rows of one person add up.
-
-    Args:
-        name: the catalog's word.
-        share: the part of a table's budget that it takes; nothing where they allow for the most.
-    """
-
-    name: str
-    share: Fraction
-
-
-SQUARES, BOUND = ErrorBar("squares", Fraction(3, 100)), ErrorBar("bound", Fraction(0))
-
-
-NonresponseWord = Literal["respondents", "at_random"]
-
-
-class Nonresponse(NamedTuple):
-    """What error bars take those for who did not report.
-
-    Args:
-        name: the catalog's word.
-        sampled: whether who reported is one draw among others.
-        note: what readers of an answer should know.
-    """
-
-    name: NonresponseWord
-    sampled: bool
-    note: str
-
-
-RESPONDENTS = Nonresponse("respondents", False, "")
-AT_RANDOM = Nonresponse("at_random", True, "; error bars take these for a random sample of each box's people")
-NONRESPONSES = {nonresponse.name: nonresponse for nonresponse in (RESPONDENTS, AT_RANDOM)}
-
-
-class Reported(Model):
-    """A column that only people's devices know: each reports it once, through a channel.
-
-    **Privacy**: `epsilon` is what one report costs its person towards the curator; the release pays its own.
-    """
-
-    epsilon: Exact = Field(description="of one report, towards the curator")
-    mechanism: Literal["auto", "grr", "design", "tree"] = Field(
-        "auto", description="the channel; auto: least variance of ranges, or of single values of categories"
-    )
-    collection: str = Field(min_length=1, description="its name; a device answers it once")
-    error_bar: Annotated[ErrorBar, OneOf(SQUARES, BOUND)] = Field(
-        SQUARES,
-        description="squares: 3% of the views' budget tells how rows of one person add up; bound: nothing is spent",
-    )
-
-    nonresponse: Annotated[Nonresponse, OneOf(RESPONDENTS, AT_RANDOM)] = Field(
-        RESPONDENTS,
-        description="respondents: bars are about those who reported; at_random: others might have, by chance",
-    )
-
-    @model_validator(mode="after")
-    def _affordable(self) -> Self:
-        if not 0 < self.epsilon <= 16:
-            raise ValueError("devices refuse an `epsilon` that is not above 0 and at most 16")
-        return self
+NEAREST = OutOfDomain("nearest", False, nearest=True)
 
 
 class Column(Model):
@@ -284,6 +224,39 @@ class Column(Model):
             raise ValueError("write either `categories` or `from`, not both")
         if self.axis is not None and self.from_ is None:
             raise ValueError("`axis.levels` needs `from: <table of role domain>` that maps fine to coarse")
+        return self
+
+
+class Summary(Column):
+    """One value a person, of all her rows of a fact: a column of the people's table (`dpsql.star.summaries`).
+
+    **Privacy**: a function of her own rows, so it comes and goes with her; bounds are published, as a column's.
+    """
+
+    of: str = Field(min_length=1, description="the fact whose rows are summarised, one value a person")
+    is_: str = Field(
+        min_length=1, alias="is", description="one aggregate of her rows, with FILTER (WHERE ..) if wanted"
+    )
+    out_of_domain: Annotated[OutOfDomain, OneOf(OTHER, DROP, NEAREST)] = Field(
+        NEAREST,
+        description="numbers and dates beyond the bounds count as the bound, unless other or drop is written",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _texts_have_no_bound(cls, values: Any) -> Any:
+        if isinstance(values, dict) and str(values.get("type")) not in ORDERED:
+            return {"out_of_domain": OTHER.name} | values
+        return values
+
+    @model_validator(mode="after")
+    def _reads_rows(self) -> Self:
+        if self.out_of_domain.nearest and not self.ordered:
+            raise ValueError(
+                f"`out_of_domain: nearest` does not go with type {self.type}; write other or drop"
+            )
+        if self.from_ is not None or self.reported is not None:
+            raise ValueError("a summary is made of rows; remove `from` and `reported`")
         return self
 
 
@@ -488,7 +461,14 @@ class Table(Model):
     private: bool | None = Field(
         None, description="facts and dimensions are private unless a dimension says false"
     )
-    columns: dict[str, Column] = Field(default_factory=dict, description="those that are asked about")
+    written: dict[str, Column] = Field(
+        default_factory=dict, alias="columns", description="those that are asked about"
+    )
+    summaries: dict[str, Summary] = Field(
+        default_factory=dict,
+        max_length=64,
+        description="column name: a fact about a person, made of her rows; of the people's table alone",
+    )
     foreign_keys: dict[str, Annotated[ForeignKey, BeforeValidator(_reference)]] = Field(
         default_factory=dict, description="column name: the table whose key it holds"
     )
@@ -514,6 +494,11 @@ class Table(Model):
     )
     confirm: bool = Field(False, description="a guess of `dpsql init`; publish refuses until removed")
     description: str = Field("", description="a sentence for those who ask")
+
+    @property
+    def columns(self) -> Mapping[str, Column]:
+        """Everything that may be asked about: columns of the source and summaries."""
+        return {**self.written, **self.summaries} if self.summaries else self.written
 
     @property
     def is_public(self) -> bool:
@@ -557,7 +542,7 @@ class Table(Model):
             raise ValueError("a domain table is published; remove `private: true` or use `role: dimension`")
         if self.role.named and self.key is None:
             raise ValueError("a dimension needs `key: <column>`")
-        clash = sorted({*self.measures} & {*self.columns})
+        clash = sorted({*self.measures} & {*self.written})
         if clash:
             raise ValueError(f"`{clash[0]}` is both a column and a measure; rename one")
         return self

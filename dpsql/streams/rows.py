@@ -327,7 +327,7 @@ def check_unit_key(catalog: Catalog, raw: RawSide) -> None:
 
 def _used(table: Table, columns: dict[str, str]) -> dict[str, str]:
     """The columns of a table that the catalog names, in the source's order; expressions see declared ones alone."""
-    named = {name.lower() for name in (str(table.key), *table.foreign_keys, *table.columns)}
+    named = {name.lower() for name in (str(table.key), *table.foreign_keys, *table.written)}
     return {name: kind for name, kind in columns.items() if name.lower() in named}
 
 

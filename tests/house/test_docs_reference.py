@@ -7,7 +7,16 @@ from pathlib import Path
 import pytest
 
 from docs.catalog_keys import KEYS, Place, refusal, whole
-from docs.make_reference import DOCS, EXAMPLE, api_page, catalog_page, engines_page, sql_page, with_paths
+from docs.make_reference import (
+    DOCS,
+    EXAMPLE,
+    api_page,
+    catalog_page,
+    engines_page,
+    fields_of,
+    sql_page,
+    with_paths,
+)
 from dpsql.errors import CatalogError
 from dpsql.star import load_catalog
 from dpsql.star.base import Model
@@ -36,7 +45,7 @@ def test_every_key_of_a_catalog_has_a_description() -> None:
 @pytest.mark.parametrize("model", with_paths(Catalog, "", {}), ids=lambda model: model.__name__)
 def test_every_key_has_an_example_that_is_taken_and_a_mistake_that_is_not(model: type[Model]) -> None:
     place = KEYS[model.__name__]
-    assert set(place.keys) == {field.alias or name for name, field in model.model_fields.items()}
+    assert set(place.keys) == {field.alias or name for name, field in fields_of(model).items()}
     for key, (example, mistake, *_) in place.keys.items():
         parse_catalog(whole(place, key, example))
         assert refusal(place, key, mistake)

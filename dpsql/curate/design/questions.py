@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -182,7 +182,8 @@ def scaffold(catalog: Catalog, places: Sequence[ScaffoldAxis]) -> Catalog:
     tables = {
         name: table.model_copy(
             update={
-                "columns": {c: _finest(spec) for c, spec in table.columns.items()},
+                "written": {c: _finest(spec) for c, spec in table.written.items()},
+                "summaries": {c: _finest(spec) for c, spec in table.summaries.items()},
                 "max_ids": 1,
                 "bounding": TRUNCATE,
                 "clipped_share": None,
@@ -193,7 +194,10 @@ def scaffold(catalog: Catalog, places: Sequence[ScaffoldAxis]) -> Catalog:
     return catalog.model_copy(update={"views": views, "tables": tables})
 
 
-def _finest(column: Column) -> Column:
+C = TypeVar("C", bound=Column)
+
+
+def _finest(column: C) -> C:
     """A column with a leaf for each of its values, where they are not too many."""
     if not column.ordered or not column.has_domain:
         return column

@@ -281,7 +281,7 @@ def folder_column(catalog: Catalog, name: str) -> str:
     keys = {key.lower() for key in (*table.foreign_keys, table.key or "")}
     fit = [
         column
-        for column, spec in table.columns.items()
+        for column, spec in table.written.items()
         if spec.type in FOLDER_TYPES
         and spec.reported is None
         and not spec.measure

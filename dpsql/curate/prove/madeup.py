@@ -187,7 +187,7 @@ class MadeUpStar:
         used = {
             name.lower() for each in table.measures.values() for name in row_expression(each.expr).columns
         }
-        for column, spec in table.columns.items():
+        for column, spec in table.written.items():
             if column.lower() not in left_out:
                 summed = spec.measure or not spec.has_domain or column.lower() in used
                 at = self._domain(column, spec)

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import sqlglot
 from sqlglot import exp
@@ -143,6 +143,44 @@ def write(tree: Node, columns: Mapping[str, str]) -> str:
         return str(replaced.sql("duckdb", identify=True, comments=False))
     except (SqlglotError, RecursionError, ValueError):
         raise CatalogError("the SQL cannot be written again", hint="write it in a simpler form") from None
+
+
+class ColumnName(NamedTuple):
+    """A column as an expression writes it: the table before its dot, or an empty text, and its name."""
+
+    table: str
+    name: str
+
+
+def column_name(node: Node) -> ColumnName | None:
+    """The column that an expression is, brackets removed; None where it is more than one."""
+    while isinstance(node, exp.Paren):
+        node = node.this
+    return ColumnName(node.table, node.name) if isinstance(node, exp.Column) else None
+
+
+def column_names(node: Node) -> list[ColumnName]:
+    """Every column of an expression."""
+    return [ColumnName(column.table, column.name) for column in node.find_all(exp.Column)]
+
+
+def over_columns(tree: Node, sql: Callable[[ColumnName], str]) -> str:
+    """A checked expression of one row as DuckDB's SQL, NULL where it fails, each column written by a function.
+
+    Args:
+        tree: what `check_row` accepts.
+        sql: a column -> SQL that binds as tightly as a name.
+
+    Raises:
+        CatalogError: what is written does not read back as the same.
+    """
+    write(tree, {})
+
+    def replaced(node: Node) -> Node:
+        name = column_name(node) if isinstance(node, exp.Column) else None
+        return node if name is None else exp.Var(this=sql(name))
+
+    return f"TRY({tree.copy().transform(replaced).sql('duckdb', identify=True, comments=False)})"
 
 
 def _replaced(node: Node, columns: Mapping[str, str]) -> Node:

@@ -1,0 +1,342 @@
+"""Facts about people: one line a person, made of all rows of her facts and joined to the people's table.
+
+    rows0     the joined rows of a fact up to the column that names the person: her key k and what her summaries read
+    person0   one line a key of everything that one GROUP BY gives; nth, mode and arg_min have a line of their own
+    rows1     the same rows beside the lines that the next stage reads
+
+Rows are grouped by the unit's key and by nothing else. What is ordered, summed or compared are integers of the digit
+rule (`exact_units`) and texts by bytes, so neither storage, threads nor ties show in a value. A person without rows has
+no line: her counts and sums are 0, all else is NULL.
+
+| here | there | unit |
+|---|---|---|
+| `people_rows` | rows of the people's table with her summaries within bounds | units of the declared type |
+| `exact` | the same before bounds, as `derive` and later stages see them | the declared type |
+
+**Privacy**: a line is a function of the rows that lead to its key, of public tables and of lines of the same key; all
+such rows are read, whatever `max_ids` says. What comes out is raw.
+**Source**: docs/method/rows.md, "Facts about people".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from dpsql.engines.dialect import Dialect
+from dpsql.engines.expressions import exact_units
+from dpsql.engines.placed import ROW
+from dpsql.errors import SourceError
+from dpsql.star import Catalog, reachable, unit_path
+from dpsql.star.base import GRAIN_MICROSECONDS
+from dpsql.star.derived import sql_type
+from dpsql.star.graph import KeyPath
+from dpsql.star.sql.aggregate import CONDITIONS, NTH, Aggregate, expression_spelling, parse_aggregate
+from dpsql.star.sql.comparison import NotPlain, comparison
+from dpsql.star.sql.expression import ColumnName, Node, column_name, over_columns
+from dpsql.star.summaries import SummaryInput, is_never_null, stages, summaries_of, summary_input
+from dpsql.star.tables import Column, Summary
+
+
+class RowSource(Protocol):
+    """What an engine says of its rows (`dpsql.engines.engine`)."""
+
+    @property
+    def dialect(self) -> Dialect: ...
+
+    @property
+    def columns(self) -> Mapping[str, Mapping[str, str]]: ...
+
+    def rows(self, catalog: Catalog, table: str) -> str: ...
+
+
+@dataclass(frozen=True)
+class PersonLines:
+    """One line a person.
+
+    Args:
+        tables: common tables, each over those before it.
+        joined: their names; each has a column k.
+        units: summary in lower case -> SQL of its exact value, in units of its type.
+    """
+
+    tables: tuple[str, ...]
+    joined: tuple[str, ...]
+    units: Mapping[str, str]
+
+
+def people_rows(
+    engine: RowSource, catalog: Catalog, rows: str, derived: Mapping[str, str], lines: PersonLines
+) -> str:
+    """What stands after FROM for the rows of the people's table.
+
+    Args:
+        engine: where they are.
+        catalog: the catalog.
+        rows: the rows as the source has them.
+        derived: further columns, over `ROW` and the lines.
+        lines: of `person_lines`.
+    """
+    quoted = engine.dialect.identifier
+    row, key = quoted(ROW), quoted(catalog.privacy.unit.key)
+    columns = [f"{row}.*"]
+    for name, summary in summaries_of(catalog).items():
+        if summary.has_domain:
+            columns.append(f"{within_bounds(summary, lines.units[name.lower()])} AS {quoted(name)}")
+    columns += [f"{sql} AS {quoted(name)}" for name, sql in derived.items()]
+    joins = " ".join(f"LEFT JOIN {name} ON {name}.k = {row}.{key}" for name in lines.joined)
+    common = f"WITH {', '.join(lines.tables)} " if lines.tables else ""
+    return f"({common}SELECT {', '.join(columns)} FROM {rows} AS {row} {joins})"
+
+
+def within_bounds(summary: Summary, units: str) -> str:
+    """SQL of a summary as an axis or a measure reads it: whole units, the nearest bound where they lie beyond it.
+
+    Where the catalog says `other` or `drop`, what lies beyond is one unit beyond.
+    """
+    if not summary.ordered:
+        return units if summary.type == "string" else f"({units} = 1)"
+    margin = 0 if summary.out_of_domain.nearest else 1
+    low, high = summary.bounds
+    clamped = f"least(greatest({units}, {low - margin}), {high + margin})"
+    return f"CAST(CASE WHEN {units} IS NOT NULL THEN {clamped} END AS BIGINT)"
+
+
+def typed(units: str, spec: Column) -> str:
+    """SQL of DuckDB for an exact value in its own type, as row expressions see it."""
+    if spec.type == "decimal" and spec.digits:
+        step = f"CAST('0.{'1'.zfill(spec.digits)}' AS DECIMAL({spec.digits}, {spec.digits}))"
+        return f"(CAST({units} AS DECIMAL({38 - spec.digits}, 0)) * {step})"
+    if spec.type == "date":
+        return f"(DATE '1970-01-01' + CAST({units} AS INTEGER))"
+    if spec.type == "timestamp":
+        return f"make_timestamp(CAST({units} * {GRAIN_MICROSECONDS[spec.grain]} AS BIGINT))"
+    return f"({units} = 1)" if spec.type == "bool" else f"({units})"
+
+
+def exact_values(catalog: Catalog, lines: PersonLines) -> dict[str, str]:
+    """Summary -> SQL of DuckDB for its exact value, for `derive`."""
+    return {name: typed(lines.units[name.lower()], spec) for name, spec in summaries_of(catalog).items()}
+
+
+def person_lines(engine: RowSource, catalog: Catalog) -> PersonLines:
+    """The common tables of all summaries, stage by stage.
+
+    Raises:
+        SourceError: the engine cannot read what one of them reads.
+    """
+    depths, lines = stages(catalog), PersonLines((), (), {})
+    summaries = summaries_of(catalog)
+    for depth in sorted(set(depths.values())):
+        for of in dict.fromkeys(s.of for name, s in summaries.items() if depths[name] == depth):
+            members = {n: s for n, s in summaries.items() if depths[n] == depth and s.of == of}
+            lines = _FactStage(engine, catalog, of, lines).added(members)
+    return lines
+
+
+@dataclass
+class _FactStage:
+    """The summaries of one fact that one stage makes.
+
+    Args:
+        engine, catalog: where rows are.
+        of: the fact.
+        lines: all that is made so far.
+        raw: columns of the joined rows: SQL -> name.
+        read: columns of units over them: SQL -> name.
+        tests: conditions over those: SQL -> name.
+        paths: foreign keys to public tables that are looked up.
+    """
+
+    engine: RowSource
+    catalog: Catalog
+    of: str
+    lines: PersonLines
+    raw: dict[str, str] = field(default_factory=dict)
+    read: dict[str, str] = field(default_factory=dict)
+    tests: dict[str, str] = field(default_factory=dict)
+    paths: dict[KeyPath, None] = field(default_factory=dict)
+
+    def added(self, members: Mapping[str, Summary]) -> PersonLines:
+        """The lines with those of the members."""
+        number = len(self.lines.tables)
+        rows, tables, names = f"rows{number}", list[str](), list[str]()
+        units = dict(self.lines.units)
+        grouped: dict[str, str] = {}
+        for place, (name, summary) in enumerate(members.items()):
+            call = parse_aggregate(summary.is_)
+            query = self._ranked(call, summary, rows)
+            if query is None:
+                total = grouped.setdefault(self._total(call, summary), f"v{place}")
+                value = f"person{number}.{total}"
+            else:
+                names.append(f"person{number}_{place}")
+                tables.append(f"{names[-1]} AS ({query})")
+                value = f"{names[-1]}.v"
+            units[name.lower()] = f"coalesce({value}, 0)" if is_never_null(summary) else value
+        if grouped:
+            sums = ", ".join(f"{sql} AS {name}" for sql, name in grouped.items())
+            tables.insert(0, f"person{number} AS (SELECT k, {sums} FROM {rows} GROUP BY k)")
+            names.insert(0, f"person{number}")
+        once = (self.engine.dialect.materialised or "") if len(tables) > 1 else ""
+        tables.insert(0, f"{rows} AS {once} ({self._rows()})")
+        return PersonLines((*self.lines.tables, *tables), (*self.lines.joined, *names), units)
+
+    def _total(self, call: Aggregate, summary: Summary) -> str:
+        """SQL of an aggregate that one GROUP BY gives."""
+        test = self._test(call.condition)
+        if call.function in CONDITIONS:
+            value = self._over(self._test(call.arguments[0]), test)
+            return f"{'max' if call.function == 'bool_or' else 'min'}({value})"
+        if not call.arguments:
+            return f"count({self._over('1', test)})" if test else "count(*)"
+        value = self._over(self._value(call.arguments[0], summary, counted=call.function == "count"), test)
+        if call.function == "sum":
+            return self.engine.dialect.total(value, True)
+        return f"{call.function}({'DISTINCT ' if call.distinct else ''}{value})"
+
+    def _ranked(self, call: Aggregate, summary: Summary, rows: str) -> str | None:
+        """The lines (k, v) of an aggregate that needs an order of values; None for the others.
+
+        Orders are total over values: rows that tie are equal in all that is read of them.
+        """
+        if call.function not in (NTH, "mode", "arg_min", "arg_max"):
+            return None
+        test = self._test(call.condition)
+        value = self._value(call.arguments[0], summary)
+        where = f" AND {test} = 1" if test else ""
+        if call.function == NTH:
+            rank = "dense_rank" if call.distinct else "row_number"
+            order, source, place = value, f"{rows} WHERE {value} IS NOT NULL{where}", call.number
+        elif call.function == "mode":
+            rank, order, place = "row_number", f"m DESC, {value}", 1
+            counted = f"SELECT k, {value}, count(*) AS m FROM {rows} WHERE {value} IS NOT NULL{where}"
+            source = f"({counted} GROUP BY k, {value}) AS g"
+        else:
+            by = self._value(call.arguments[1], summary)
+            down = " DESC" if call.function == "arg_max" else ""
+            order = f"{by}{down}, CASE WHEN {value} IS NULL THEN 1 ELSE 0 END, {value}"
+            rank, source, place = "row_number", f"{rows} WHERE {by} IS NOT NULL{where}", 1
+        ranked = f"SELECT k, {value} AS v, {rank}() OVER (PARTITION BY k ORDER BY {order}) AS i FROM {source}"
+        return f"SELECT k, max(v) AS v FROM ({ranked}) AS o WHERE i = {place} GROUP BY k"
+
+    @staticmethod
+    def _over(value: str, test: str) -> str:
+        return f"CASE WHEN {test} = 1 THEN {value} END" if test else value
+
+    def _value(self, node: Node, summary: Summary, *, counted: bool = False) -> str:
+        """The column of a value of each row, in units; of a declared column by its own type."""
+        column = column_name(node)
+        meant = None if column is None else summary_input(self.catalog, self.of, column)
+        if meant is not None and meant.spec is not None:
+            return self._units(meant)
+        raw = self._expression(node)
+        if counted:
+            return self._name(self.read, raw, "x")
+        return self._name(self.read, exact_units(raw, summary, None, self.engine.dialect), "x")
+
+    def _units(self, meant: SummaryInput) -> str:
+        """The column of a declared column's units."""
+        if meant.person:
+            return self._name(
+                self.read, self._name(self.raw, self.lines.units[meant.column.lower()], "c"), "x"
+            )
+        sql, kind = self._source(meant)
+        raw = self._name(self.raw, sql, "c")
+        assert meant.spec is not None
+        return self._name(self.read, exact_units(raw, meant.spec, kind, self.engine.dialect), "x")
+
+    def _test(self, node: Node | None) -> str:
+        """The column of a condition: 1, 0 or NULL; empty where there is none."""
+        if node is None:
+            return ""
+        try:
+            test = comparison(node, self._column, self._text)
+            return self._name(self.tests, f"CASE WHEN {test} THEN 1 WHEN NOT ({test}) THEN 0 END", "b")
+        except NotPlain:
+            raw = self._expression(node)
+        return self._name(self.read, f"CASE WHEN {raw} THEN 1 WHEN NOT {raw} THEN 0 END", "x")
+
+    def _column(self, column: ColumnName) -> tuple[str, Column]:
+        """The column of units that a condition compares, and what its constants are written as.
+
+        Raises:
+            NotPlain: the catalog does not declare it.
+        """
+        meant = summary_input(self.catalog, self.of, column)
+        if meant.spec is None:
+            raise NotPlain
+        return self._units(meant), meant.spec
+
+    def _text(self, text: str) -> str:
+        return self.engine.dialect.text(self.engine.dialect.literal(text))
+
+    def _expression(self, node: Node) -> str:
+        """The column of a row expression, NULL where it fails: DuckDB alone has such casts.
+
+        Raises:
+            SourceError: the rows are on a server.
+        """
+        if not self.engine.dialect.reads_any:
+            raise SourceError(
+                f"summaries of `{self.of}`: `{expression_spelling(node, lambda column: column.name)}` is more than "
+                "columns and comparisons with constants",
+                hint="make the column in a view, name the view, and vouch for it by `trusted: true` in `source`",
+            )
+
+        def sql(column: ColumnName) -> str:
+            meant = summary_input(self.catalog, self.of, column)
+            if meant.person:
+                assert meant.spec is not None
+                return typed(self.lines.units[meant.column.lower()], meant.spec)
+            text, kind = self._source(meant)
+            is_text = kind == "VARCHAR" and meant.spec is not None and meant.spec.type != "string"
+            return f"TRY_CAST({text} AS {sql_type(meant.spec)})" if is_text and meant.spec else text
+
+        return self._name(self.raw, over_columns(node, sql), "c")
+
+    def _source(self, meant: SummaryInput) -> tuple[str, str | None]:
+        """SQL of a column over the joined rows, and its type."""
+        self.paths |= {meant.path[:hop]: None for hop in range(1, len(meant.path) + 1)}
+        table = reachable(self.catalog, self.of)[meant.path]
+        columns = self.engine.columns[table].items()
+        kind = next((kind for name, kind in columns if name.lower() == meant.column.lower()), None)
+        return f"{_alias(meant.path)}.{self.engine.dialect.identifier(meant.column)}", kind
+
+    @staticmethod
+    def _name(names: dict[str, str], sql: str, letter: str) -> str:
+        return names.setdefault(sql, f"{letter}{len(names)}")
+
+    def _rows(self) -> str:
+        """The joined rows: k, and every column that an aggregate names."""
+        raw = ", ".join(["k", *(f"{sql} AS {name}" for sql, name in self.read.items())])
+        tests = ", ".join(
+            ["k", *self.read.values(), *(f"{sql} AS {name}" for sql, name in self.tests.items())]
+        )
+        read = f"SELECT {raw} FROM ({self._joined()}) AS j"
+        return f"SELECT {tests} FROM ({read}) AS l" if self.tests else read
+
+    def _joined(self) -> str:
+        owner = unit_path(self.catalog, self.of)
+        assert owner is not None  # `check_summaries` found it
+        key = f"{_alias(owner.path)}.{self.engine.dialect.identifier(owner.column)}"
+        ways = [(owner.path[: hop + 1], "JOIN") for hop in range(len(owner.path))]
+        ways += [(path, "LEFT JOIN") for path in self.paths]
+        joins = " ".join(self._join(path, word) for path, word in ways)
+        read = [name for name in self.lines.joined if any(f"{name}." in sql for sql in self.raw)]
+        joins += "".join(f" LEFT JOIN {name} ON {name}.k = {key}" for name in read)
+        columns = ", ".join([f"{key} AS k", *(f"{sql} AS {name}" for sql, name in self.raw.items())])
+        facts = self.engine.rows(self.catalog, self.of)
+        return f"SELECT {columns} FROM {facts} AS {_alias(())} {joins} WHERE {key} IS NOT NULL"
+
+    def _join(self, path: KeyPath, word: str) -> str:
+        table = reachable(self.catalog, self.of)[path]
+        quoted, rows = self.engine.dialect.identifier, self.engine.rows(self.catalog, table)
+        key = quoted(str(self.catalog.tables[table].key))
+        return f"{word} {rows} AS {_alias(path)} ON {_alias(path[:-1])}.{quoted(path[-1])} = {_alias(path)}.{key}"
+
+
+def _alias(path: Sequence[str]) -> str:
+    """The alias of a table by the foreign keys that lead to it."""
+    return "r" + "".join(f"_{part.encode().hex()}" for part in path)

@@ -1,0 +1,175 @@
+"""Facts about people: each engine gives what plain Python gives, whatever the order of storage, and to her alone."""
+
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from dpsql.engines.engine import Engine
+from dpsql.engines.keys import open_star
+from dpsql.engines.registry import open_engine
+from dpsql.star import Catalog, parse_catalog
+from dpsql.star.base import EPOCH
+from tests.engines.servers import Server
+from tests.summary_star import NAMES, SCHEMA, Rows, catalog_text, made_up, stored, summaries, write_parquet
+
+
+def expected(catalog: Catalog, rows: Rows) -> dict[int, tuple[Any, ...]]:
+    """Each person's values within bounds, by plain Python."""
+    specs = catalog.tables["customer"].summaries
+
+    def within(name: str, value: Any) -> Any:
+        spec = specs[name]
+        if value is None or not spec.ordered:
+            return value
+        units = (value - EPOCH).days if isinstance(value, date) else value
+        margin = 0 if spec.out_of_domain.nearest else 1
+        return min(max(units, spec.bounds[0] - margin), spec.bounds[1] + margin)
+
+    people = {row["customer_id"] for row in rows["customer"]}
+    return {key: tuple(within(n, v) for n, v in summaries(rows, key).items()) for key in people}
+
+
+def statement(catalog: Catalog, engine: Engine) -> str:
+    quoted = engine.dialect.identifier
+    columns = ", ".join(quoted(name) for name in ("customer_id", *NAMES))
+    return f"SELECT {columns} FROM {engine.rows(catalog, 'customer')} AS p"
+
+
+def by_duckdb(folder: Path, threads: int = 1) -> tuple[Catalog, dict[int, tuple[Any, ...]]]:
+    catalog = parse_catalog(catalog_text(folder))
+    raw = open_star(catalog)
+    try:
+        raw.connection.execute(f"SET threads = {threads}")
+        fetched = raw.connection.execute(statement(catalog, raw)).fetchall()
+    finally:
+        raw.close()
+    lines: dict[int, tuple[Any, ...]] = {}
+    for key, *values in fetched:
+        assert lines.setdefault(key, tuple(values)) == tuple(values)  # one who stands twice has equal lines
+    return catalog, lines
+
+
+@pytest.mark.parametrize(("order", "threads"), [(0, 1), (1, 4), (2, 1), (3, 4)])
+def test_duckdb_gives_what_python_gives(order: int, threads: int, tmp_path: Path) -> None:
+    rows = made_up(order % 2)
+    catalog, lines = by_duckdb(write_parquet(tmp_path, rows, order), threads)
+    assert lines == expected(catalog, rows)
+    assert max(len(set(column)) for column in zip(*lines.values(), strict=True)) > 5
+
+
+def test_nobody_else_moves_when_one_person_goes(tmp_path: Path) -> None:
+    """Her customer rows and her orders go; lines of orders that she shares stay, for they are the others' too."""
+    rows = made_up(5, people=12, lines=150)
+    _, everybody = by_duckdb(write_parquet(tmp_path / "all", rows))
+    for person in sorted(everybody):
+        shared = {o["order_id"] for o in rows["orders"] if o["customer_id"] != person}
+        without = {
+            "customer": [row for row in rows["customer"] if row["customer_id"] != person],
+            "orders": [row for row in rows["orders"] if row["customer_id"] != person],
+            "line": [
+                line
+                for line in rows["line"]
+                if line["order_id"] in shared
+                or line["order_id"]
+                not in {o["order_id"] for o in rows["orders"] if o["customer_id"] == person}
+            ],
+            "product": rows["product"],
+        }
+        _, others = by_duckdb(write_parquet(tmp_path / str(person), without))
+        assert others == {key: line for key, line in everybody.items() if key != person}
+
+
+def test_postgresql_gives_what_python_gives(
+    postgres: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import psycopg
+
+    rows = made_up(0)
+    with psycopg.connect(postgres.dsn) as connection:
+        connection.execute("CREATE SCHEMA summed")
+        for table, columns in SCHEMA.items():
+            kinds = {"VARCHAR": 'text COLLATE "en-x-icu"', "DECIMAL(18,2)": "numeric(18,2)"}
+            listed = ", ".join(f"{name} {kinds.get(kind, kind)}" for name, kind in columns.items())
+            connection.execute(f"CREATE TABLE summed.{table} ({listed})")
+            marks = ", ".join(["%s"] * len(columns))
+            connection.cursor().executemany(
+                f"INSERT INTO summed.{table} VALUES ({marks})",
+                [tuple(stored(name, row[name]) for name in columns) for row in rows[table]],
+            )
+    monkeypatch.setenv("DPSQL_TEST_DSN", postgres.dsn)
+    tables = ", ".join(f"{table}: summed.{table}" for table in SCHEMA)
+    source = f'{{kind: postgresql, root: "${{DPSQL_TEST_DSN}}", tables: {{{tables}}}}}'
+    catalog = parse_catalog(catalog_text(tmp_path, source))
+    engine = open_engine(catalog)
+    try:
+        fetched = engine._session.rows(statement(catalog, engine), "a test")  # type: ignore[attr-defined]
+    finally:
+        engine.close()
+    assert {key: tuple(values) for key, *values in fetched} == expected(catalog, rows)
+
+
+def test_spark_gives_what_python_gives(spark: Any, tmp_path: Path) -> None:
+    rows = made_up(0)
+    folder = write_parquet(tmp_path, rows)
+    tables = ", ".join(f"{table}: {folder / table}.parquet" for table in SCHEMA)
+    catalog = parse_catalog(catalog_text(tmp_path, f"{{kind: spark, tables: {{{tables}}}}}"))
+    engine = open_engine(catalog)
+    try:
+        fetched = engine._session.rows(statement(catalog, engine), "a test")  # type: ignore[attr-defined]
+    finally:
+        engine.close()
+    assert {key: tuple(values) for key, *values in fetched} == expected(catalog, rows)
+
+
+SHOP = """\
+dpsql: 1
+name: shop
+source: {kind: KIND, root: ROOT, tables: {customer: customer.KIND, sales: sales.KIND}}
+privacy: {lineage: p, cap: 4, unit: customer.id, epsilon: 1}
+tables:
+  customer: {role: dimension, key: id, columns: {gap: {type: int, lower: 0, upper: 99, nullable: true}},
+    derive: {gap: "date_diff('day', first, second)"}, summaries: {
+    first: {of: sales, is: min(day), type: date}, second: {of: sales, is: "nth(day, 2)", type: date},
+    worth: {of: sales, is: sum(price * pieces), type: decimal, scale: 2, lower: 0, upper: 100},
+    soon: {of: sales,
+      is: "count(*) FILTER (WHERE date_diff('day', first, day) BETWEEN 1 AND 3)", type: int, lower: 0, upper: 9}}}
+  sales: {role: fact, max_ids: 3, foreign_keys: {id: customer}, columns: {
+    day: {type: date}, price: {type: decimal}, pieces: {type: int}}}
+views:
+  gaps: {of: customer, axes: [customer.gap, customer.soon, customer.worth], measures: [count]}
+"""
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv"])
+def test_derived_columns_and_expressions(kind: str, tmp_path: Path) -> None:
+    """Text of CSV and doubles of Parquet are read as the declared types, row by row, before anything is added."""
+    with duckdb.connect() as connection:
+        connection.execute("CREATE TABLE customer AS SELECT unnest([1, 2, 3]) AS id")
+        rows = [
+            (1, "2025-01-05", "1.005", 2), (1, "2025-01-07", "0.1", 3), (1, None, "nan", 1), (2, "2025-01-01", "5", 1),
+            (1, "2025-01-05", "0.2", 1),
+        ]  # fmt: skip
+        connection.execute("CREATE TABLE sales (id BIGINT, day DATE, price DOUBLE, pieces BIGINT)")
+        connection.executemany("INSERT INTO sales VALUES (?, ?, ?, ?)", rows)
+        for table in ("customer", "sales"):
+            connection.execute(f"COPY {table} TO '{tmp_path / table}.{kind}'")
+    catalog = parse_catalog(SHOP.replace("KIND", kind).replace("ROOT", str(tmp_path)))
+    raw = open_star(catalog)
+    try:
+        fetched = raw.connection.execute(
+            f"SELECT id, gap, soon, worth FROM {raw.rows(catalog, 'customer')} ORDER BY id"
+        ).fetchall()
+    finally:
+        raw.close()
+    # the text is read as the declared 1.01, the double is multiplied as it is
+    worth = 252 if kind == "csv" else 251
+    assert [(int(key), *values) for key, *values in fetched] == [
+        (1, 0, 1, worth),
+        (2, None, 0, 500),
+        (3, None, 0, 0),
+    ]
