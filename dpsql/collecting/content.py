@@ -18,7 +18,7 @@ who were asked whether they have one, and their part is taken out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -120,19 +120,24 @@ def release_content(
         else None
         for held, _ in survey.views.values()
     }
+
+    def effects_of(views: Iterable[Sequence[int]], measure: int | None) -> Parts:
+        effects: Parts = interactions(plan, tallies, views, axis_tables, measure, fits)
+        return effects if bits is None else bits.barred(effects)
+
     positive = {held: _smooth(shares, scale.factor) for held, shares in smooth.items() if shares is not None}
     statistics = [
         Statistic(
             _description(survey, plan, view, held, measure, mid),
             local_estimate(
-                held.values,
-                held.strengths,
+                held.values * scale.factor,
+                {positions: s * scale.factor**2 for positions, s in held.strengths.items()},
                 ", ".join(sorted({v.oracle for v in plan.views})),
                 positive.get(held.axes) if measure is None else None,
             ),
         )
         for measure in [None, *range(len(survey.measures))]
-        for mid, tables in [_family(survey, plan, tallies, axis_tables, scale, measure, bits, fits)]
+        for mid, tables in [_family(survey, plan, tallies, axis_tables, measure, effects_of)]
         for view, held in tables
     ]
     margins = [PrefixVariance(model_of(axis_tables[a].counts)) for a in range(len(survey.axes))]
@@ -186,30 +191,20 @@ def _family(
     plan: Plan,
     tallies: Tallies,
     axis_tables: Mapping[int, AxisTable],
-    scale: Scale,
     measure: int | None,
-    bits: Weighted | None,
-    fits: Fits,
+    effects_of: Callable[[Iterable[Sequence[int]], int | None], Parts],
 ) -> tuple[int, list[tuple[str, FittedTable]]]:
-    """One measure's centre and, view by view, its tables in rows (or measure units around the centre)."""
+    """One measure's centre and, view by view, its tables as shares of the rows (or around the centre)."""
     views = {n: v for n, (v, m) in survey.views.items() if measure is None or measure in m}
-    effects: Parts = interactions(plan, tallies, views.values(), axis_tables, measure, fits)
-    effects = effects if bits is None else bits.barred(effects)
+    effects = effects_of(views.values(), measure)
     mid, half, shift = 0, 0.0, 1.0
     if measure is not None:
         centre = centre_of(plan, tallies, axis_tables, measure)
-        counts: Parts = interactions(plan, tallies, views.values(), axis_tables, None, fits)
-        counts = counts if bits is None else bits.barred(counts)
+        counts = effects_of(views.values(), None)
         axis_tables, effects = centred_on(centre, axis_tables, effects, counts, measure)
         mid, half, shift = centre.mid, centre.half, centre.shift
-    total, tables = total_of(plan, tallies, axis_tables, measure, half, shift), []
-    for name, axes in views.items():
-        view_table = table(axes, axis_tables, effects, measure, total)
-        strengths = {positions: s * scale.factor**2 for positions, s in view_table.strengths.items()}
-        tables.append(
-            (name, replace(view_table, values=view_table.values * scale.factor, strengths=strengths))
-        )
-    return mid, tables
+    total = total_of(plan, tallies, axis_tables, measure, half, shift)
+    return mid, [(name, table(axes, axis_tables, effects, measure, total)) for name, axes in views.items()]
 
 
 def _description(

@@ -181,18 +181,11 @@ def write_plan(
     return forecast
 
 
-class _FirstRound(NamedTuple):
-    """A first round that has come back."""
-
-    plan: Plan
-    rows: RowReports
-
-
-def _first_round(reports: Reports) -> _FirstRound:
-    """Count the first round's reports."""
+def _first_round(reports: Reports) -> tuple[Plan, RowReports]:
+    """The first round's plan, and its counted reports."""
     first = plan_file(reports.plan)
     tallies, _ = _tallied(first, reports, lambda step: None)
-    return _FirstRound(first, row_reports(first, tallies))
+    return first, row_reports(first, tallies)
 
 
 class _Plans(NamedTuple):
@@ -200,7 +193,7 @@ class _Plans(NamedTuple):
 
     survey: Survey
     label: str
-    first: _FirstRound | None
+    first: tuple[Plan, RowReports] | None
 
     def plan(self, people: int, epsilon: float | None = None) -> Plan:
         """The plan that goes out next."""
@@ -209,7 +202,7 @@ class _Plans(NamedTuple):
             design = replace(design, epsilon=Fraction(epsilon).limit_denominator(1000))
         if self.first is None:
             return read_plan(first_plan(design))
-        return read_plan(second_plan(design, self.first.plan, self.first.rows))
+        return read_plan(second_plan(design, *self.first))
 
     def predictions(self, people: int, epsilon: float | None = None) -> list[Prediction]:
         plan = self.plan(people, epsilon)

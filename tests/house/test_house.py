@@ -127,6 +127,7 @@ def test_value_classes_count_that_one_place_builds_and_no_other_module_names(tmp
         + """
 from typing import TypeAlias
 class Law(Protocol):
+    name: str
     def draw(self): ...
 class Pair(NamedTuple):
     a: int
@@ -142,6 +143,7 @@ class Plain:
     a: int
 class Laplace(NamedTuple):
     a: int
+    name = "laplace"
     def draw(self): ...
 Either = Member | int
 Text: TypeAlias = "Quoted | int"

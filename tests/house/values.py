@@ -66,6 +66,9 @@ def _members(node: ast.ClassDef) -> frozenset[str]:
     names += [
         n.target.id for n in node.body if isinstance(n, ast.AnnAssign) and isinstance(n.target, ast.Name)
     ]
+    names += [
+        t.id for n in node.body if isinstance(n, ast.Assign) for t in n.targets if isinstance(t, ast.Name)
+    ]
     return frozenset(name for name in names if not name.startswith("__"))
 
 

@@ -73,10 +73,8 @@ def buy(
     statements: tuple[str, ...],
     epsilon: str,
     output: Path | None,
-    label: str | None,
     only_plan: bool,
-    ledger: Path | None,
-    new_ledger: bool,
+    **options: Any,
 ) -> CommandOutput:
     """Publish just what a few SQL STATEMENTS need of CATALOG, with the least error for exactly these.
 
@@ -89,10 +87,7 @@ def buy(
     if output is None:
         raise InterfaceError("no release is named", hint="write -o more.dpsql, or --plan to spend nothing")
     with steps("buy") as progress:
-        report = api.buy(
-            catalog, statements, output, epsilon=epsilon, label=label, ledger=ledger, new_ledger=new_ledger,
-            progress=progress,
-        )  # fmt: skip
+        report = api.buy(catalog, statements, output, epsilon=epsilon, progress=progress, **options)
     return CommandOutput(report.to_json(), report.summary())
 
 
@@ -113,8 +108,7 @@ def append(
     batch: str,
     source: Path | None,
     check: bool,
-    ledger: Path | None,
-    new_ledger: bool,
+    **charged: Any,
 ) -> CommandOutput:
     """Append one batch to the stream directory RELEASE; the first append makes it and spends its budget.
 
@@ -124,18 +118,10 @@ def append(
     """
     report: Appended | Compared
     if check:
-        report = api.check_batch(release, source, batch, catalog=catalog, ledger=ledger)
+        report = api.check_batch(release, source, batch, catalog=catalog, ledger=charged["ledger"])
     else:
         with steps("append") as progress:
-            report = api.append(
-                release,
-                source,
-                batch,
-                catalog=catalog,
-                ledger=ledger,
-                new_ledger=new_ledger,
-                progress=progress,
-            )
+            report = api.append(release, source, batch, catalog=catalog, progress=progress, **charged)
     return CommandOutput(report.to_json(), report.summary())
 
 

@@ -338,8 +338,8 @@ class _Star:
                 target_places = {c.name.lower(): i for i, c in enumerate(tables[target.lower()].columns, 1)}
                 target_key = f"{target}_pkey"
                 self.add_constraint(
-                    oid, table.name, name, "f", f"FOREIGN KEY ({column}) REFERENCES {target}({key})",
-                    places[column.lower()], column, confrelid=oids[target.lower()],
+                    table.name, name, "f", f"FOREIGN KEY ({column}) REFERENCES {target}({key})", column,
+                    conrelid=oid, conkey=[places[column.lower()]], confrelid=oids[target.lower()],
                     confkey=[target_places[key.lower()]],
                     confupdtype="a", confdeltype="a", confmatchtype="s", conindid=self.indexes.get(target.lower(), 0),
                 )  # fmt: skip
@@ -363,26 +363,20 @@ class _Star:
         definition = f"CREATE UNIQUE INDEX {name} ON main.{table.name} USING btree ({key})"
         self.definitions.append((index, definition))
         self.add("pg_indexes", schemaname="main", tablename=table.name, indexname=name, indexdef=definition)
-        self.add_constraint(oid, table.name, name, "p", f"PRIMARY KEY ({key})", place, key, conindid=index)
+        self.add_constraint(
+            table.name, name, "p", f"PRIMARY KEY ({key})", key, conrelid=oid, conkey=[place], conindid=index
+        )
         self.add_information(
             "constraint_column_usage", table_name=table.name, column_name=key, constraint_name=name
         )
 
     def add_constraint(
-        self,
-        table: int,
-        table_name: str,
-        name: str,
-        kind: str,
-        definition: str,
-        place: int,
-        column: str,
-        **values: Any,
+        self, table: str, name: str, kind: str, definition: str, column: str, **values: Any
     ) -> None:
         """Add a key of one column."""
         number = self.oid()
         self.add("pg_constraint", oid=number, conname=name, connamespace=MAIN, contype=kind, convalidated=True,
-                 conrelid=table, conkey=[place], conislocal=True, connoinherit=True, **values)  # fmt: skip
+                 conislocal=True, connoinherit=True, **values)  # fmt: skip
         self.definitions.append((number, definition))
         if kind == "f":
             self.add(
@@ -394,9 +388,9 @@ class _Star:
                 deptype="n",
             )
         words = {"p": "PRIMARY KEY", "f": "FOREIGN KEY"}[kind]
-        self.add_information("table_constraints", constraint_name=name, table_name=table_name, constraint_type=words,
+        self.add_information("table_constraints", constraint_name=name, table_name=table, constraint_type=words,
                              is_deferrable="NO", initially_deferred="NO", enforced="YES")  # fmt: skip
-        self.add_information("key_column_usage", constraint_name=name, table_name=table_name, column_name=column,
+        self.add_information("key_column_usage", constraint_name=name, table_name=table, column_name=column,
                              ordinal_position=1, position_in_unique_constraint=1 if kind == "f" else None)  # fmt: skip
 
 
