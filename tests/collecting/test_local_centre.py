@@ -13,6 +13,7 @@ from dpsql.collecting.estimate import AxisTable, Interaction, axis_table, table
 from dpsql.collecting.plan import CollectionDesign, PlannedAxis, PlannedMeasure, build_plan
 from dpsql.collecting.tallies import RespondentRows
 from dpsql.collecting.totals import centre_of, centred_on, total_of
+from tests.thinned import by_default
 
 pytestmark = pytest.mark.usefixtures("publishes")
 
@@ -120,7 +121,7 @@ def test_interactions_are_put_around_the_centre_with_no_less_strength() -> None:
 
 
 @pytest.mark.parametrize(
-    ("epsilon", "count", "value"), [(12, 3000, 120), (5, 300, 120), (5, 200, 0), (1, 60, 0)]
+    ("epsilon", "count", "value"), by_default([(12, 3000, 120), (5, 300, 120), (5, 200, 0), (1, 60, 0)], 2)
 )
 def test_few_people_or_all_at_a_bound_keep_an_error_bar(epsilon: int, count: int, value: int) -> None:
     plan, rng = design(epsilon, 0, 120), np.random.default_rng(1)

@@ -13,6 +13,7 @@ from dpsql.collecting.estimate import AxisTable, axis_table, table
 from dpsql.collecting.plan import CollectionDesign, PlannedAxis, PlannedMeasure, build_plan
 from dpsql.collecting.tallies import RespondentRows, Tallies
 from dpsql.collecting.totals import centre_of, centred_on, total_of
+from tests.thinned import by_default
 
 pytestmark = pytest.mark.usefixtures("publishes")
 
@@ -41,11 +42,14 @@ def known_of(plan: Plan, tallies: Tallies) -> dict[int, AxisTable]:
 
 @pytest.mark.parametrize(
     ("sizes", "epsilon", "changes"),
-    [
-        ((4, 9, 9), 1, {"asked": UNEVEN}),
-        ((2, 30, 30), 3, {"together": PAIRS}),
-        ((16, 3), 1, {"together": ((0, 1),)}),
-    ],
+    by_default(
+        [
+            ((4, 9, 9), 1, {"asked": UNEVEN}),
+            ((2, 30, 30), 3, {"together": PAIRS}),
+            ((16, 3), 1, {"together": ((0, 1),)}),
+        ],
+        1,
+    ),
 )
 def test_the_total_errs_as_it_says(sizes: tuple[int, ...], epsilon: int, changes: dict[str, object]) -> None:
     plan, rng = plan_of(sizes, epsilon, **changes), np.random.default_rng(1)

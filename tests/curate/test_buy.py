@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from fractions import Fraction
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
 from dpsql.publishing.central import publish_release
 from dpsql.release import open_release
 from dpsql.star import load_catalog
+from tests.command import dpsql_command
 
 pytestmark = pytest.mark.usefixtures("publishes")
 
@@ -222,18 +222,7 @@ def test_the_command_quotes_and_buys(tmp_path: Path):
     catalog = shop(tmp_path)
 
     def run(*words: str) -> subprocess.CompletedProcess[str]:
-        command = [
-            sys.executable,
-            "-m",
-            "dpsql.doors.cli",
-            "buy",
-            str(catalog),
-            COUNTS[0],
-            "--epsilon",
-            "0.5",
-            *words,
-        ]
-        return subprocess.run(command, capture_output=True, text=True, check=False)
+        return dpsql_command("buy", catalog, COUNTS[0], "--epsilon", "0.5", *words)
 
     assert "bought_sales" in run("--plan").stdout
     assert not (tmp_path / ".dpsql").exists()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import subprocess
-import sys
 from fractions import Fraction
 from pathlib import Path
 
@@ -25,6 +23,7 @@ from dpsql.publishing.central import publish_release
 from dpsql.release import open_release
 from dpsql.star import load_catalog
 from dpsql.star.model import Privacy
+from tests.command import dpsql_command
 
 pytestmark = pytest.mark.usefixtures("publishes")
 
@@ -184,10 +183,7 @@ def test_command_line(tmp_path: Path):
         "-- totals\nSELECT COUNT(*) FROM sales;\nSELECT SUM(amount) AS s FROM sales WHERE day = 1"
     )
     assert len(statements(workload)) == 2
-    command = [sys.executable, "-m", "dpsql.doors.cli", "plan", str(catalog), "--workload", str(workload)]
-    report = json.loads(
-        subprocess.run([*command, "--json"], capture_output=True, text=True, check=True).stdout
-    )
+    report = json.loads(dpsql_command("plan", catalog, "--workload", workload, "--json").stdout)
     assert report["queries"][1]["columns"][0]["median"] > 0
     text = plan_text(api.plan(catalog, statements(workload), compare=True))
     assert "better than paying per query from" in text

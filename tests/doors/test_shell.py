@@ -29,6 +29,7 @@ from dpsql.doors.scan import InputPiece, split
 from dpsql.doors.shell import evaluate
 from dpsql.doors.shell.commands import ShellState
 from dpsql.doors.shell.completer import ShellCompleter
+from tests.command import dpsql_command
 from tests.doors_release import build
 from tests.interrupts import heed_interrupts
 
@@ -61,8 +62,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(shop: Path, *arguments: str, text: str = "") -> tuple[str, str, int]:
     """Standard output, standard error and exit code of `dpsql shell`."""
-    command = [sys.executable, "-m", "dpsql.doors.cli", "shell", str(shop), *arguments]
-    done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=120)
+    done = dpsql_command("shell", shop, *arguments, text=text)
     return done.stdout, done.stderr, done.returncode
 
 

@@ -28,6 +28,7 @@ from dpsql.doors.wire.client import MOST_PORTALS
 from dpsql.doors.wire.password import Exchange, LoginRefused, make_verifier
 from dpsql.doors.wire.statements import MOST_PREPARED_TEXT
 from dpsql.errors import InterfaceError
+from tests.command import dpsql_command
 from tests.doors_release import build
 
 pytestmark = pytest.mark.usefixtures("publishes")
@@ -417,8 +418,7 @@ def test_psql_logs_in(shop: Path, tmp_path: Path) -> None:
 def test_unsafe_options_are_refused(
     shop: Path, tmp_path: Path, arguments: tuple[str, ...], words: str
 ) -> None:
-    command = [sys.executable, "-m", "dpsql.doors.cli", "serve", str(shop), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=tmp_path)
+    done = dpsql_command("serve", shop, *arguments, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert words in done.stderr
 
@@ -427,12 +427,7 @@ def test_a_readable_password_file_is_refused(shop: Path, tmp_path: Path) -> None
     secret = tmp_path / "password"
     secret.write_text("ana:x\n")
     secret.chmod(0o644)
-    done = subprocess.run(
-        [sys.executable, "-m", "dpsql.doors.cli", "serve", str(shop), "--password-file", str(secret)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    done = dpsql_command("serve", shop, "--password-file", secret)
     assert done.returncode == 2
     assert "chmod 600" in done.stderr
 

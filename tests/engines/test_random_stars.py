@@ -226,7 +226,7 @@ def written(folder: Path, star: Star, how: str, tau: int) -> Path:
 
 
 @pytest.mark.parametrize("how", ["row", "weight", "truncate"])
-@settings(max_examples=settings.default.max_examples // 2)
+@settings(max_examples=settings.default.max_examples // 4)
 @given(star=STARS, tau=st.integers(1, 5))
 def test_every_cell_is_that_of_a_loop(how: str, star: Star, tau: int) -> None:
     """By the statement that ships, over all views."""

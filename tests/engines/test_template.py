@@ -22,6 +22,7 @@ from dpsql.publishing.plan import plan_release
 from dpsql.publishing.rows import prepare_tables
 from dpsql.star import load_catalog
 from tests.strategies import declared_cells
+from tests.thinned import by_default
 
 pytestmark = pytest.mark.long
 
@@ -191,7 +192,7 @@ def test_cells_equal_plain_python(tmp_path: Path, kind: str, how: str) -> None:
     assert agree(counted(tmp_path, how), expected(rows, how))
 
 
-@pytest.mark.parametrize("how", BOUNDS)
+@pytest.mark.parametrize("how", by_default(BOUNDS, 1))
 @pytest.mark.parametrize(
     "kind", [pytest.param(kind, marks=() if kind == "BIGINT" else pytest.mark.slow) for kind in IDS]
 )

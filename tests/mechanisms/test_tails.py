@@ -11,6 +11,7 @@ from scipy.integrate import trapezoid
 
 from dpsql.mechanisms.family.people import NoisyHistogram, NoisyTotal, cleaned, doubling_edges
 from dpsql.mechanisms.family.tails import best_clip, high_total, mean_excess, read_tail, told_total
+from tests.thinned import by_default
 from tests.twins import bin_of
 
 pytestmark = pytest.mark.long
@@ -122,7 +123,7 @@ def brute_force(tail: NoisyHistogram, k: int, bound: float) -> tuple[float, floa
     return value_below + ends_of[1], min(sqrt(variance + scatter), (down + up) / 2), down, up
 
 
-@pytest.mark.parametrize(("seed", "bound"), [(0, 5), (1, 40), (2, 200)])
+@pytest.mark.parametrize(("seed", "bound"), by_default([(0, 5), (1, 40), (2, 200)], 1))
 def test_the_posterior_is_the_sum_over_all_curves(seed, bound):
     noisy = histogram(np.minimum(pareto(3000, 1.5, seed), 300), 25.0, seed)
     tail = read_tail(noisy)

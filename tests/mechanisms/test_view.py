@@ -18,6 +18,7 @@ from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
 from dpsql.tree import kary_tree
 from dpsql.variance.kronecker import AxisSplit, ProductReading
 from dpsql.variance.reconcile import component_variances
+from tests.thinned import by_default
 
 pytestmark = pytest.mark.long
 
@@ -60,7 +61,7 @@ def test_gaussian_estimates_spread_as_predicted(strategies):
     check_spread(strategies, lambda x, noise: draw_view(x, strategies, Fraction(1, 40), 3, noise))
 
 
-@pytest.mark.parametrize("strategies", STRATEGIES)
+@pytest.mark.parametrize("strategies", by_default(STRATEGIES, 2))
 @pytest.mark.parametrize(
     ("epsilon", "sensitivity"), [(Fraction(1, 2), 3), pytest.param(Fraction(3), 1, marks=pytest.mark.slow)]
 )

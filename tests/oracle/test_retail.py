@@ -142,7 +142,7 @@ def test_golden_questions_equal_duckdb(shop, sql):
     compare(shop, sql)
 
 
-SEEDS = [*range(100), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(100, 300))]
+SEEDS = [*range(50), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(50, 300))]
 
 
 @pytest.mark.parametrize("seed", SEEDS)

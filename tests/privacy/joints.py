@@ -2,7 +2,7 @@
 
 A person comes, or takes another one's place, whose rows are made to move as much as they can. `proved` is how near
 to its claim docs/privacy/loss.md says that the pair comes; nothing may pass 1. Pairs are `slow` whose kind some other
-default test measures too (`test_loss`, `test_cube`, `test_asked_exact`, `test_people`, `test_blocks_exact`).
+default test measures too (`test_loss`, `test_cube`, `test_asked_exact`, `test_stream_types`, `test_people`, `test_blocks_exact`).
 """
 
 from __future__ import annotations
@@ -323,7 +323,7 @@ JOINTS = (
     Joint("a stream under a delta", in_each_batch(stream(1, DELTA)), TIGHT, slow=True),
     Joint("a stream under a delta, several batches of a person", in_each_batch(stream(3, DELTA)), 0.85, slow=True),
     Joint("a reported column", lambda folder: one_person_more(folder, PROMISES[0], CASES["once"]), 0.85, slow=True),
-    Joint("a stream whose types change", changing_types, TIGHT),
+    Joint("a stream whose types change", changing_types, TIGHT, slow=True),
     *(Joint(f"CSV bytes {i}", csv_line(_as_sale(line)), 0.0, slow=True) for i, line in enumerate(HOSTILE)),
 )  # fmt: skip
 

@@ -19,6 +19,7 @@ from dpsql.publishing.central import publish_release
 from dpsql.star import load_catalog
 from tests.privacy.loss import KEY, Loss, RawRows, contents, loss_of, write_side
 from tests.publishing.test_hybrid import store
+from tests.thinned import by_default
 
 CATALOG = """
 dpsql: 1
@@ -96,7 +97,7 @@ def one_person_more(folder: Path, promise: str, who: Twice) -> Loss:
     return loss((side(folder / "left", promise, who), side(folder / "right", promise, None)))
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", by_default(CASES, 3))
 def test_keys_and_reports_that_stand_twice_cost_no_more(tmp_path: Path, name: str) -> None:
     found = one_person_more(tmp_path, PROMISES[0], CASES[name])
     assert found.share <= 1

@@ -13,6 +13,7 @@ from dpsql.mechanisms.law import Laplace
 from dpsql.noise import insecure_test_entropy, knorm
 from tests.privacy.joints import DAYS, REPLACED, VICTIM, catalog, crowd, joined, one_more
 from tests.privacy.loss import Loss, RawRows, measure
+from tests.thinned import by_default
 
 LOW = (VICTIM, 1, DAYS[-1], 7, -3)
 HIGH = (VICTIM, 1, DAYS[-1], 7, 9)
@@ -53,7 +54,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", by_default(CASES, 5))
 def test_a_joint_draw_loses_what_it_claims(name: str, tmp_path: Path) -> None:
     measured, proved = CASES[name]
     loss = measured(tmp_path)

@@ -14,6 +14,7 @@ import pytest
 import dpsql
 from dpsql.errors import Error
 from tests.command import dpsql_command
+from tests.thinned import by_default
 
 CANARY = "Zebra4711"
 """In names of columns, values, types, SQL and bytes; nowhere in a catalog."""
@@ -172,7 +173,7 @@ def everywhere(folder: Path) -> list[str]:
     return [str(file) for file in kept if CANARY.encode() in file.read_bytes()]
 
 
-@pytest.mark.parametrize("source", SOURCES.values(), ids=SOURCES)
+@pytest.mark.parametrize("source", by_default(SOURCES.values(), 16), ids=SOURCES)
 def test_no_message_log_or_ledger_holds_a_value(
     tmp_path: Path, source: Callable[[Path], Path], caplog: pytest.LogCaptureFixture
 ) -> None:

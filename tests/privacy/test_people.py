@@ -115,10 +115,7 @@ def about_people(loss, currency: str) -> tuple[Fraction, Fraction]:
 
 @pytest.mark.parametrize(
     "victim",
-    [
-        pytest.param(victim, marks=() if victim in ("all cells", "first and last") else pytest.mark.slow)
-        for victim in VICTIMS
-    ],
+    [pytest.param(victim, marks=() if victim == "all cells" else pytest.mark.slow) for victim in VICTIMS],
 )
 @pytest.mark.parametrize(("axes", "least"), [(OWN, 0.98), (GAPS_OF, 0.98), (CELLS_OF, 0.02)])
 @pytest.mark.parametrize("privacy", ["delta: 0", "delta: 1e-6"])

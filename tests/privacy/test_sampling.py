@@ -14,6 +14,7 @@ import pytest
 from dpsql.engines.dialect import DUCK
 from dpsql.engines.placed import Digit, JoinSide, PlacedRows, UnitKey, row_numbers
 from dpsql.engines.template import PRIME, Sampled, coefficients, hash_sql, is_kept, offset
+from tests.thinned import by_default
 
 KEY = bytes(range(32))
 EDGES = [0, 1, -1, 2, PRIME - 1, PRIME, PRIME + 1, -PRIME, 2**62, 2**63 - 1, -(2**63), -(2**63) + 1]
@@ -70,7 +71,7 @@ def test_the_hash_is_the_cubic_of_the_method_page() -> None:
         assert h == (((c[3] * x + c[2]) % PRIME * x + c[1]) % PRIME * x + c0) % PRIME
 
 
-@pytest.mark.parametrize("values", [list(range(4000)), list(range(0, 64 * 4000, 64))])
+@pytest.mark.parametrize("values", by_default([list(range(4000)), list(range(0, 64 * 4000, 64))], 1))
 def test_offsets_of_consecutive_keys_are_spread_evenly(values: list[object]) -> None:
     """Chi-square over 37 offsets, 60 secrets: mean 36 and standard deviation 8.5 if even; linear hashes reach 464."""
     found = []

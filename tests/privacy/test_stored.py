@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 
 from tests.privacy.stored import SOURCES, measure_stored, random_stored
+from tests.thinned import by_default
 
 KINDS = [name for name in SOURCES if name != "PostgreSQL"]
 TIGHT = 6
 """A star over two tables on the way to the person, with halves among its amounts; its claim is tight."""
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", by_default(KINDS, 3))
 def test_a_tight_star_uses_up_its_claim(tmp_path: Path, name: str) -> None:
     star = random_stored(TIGHT)
     assert star.tight

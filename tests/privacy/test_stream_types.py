@@ -101,9 +101,7 @@ def total(shop: StreamShop) -> float:
     return float(shop.opened().query("SELECT COUNT(*) FROM sales").scalar())
 
 
-@pytest.mark.parametrize(
-    "seed", [0, 3, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2, 4, 5))]
-)
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 6))])
 def test_nobody_is_in_more_batches_than_the_cap_whatever_types_come(tmp_path: Path, seed: int) -> None:
     """Numbers of thirty people (and a 0 or a missing one) come as any type, on both sides of the join."""
     choice = random.Random(seed)

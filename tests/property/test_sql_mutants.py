@@ -13,6 +13,7 @@ from dpsql.answer import Answerer
 from dpsql.errors import Error, InternalError
 from dpsql.release import open_release
 from tests.release_fixture import make_rows, write_fixture
+from tests.thinned import by_default
 
 pytestmark = pytest.mark.long
 
@@ -98,9 +99,10 @@ def run_mutants(answerer: Answerer, seed: int, count: int) -> dict[str, int]:
     return seen
 
 
-def test_mutants(answerer: Answerer) -> None:
-    seen = run_mutants(answerer, 1, 2500)
-    assert min(seen.values()) > 100, seen
+@pytest.mark.parametrize(("count", "least"), by_default([(1000, 40), (2500, 100)], 1))
+def test_mutants(answerer: Answerer, count: int, least: int) -> None:
+    seen = run_mutants(answerer, 1, count)
+    assert min(seen.values()) > least, seen
 
 
 @pytest.mark.slow

@@ -1,0 +1,28 @@
+"""Many cases of one promise: a few run by default, all of them in `make slow`.
+
+@pytest.mark.parametrize("seed", by_default(range(6), 2))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+
+def by_default(cases: Iterable[Any], count: int) -> list[Any]:
+    """Cases of one argument, or tuples of several; all but `count` of them, spread evenly, are slow.
+
+    >>> [parameter.marks != () for parameter in by_default("abcdef", 2)]
+    [False, True, True, False, True, True]
+    """
+    listed = list(cases)
+    spread = {number * len(listed) // count for number in range(count)}
+    return [
+        pytest.param(
+            *(case if isinstance(case, tuple) else (case,)),
+            marks=() if number in spread else pytest.mark.slow,
+        )
+        for number, case in enumerate(listed)
+    ]
