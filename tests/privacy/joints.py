@@ -2,7 +2,8 @@
 
 A person comes, or takes another one's place, whose rows are made to move as much as they can. `proved` is how near
 to its claim docs/privacy/loss.md says that the pair comes; nothing may pass 1. Pairs are `slow` whose kind some other
-default test measures too (`test_loss`, `test_cube`, `test_asked_exact`, `test_stream_types`, `test_people`, `test_blocks_exact`).
+default test measures too (`test_loss`, `test_cube`, `test_asked_exact`, `test_stream_types`, `test_people`,
+`test_blocks_exact`).
 """
 
 from __future__ import annotations
