@@ -31,6 +31,7 @@ EXTRAS = {
     "password": Extra("scramp", "scramp", "passwords of dpsql serve"),
     "plot": Extra("matplotlib.pyplot", "matplotlib", "plot()"),
     "sqlalchemy": Extra("sqlalchemy", "SQLAlchemy", "SQLAlchemy and Superset"),
+    "metrics": Extra("prometheus_client", "prometheus-client", "metrics of dpsql serve"),
     "explore": Extra("uvicorn", "uvicorn", "dpsql explore"),
     "postgresql": Extra("psycopg", "psycopg", "rows in PostgreSQL"),
     "spark": Extra("pyspark.sql", "pyspark", "rows in Spark"),

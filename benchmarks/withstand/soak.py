@@ -28,7 +28,7 @@ def measure(folder: Path) -> int:
     secret.write_text(f"ana:{PASSWORD}\n")
     secret.chmod(0o600)
     log = folder / "logins.jsonl"
-    with running(shop, "--password-file", secret, "--login-log", log) as server:
+    with running(shop, "--password-file", secret, "--log", log) as server:
         seen = crowd(server, PASSWORD, IDLE, BUSY, WARM + STATEMENTS, every=2.0)
     return tell(seen)
 

@@ -65,6 +65,12 @@ class MemoryPool:
         self._guard = threading.Lock()
         self._taken: Counter[str] = Counter()
 
+    @property
+    def taken(self) -> int:
+        """Bytes of all answers."""
+        with self._guard:
+            return self._taken.total()
+
     def charge(self, charge: Charge, size: int) -> None:
         """Let a charge count so many bytes instead of those that it has; any thread may call this.
 

@@ -18,9 +18,9 @@ from typing import Any, NamedTuple, cast
 
 from dpsql.answer.session import open_session
 from dpsql.doors.wire.client import Client, ClientReader
+from dpsql.doors.wire.events import EventLog
 from dpsql.doors.wire.gate import ConnectionLimits, ConnectionSlots, Waits
 from dpsql.doors.wire.login import WireService
-from dpsql.doors.wire.logins import Log
 from dpsql.doors.wire.password import make_verifier
 from dpsql.doors.wire.roles import ServerRole, ServerRoles, open_roles
 from dpsql.doors.wire.sessions import Sessions
@@ -239,7 +239,7 @@ class Served:
             reader, limits = ScriptReader(said.raw), ConnectionLimits(login=5.0, idle=5.0)
             service = WireService(
                 self.roles[said.asked], Sessions(), Turns(4), MemoryPool(MOST_BYTES), limits, ConnectionSlots(limits),
-                Waits(), Log(self.log), None, False,
+                Waits(), EventLog(self.log), None, False,
             )  # fmt: skip
             await Client(reader, cast(asyncio.StreamWriter, sink), service).serve()
 

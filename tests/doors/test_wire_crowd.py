@@ -17,7 +17,7 @@ def test_clients_are_served_while_strangers_flood_and_others_leave(tmp_path: Pat
     secret = tmp_path / "ana.pw"
     secret.write_text("ana:correct horse\n")
     secret.chmod(0o600)
-    limits = ("--connections", "40", "--login-log", tmp_path / "log")
+    limits = ("--connections", "40", "--log", tmp_path / "log")
     with running(build(tmp_path), "--password-file", secret, *map(str, limits)) as server:
         seen = crowd(server, "correct horse", idle=16, clients=8, statements=130, every=0.5)
     assert len(seen.seconds) >= 130 and seen.unserved == 0

@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.answers.limits import worked
+from dpsql.doors.wire.events import MOST_REFUSALS, EventLog, event_log
 from dpsql.doors.wire.gate import (
     BURST,
     FAMILIAR,
@@ -30,7 +31,6 @@ from dpsql.doors.wire.gate import (
     ConnectionSlots,
     Waits,
 )
-from dpsql.doors.wire.logins import MOST_REFUSALS, Log, login_log
 from dpsql.doors.wire.password import make_verifier, read_password_file, stand_in
 from dpsql.doors.wire.roles import read_roles
 from dpsql.doors.wire.server import Options, read_guests
@@ -73,7 +73,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def port(folder: Path) -> Iterator[int]:
     log = folder / "logins.jsonl"
-    with serving("--roles", folder / "roles.yaml", "--login-log", log) as number:
+    with serving("--roles", folder / "roles.yaml", "--log", log) as number:
         yield number
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     assert "SELECT" not in log.read_text() and "correct" not in log.read_text()
@@ -154,7 +154,7 @@ def test_wrong_passwords_wait_and_nobody_else_does(port: int) -> None:
 
 @pytest.mark.slow
 def test_several_processes_keep_the_same_door(folder: Path, tmp_path: Path) -> None:
-    given = ("--roles", folder / "roles.yaml", "--login-log", tmp_path / "log", "--idle-timeout", "2")
+    given = ("--roles", folder / "roles.yaml", "--log", tmp_path / "log", "--idle-timeout", "2")
     with serving(*given, "--processes", "2") as port:
         clients = [entered(port, role) for role in ("ana", "board") * 4]
         assert log_in(port, "ana", "wrong").greeting == "E"
@@ -321,7 +321,7 @@ def few_places(folder: Path) -> Iterator[Server]:
         IDLE,
         "--login-timeout",
         LOGIN,
-        "--login-log",
+        "--log",
         log,
     )
     with running(folder / "shop.dpsql", *map(str, given)) as server:
@@ -416,7 +416,7 @@ def test_a_client_that_leaves_stops_what_it_asked(few_places: Server) -> None:
 
 def test_the_log_escapes_names_and_leaves_out_what_is_too_much() -> None:
     clock, (reads, writes) = Clock(), os.pipe()
-    log = Log(writes, clock)
+    log = EventLog(writes, now=clock)
     log.accepted('a"\x1b[2J\x7f\u202e\n', "192.0.2.1:5", ["shop.dpsql"])
     for _ in range(MOST_REFUSALS + 7):
         log.refused("x" * 1000, "192.0.2.1:6", "wrong")
@@ -443,10 +443,10 @@ def test_the_log_escapes_names_and_leaves_out_what_is_too_much() -> None:
 
 def test_a_log_is_added_to(tmp_path: Path) -> None:
     for _ in range(2):
-        with login_log(tmp_path / "log") as log:
+        with event_log(tmp_path / "log") as log:
             log.refused("ana", "", "wrong")
     assert (tmp_path / "log").read_text().count("\n") == 2
-    with pytest.raises(OperationalError, match="cannot write"), login_log(tmp_path / "none" / "log"):
+    with pytest.raises(OperationalError, match="cannot write"), event_log(tmp_path / "none" / "log"):
         pass
 
 

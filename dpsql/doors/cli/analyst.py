@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -14,6 +15,7 @@ import click
 from dpsql import api
 from dpsql.answer.output import FORMATS, STYLES, notes_beside, render
 from dpsql.doors.cli.command import FILE, CommandOutput, cli, say, steps, tells, write_text
+from dpsql.errors import Error
 from dpsql.progress import silent
 from dpsql.release.request import Request, heeding_keys
 from dpsql.release.signature import REQUIRED
@@ -230,8 +232,30 @@ def explore(releases: tuple[Path, ...], port: int, as_of: str | None, as_json: b
         opened.close()
 
 
+def _read_config(context: click.Context, option: click.Parameter, file: Path | None) -> None:
+    """Let a file say what options are not given otherwise."""
+    if file is not None:
+        from dpsql.doors.wire.config import read_config
+
+        context.default_map = read_config(file) | {"config": file}
+
+
+def _address(context: click.Context, option: click.Parameter, written: str | None) -> tuple[str, int] | None:
+    """HOST:PORT of --metrics."""
+    if written is None:
+        return None
+    host, colon, port = written.rpartition(":")
+    if not colon or not port.isdecimal() or int(port) > 65535:
+        raise click.BadParameter("write HOST:PORT, such as 127.0.0.1:9187")
+    return host.strip("[]"), int(port)
+
+
 @cli.command()
 @click.argument("releases", type=FILE, nargs=-1)
+@click.option(
+    "--config", type=FILE, is_eager=True, expose_value=False, callback=_read_config,
+    help="YAML: these options, and `releases`; what is given here goes before it",
+)  # fmt: skip
 @click.option("--host", default="127.0.0.1", show_default=True)
 @click.option("--port", type=PORT, default=5433, show_default=True, help="0 takes a free one")
 @click.option("--roles", type=FILE, help="YAML: who may ask which releases, instead of RELEASES")
@@ -257,13 +281,20 @@ def explore(releases: tuple[Path, ...], port: int, as_of: str | None, as_json: b
     "--memory", type=click.IntRange(1),
     help="MB of all answers, while they are worked out, kept and sent; 250 a core if not given; of all processes",
 )  # fmt: skip
-@click.option("--login-log", type=FILE, help="file to add a line for each login to; else standard error")
+@click.option("--log", type=FILE, help="file to add a line for each login to; else standard error")
+@click.option("--log-statements", is_flag=True, help="a line for each statement too, without its text")
+@click.option(
+    "--metrics", callback=_address, metavar="HOST:PORT",
+    help="answer /metrics (Prometheus) and /healthz there; of several processes each takes the next port",
+)  # fmt: skip
 @click.option(
     "--processes", type=click.IntRange(1, 64), default=1, show_default=True, help="one uses one core"
 )
 @as_of
 @signed
 @click.option("--together", "siblings", type=FILE, hidden=True)
+@click.option("--socket", "clients_socket", type=int, hidden=True)
+@click.option("--metrics-socket", type=int, hidden=True)
 @click.option("--json", "as_json", is_flag=True, help="say where it listens as JSON")
 @click.pass_context
 def serve(
@@ -272,45 +303,45 @@ def serve(
 ) -> None:  # fmt: skip
     """Serve RELEASES (files or streams) read-only to psql, JDBC and every PostgreSQL driver, until interrupted.
 
-    Only this machine can connect, unless TLS and a password are given.
+    Only this machine can connect, unless TLS and a password are given. SIGHUP, or a change of a release, a password
+    or the file of roles, lets who connects from then on meet what they hold now.
     """
     from dpsql.answer.session import open_session
     from dpsql.doors import wire
 
-    def told(address: str, number: int) -> None:
+    def announce(address: str, number: int) -> None:
         line = (
             json.dumps({"host": address, "port": number}) if as_json else f"listening on {address}:{number}"
         )
         click.echo(line, err=not as_json)
 
+    releases = releases or tuple(map(Path, (context.default_map or {}).get("releases", ())))
     memory = max(1, (where.pop("memory") or MEMORY_A_CORE * (os.cpu_count() or 1)) // processes)
-    context.params["memory"] = memory  # what each process gets
     connections, login, idle = (where.pop(name) for name in ("connections", "login", "idle"))
     limits = wire.ConnectionLimits(connections, login, idle, memory * 1_000_000)
-    options = wire.Options(**where, limits=limits)
+    sockets = wire.Sockets(where.pop("clients_socket"), where.pop("metrics_socket"))
+    options = wire.Options(**where, limits=limits, sockets=sockets)
     _, warning = wire.check(options)
-    if warning and not options.siblings:
+    guests = wire.read_guests(options, releases)
+    with wire.open_roles(guests, lambda paths: open_session(paths, as_of=as_of)) as roles:
+        if options.siblings or (processes == 1 and context.default_map is None):
+            wire.serve(roles, options, announce)
+            return
+    if warning:
         click.echo(warning, err=True)
-    with wire.open_roles(
-        wire.read_guests(options, releases), lambda paths: open_session(paths, as_of=as_of)
-    ) as roles:
-        if processes == 1:
-            wire.serve(roles, options, told)
-    if processes > 1:
-        words = [*map(str, releases), *_options_of_each_process(context)]
-        wire.serve_together(words, processes, options.host, options.port, told)
+    files: set[Path] = {context.default_map["config"]} if context.default_map else set()
 
+    def read_files() -> list[Path]:
+        with contextlib.suppress(Error):  # a file that is not right is looked at until it is
+            for guest in wire.read_guests(options, releases):
+                files.update(path for path in (*guest.releases, guest.password_file, options.roles) if path)
+        return sorted(files)
 
-OF_ALL_PROCESSES = ("processes", "host", "port", "as_json", "siblings")
-
-
-def _options_of_each_process(context: click.Context) -> list[str]:
-    """The options of `serve` that each of several processes gets, as words."""
-    options = ((option, context.params.get(option.name or "")) for option in context.command.params)
-    return [
-        word for option, value in options for word in (option.opts[0], str(value))
-        if isinstance(option, click.Option) and option.name not in OF_ALL_PROCESSES and value is not None
-    ]  # fmt: skip
+    address = (options.host, options.port)
+    with wire.shared_sockets(address, options.metrics, processes) as held, wire.event_log(options.log) as log:
+        port = held[0][0].getsockname()[1]
+        command = [sys.executable, "-m", "dpsql.doors.cli", "serve", *sys.argv[sys.argv.index("serve") + 1 :]]
+        wire.supervise([*command, "--json"], held, read_files, log, lambda: announce(options.host, port))
 
 
 @cli.command()

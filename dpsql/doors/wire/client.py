@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import re
+import secrets
 import struct
+import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -19,6 +21,7 @@ from dpsql import errors
 from dpsql.doors.scan import placeholders, split, unfinished
 from dpsql.doors.wire import protocol
 from dpsql.doors.wire.cursors import copied
+from dpsql.doors.wire.events import ANSWERED
 from dpsql.doors.wire.login import Guest, Login, WireService
 from dpsql.doors.wire.parameters import bind
 from dpsql.doors.wire.password import LoginRefused
@@ -84,6 +87,7 @@ class Client:
         self.cursor_rows = Charge("", service.memory)
         self.transaction = IDLE
         self.skipping = False
+        self.request_number = ""
         extended = {
             "P": self._parse, "B": self._bind, "D": self._describe, "E": self._execute, "C": self._close,
             "H": self._flush,
@@ -114,6 +118,9 @@ class Client:
             self._send(protocol.error(error.state, str(error), severity="FATAL"))
         except errors.Error as error:
             self._send(refusal(error))
+        except asyncio.CancelledError:
+            self._send(protocol.error("57P01", "the server ends", severity="FATAL"))
+            raise
         except TimeoutError:
             silent = f"the client was silent for {self.service.limits.idle:g} s"
             self._send(protocol.error("57P05", silent, severity="FATAL"))
@@ -166,6 +173,7 @@ class Client:
                 kind, fields = await protocol.read_frame(self.reader)
             if kind not in self.steps:
                 raise FrameError(f"a message of type {kind} is not known")
+            self.request_number = ""
             await self.steps[kind](fields)
             await self._taken()
 
@@ -245,14 +253,20 @@ class Client:
         memory = MOST_BYTES - portals - self.state.size
         request = Request(seconds, memory, self.payer, self.service.memory)
         self.session.request = request
+        self.request_number = secrets.token_hex(8)
+        begun, state = time.monotonic(), ANSWERED
         try:
             yield request
-        except BaseException:
+        except BaseException as error:
+            state = state_of(error) if isinstance(error, errors.Error) else "57014"
             request.stop()
             request.bytes = 0
             raise
         finally:
             self.session.request = None
+            self.service.log.statement(
+                self.guest.role, self.place, self.request_number, time.monotonic() - begun, state
+            )
 
     async def _run(self, request: Request, sql: str, *, described: bool = False) -> WireAnswer:
         """WireAnswer a statement, or describe its columns; it is stopped if its client leaves."""
@@ -300,7 +314,7 @@ class Client:
 
     def _refuse(self, error: errors.Error) -> None:
         """Say what went wrong; an open transaction has failed."""
-        self._send(refusal(error))
+        self._send(refusal(error, self.request_number))
         if self.transaction == OPEN:
             self.transaction = FAILED
 
@@ -449,7 +463,8 @@ def tag_of(answer: WireAnswer) -> str:
     return f"{answer.tag} {len(answer.rows)}" if counted else answer.tag
 
 
-def refusal(error: errors.Error) -> bytes:
-    """An ErrorResponse with SQLSTATE, hint and place."""
+def refusal(error: errors.Error, request: str = "") -> bytes:
+    """An ErrorResponse with SQLSTATE, hint, place and the number under which the log has it."""
     place = error.position[0] + 1 if error.position else None
-    return protocol.error(state_of(error), error.reason, hint=error.hint, position=place)
+    detail = f"request {request}" if request else ""
+    return protocol.error(state_of(error), error.reason, hint=error.hint, detail=detail, position=place)

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from dpsql.doors.wire import protocol
+from dpsql.doors.wire.events import EventLog
 from dpsql.doors.wire.gate import ConnectionLimits, ConnectionSlots, Waits
-from dpsql.doors.wire.logins import Log
 from dpsql.doors.wire.password import MECHANISM, Exchange, LoginRefused
 from dpsql.doors.wire.protocol import FrameError, FrameReader
 from dpsql.doors.wire.roles import Admission, ServerRoles
@@ -35,7 +35,7 @@ class WireService:
         limits: what connections may take.
         places: the connections.
         waits: after wrong passwords.
-        log: of logins.
+        log: of what happens.
         tls: or None where nothing is encrypted.
         tls_only: whether a client must encrypt.
     """
@@ -47,7 +47,7 @@ class WireService:
     limits: ConnectionLimits
     places: ConnectionSlots
     waits: Waits
-    log: Log
+    log: EventLog
     tls: ssl.SSLContext | None
     tls_only: bool
 
@@ -128,7 +128,10 @@ class Login:
 
     async def _password(self) -> Admission:
         self.writer.write(protocol.authentication(10, protocol.text(MECHANISM) + b"\0"))
-        exchange = Exchange(self.service.roles.verifier(self.role))
+        roles = (
+            self.service.roles
+        )  # as they are now: a reload changes neither password nor releases of this login
+        exchange = Exchange(roles.verifier(self.role))
         first = await self._expect("p")
         if first.text() != MECHANISM:
             raise LoginRefused(f"only {MECHANISM} is spoken here")

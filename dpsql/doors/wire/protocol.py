@@ -148,10 +148,17 @@ def notice(told: str) -> bytes:
 
 
 def error(
-    state: str, reason: str, *, hint: str = "", position: int | None = None, severity: str = "ERROR"
+    state: str,
+    reason: str,
+    *,
+    hint: str = "",
+    detail: str = "",
+    position: int | None = None,
+    severity: str = "ERROR",
 ) -> bytes:
     """E: what went wrong, with its SQLSTATE."""
     fields = [("S", severity), ("V", severity), ("C", state), ("M", reason)]
+    fields += [("D", detail)] if detail else []
     fields += [("H", hint)] if hint else []
     fields += [("P", str(position))] if position is not None else []
     return message("E", *(key.encode() + text(value) for key, value in fields), b"\0")

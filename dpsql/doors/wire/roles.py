@@ -39,10 +39,12 @@ class ServerRole(NamedTuple):
     Args:
         verifier: of her password, which names her; None is everybody, under any name and without a password.
         releases: what she may ask.
+        password_file: where her password comes from, if she has one.
     """
 
     verifier: Verifier | None
     releases: tuple[Path, ...]
+    password_file: Path | None = None
 
 
 class RoleEntry(Model):
@@ -84,7 +86,7 @@ def _role(name: str, role: RoleEntry, folder: Path) -> ServerRole:
         raise InterfaceError(
             f"{password} does not hold the password of role {name}", hint=f"write one line {name}:PASSWORD"
         )
-    return ServerRole(verifier, tuple(folder / release for release in role.releases))
+    return ServerRole(verifier, tuple(folder / release for release in role.releases), password)
 
 
 class Admission(NamedTuple):

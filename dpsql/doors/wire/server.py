@@ -11,24 +11,27 @@ import ipaddress
 import resource
 import signal
 import ssl
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from dpsql.doors.wire.client import Client, ClientReader
+from dpsql.doors.wire.events import event_log
 from dpsql.doors.wire.gate import ConnectionLimits, ConnectionSlots, Waits
 from dpsql.doors.wire.login import WireService
-from dpsql.doors.wire.logins import login_log
+from dpsql.doors.wire.metrics import Meter, watched
 from dpsql.doors.wire.password import read_password_file
 from dpsql.doors.wire.roles import ServerRole, ServerRoles, read_roles
 from dpsql.doors.wire.sessions import Sessions
 from dpsql.doors.wire.tls import read_tls
 from dpsql.doors.wire.turns import Turns
-from dpsql.doors.wire.workers import end_with_parent
+from dpsql.doors.wire.workers import BACKLOG, DRAIN, Sockets, end_with_parent, first, listener
 from dpsql.errors import InterfaceError, OperationalError
 from dpsql.release.request import MemoryPool
 
-BACKLOG = 256
+GRACE = 0.4
+"""Seconds that a server which ends leaves to the statements that run; most take milliseconds."""
 OTHER_FILES = 100
 """Files that a process has open beside its connections: releases, libraries, logs."""
 
@@ -43,7 +46,10 @@ class Options:
         password_file: one line `user:password`; without it and roles everybody on loopback may ask.
         certificate, key: PEM files for TLS.
         limits: what connections may take.
-        login_log: a file for the log of logins; None is standard error.
+        log: a file for the log of events; None is standard error.
+        log_statements: whether the log has a line for each statement.
+        metrics: host and port of /metrics and /healthz; None for none.
+        sockets: that a parent holds for this process.
         siblings: the folder in which processes that listen on the same port pass cancel requests on; None for one.
     """
 
@@ -54,17 +60,20 @@ class Options:
     certificate: Path | None = None
     key: Path | None = None
     limits: ConnectionLimits = field(default_factory=ConnectionLimits)
-    login_log: Path | None = None
+    log: Path | None = None
+    log_statements: bool = False
+    metrics: tuple[str, int] | None = None
     siblings: Path | None = None
+    sockets: Sockets = field(default_factory=Sockets)
 
 
-def serve(roles: ServerRoles, options: Options, told: Callable[[str, int], None]) -> None:
+def serve(roles: ServerRoles, options: Options, announce: Callable[[str, int], None]) -> None:
     """Serve until interrupted.
 
     Args:
         roles: who may ask what.
         options: where to listen.
-        told: called with host and port once the server listens.
+        announce: called with host and port once the server listens.
 
     Raises:
         InterfaceError: beyond loopback without TLS and a password.
@@ -72,13 +81,22 @@ def serve(roles: ServerRoles, options: Options, told: Callable[[str, int], None]
     """
     tls, _ = check(options)
     _allow_files(options.limits.connections + options.limits.strangers + OTHER_FILES)
-    with login_log(options.login_log) as log, contextlib.suppress(KeyboardInterrupt):
-        turns, memory = Turns(options.limits.connections), MemoryPool(options.limits.memory)
+    meter = Meter() if options.metrics else None
+    turns, memory = Turns(options.limits.connections), MemoryPool(options.limits.memory)
+    slots = ConnectionSlots(options.limits)
+    with contextlib.ExitStack() as stack, contextlib.suppress(KeyboardInterrupt):
+        stack.callback(turns.close)
+        log = stack.enter_context(event_log(options.log, options.log_statements, meter))
+        hide = None
+        if meter is not None and options.metrics is not None:
+            meter.watch("dpsql_connections", "Clients that are in.", lambda: slots.inside)
+            meter.watch("dpsql_answer_bytes", "Memory of answers.", lambda: memory.taken)
+            hide = stack.enter_context(watched(meter, listener(options.metrics, options.sockets.metrics)))
         service = WireService(
-            roles, Sessions(options.siblings), turns, memory, options.limits, ConnectionSlots(options.limits), Waits(),
-            log, tls, not is_loopback(options.host),
+            roles, Sessions(options.siblings), turns, memory, options.limits, slots, Waits(), log, tls,
+            not is_loopback(options.host),
         )  # fmt: skip
-        asyncio.run(_listen(service, options, told))
+        asyncio.run(_listen(service, options, hide, announce))
 
 
 def read_guests(options: Options, releases: Sequence[Path]) -> tuple[ServerRole, ...]:
@@ -103,7 +121,7 @@ def read_guests(options: Options, releases: Sequence[Path]) -> tuple[ServerRole,
     if not releases:
         raise InterfaceError("no release is named", hint="name releases, or give --roles")
     verifier = read_password_file(options.password_file) if options.password_file else None
-    return (ServerRole(verifier, tuple(releases)),)
+    return (ServerRole(verifier, tuple(releases), options.password_file),)
 
 
 def check(options: Options) -> tuple[ssl.SSLContext | None, str]:
@@ -156,8 +174,14 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-async def _listen(service: WireService, options: Options, announce: Callable[[str, int], None]) -> None:
+async def _listen(
+    service: WireService,
+    options: Options,
+    hide: Callable[[], None] | None,
+    announce: Callable[[str, int], None],
+) -> None:
     clients: set[asyncio.Task[None]] = set()
+    left = asyncio.Event()
     await service.sessions.hear()
 
     async def welcome(reader: ClientReader, writer: asyncio.StreamWriter) -> None:
@@ -170,26 +194,36 @@ async def _listen(service: WireService, options: Options, announce: Callable[[st
                 await Client(reader, writer, service).serve()
         finally:
             clients.discard(task)
+            if not clients:
+                left.set()
 
-    try:
-        server = await asyncio.get_running_loop().create_server(
-            lambda: _protocol(welcome),
-            options.host, options.port, reuse_port=bool(options.siblings) or None, backlog=BACKLOG,
-        )  # fmt: skip
-    except OSError as error:
-        raise OperationalError(
-            f"cannot listen on {options.host}:{options.port}", hint="is the port taken?"
-        ) from error
-    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    socket = listener((options.host, options.port), options.sockets.clients)
+    server = await loop.create_server(lambda: _protocol(welcome), sock=socket, backlog=BACKLOG)
+    stop, drain = asyncio.Event(), asyncio.Event()
     for wanted in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(wanted, stop.set)
+        loop.add_signal_handler(wanted, stop.set)
     if options.siblings:
+        loop.add_signal_handler(DRAIN, drain.set)
         await end_with_parent(stop)
     host, port = server.sockets[0].getsockname()[:2]
     announce(str(host), int(port))
     async with server:
-        await stop.wait()
+        await first(stop, drain)
         server.close()
+        if hide is not None:
+            await asyncio.to_thread(hide)
+        if drain.is_set():
+            if clients:
+                left.clear()
+            else:
+                left.set()
+            await first(stop, left)
+        if service.log.meter is not None:
+            service.log.meter.healthy = False
+        end = time.monotonic() + GRACE
+        while service.sessions.busy and time.monotonic() < end:
+            await asyncio.sleep(0.02)
         for task in clients:  # whose requests stop
             task.cancel()
 

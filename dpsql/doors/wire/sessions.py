@@ -66,6 +66,11 @@ class Sessions:
     def close(self, session: WireSession) -> None:
         self._open.pop(session.key[: NUMBER.size], None)
 
+    @property
+    def busy(self) -> bool:
+        """Whether some session waits for an answer."""
+        return any(session.request is not None for session in self._open.values())
+
     def cancel(self, body: bytes) -> None:
         """Stop what the session of a key is asking, here or in another process; nothing if there is no such key.
 
