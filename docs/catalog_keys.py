@@ -265,7 +265,7 @@ KEYS: Mapping[str, Place] = {
                   "{all: {axes: [customer.age, customer.region, customer.city], share: 2}}",
                   {"views.people.axes": "[customer.age, customer.region, customer.city]"}),
         "shares": ("{people: 1}", "{person: 1}"),
-        "row_weighting": ("mar", "most", {**ROWS, "collection.tau": "2"}),
+        "row_weighting": ("none", "mar", {**ROWS, "collection.tau": "2"}),
         "row_bit_cap": ("10", "0", ROWS),
         "shuffled": ("true", "often"),
         "participation": ("random", "some"),

@@ -19,7 +19,6 @@ from benchmarks.local import star as local_star
 from benchmarks.local.peers import HIGHEST, LOWEST
 from benchmarks.local.simulated import simulate_tallies
 from dpsql.client import Plan, read_plan
-from dpsql.collecting.content import row_scale
 from dpsql.collecting.estimate import AxisTable, axis_table, table
 from dpsql.collecting.parts import interactions
 from dpsql.collecting.plan import build_plan
@@ -186,7 +185,7 @@ def ours(
     """
     plan, tallies = local_star.collect(epsilon, measured, star.people, seed, star.leaves)
     known = {a: axis_table(plan, tallies, a) for a in range(local_star.AXES)}
-    factor = row_scale(plan, tallies, known).factor
+    factor = local_star.row_factor(plan, tallies, known)
     own = [
         tuple(a for a, cut in zip(ASKED, box, strict=True) if cut.stop - cut.start < star.leaves)
         for box in boxes
@@ -224,7 +223,7 @@ def _stored(
 
 
 def tau_errors(star: Star, setting: Setting, count: int, seed: int) -> dict[str, list[float]]:
-    """COUNT NMSE at tau = 1, 2, 3, 4: LPRR-JOIN, and our joint fit with and without `row_weighting: mar`."""
+    """COUNT NMSE at tau = 1, 2, 3, 4: LPRR-JOIN, and our joint fit, plain and scaled as if lost rows were alike."""
     rng = np.random.default_rng(seed)
     boxes = star.queries(setting, count, seed)
     total, true = float(star.rows.sum()), np.array([star.rows[box].sum() for box in boxes])
@@ -232,25 +231,22 @@ def tau_errors(star: Star, setting: Setting, count: int, seed: int) -> dict[str,
     found = {
         "LPRR-JOIN": [lprr(star, full, setting.epsilon, tau, rng).sum(axis=1) for tau in TAUS],
     }
-    for weighting in ("none", "mar"):
-        found[f"ours, {weighting}"] = [
-            _at_tau(star.people, boxes, setting.epsilon, tau, weighting, seed) for tau in TAUS
+    for name, share in (("none", Fraction(0)), ("mar", Fraction(15, 100))):
+        found[f"ours, {name}"] = [
+            _at_tau(star.people, boxes, setting.epsilon, tau, share, seed) for tau in TAUS
         ]
     return {name: [nmse(rows, true, total) for rows in values] for name, values in found.items()}
 
 
 def _at_tau(
-    people: RespondentRows, boxes: Sequence[Box], epsilon: float, tau: int, weighting: str, seed: int
+    people: RespondentRows, boxes: Sequence[Box], epsilon: float, tau: int, share: Fraction, seed: int
 ) -> np.ndarray:
-    """Rows by our joint fit at a declared tau."""
-    share = Fraction(15, 100) if weighting == "mar" else Fraction(0)
-    design = replace(
-        local_star.design(epsilon, False, people.count), tau=tau, row_weighting=weighting, row_share=share
-    )
+    """Rows by our joint fit at a declared tau; `share` of the people tell how many rows they have."""
+    design = replace(local_star.design(epsilon, False, people.count), tau=tau, row_share=share)
     plan = read_plan(build_plan(design))
     tallies = simulate_tallies(plan, people, np.random.default_rng(seed))
     known = {a: axis_table(plan, tallies, a) for a in range(local_star.AXES)}
     filled = float(np.mean([held.filled for held in known.values()]))
     shares = joint_table(plan, tallies, ASKED, None, filled).shares
-    factor = row_scale(plan, tallies, known).factor * filled
+    factor = local_star.row_factor(plan, tallies, known) * filled
     return np.array([shares[box].sum() for box in boxes]) * factor

@@ -1,6 +1,6 @@
 """Tallies to a release of the same shape as a central one, so that the same SQL runs on it.
 
-Counts are people x slots x share (and, with `row_weighting: mar`, times E r / E min(r, tau)); sums are stored around
+Counts are people x slots x share (and, with bits, times E r / E min(r, tau)); sums are stored around
 the value that lets them err independently of counts (`centre`). Every view's margins agree, since all are put together
 from the same parts.
 
@@ -301,7 +301,7 @@ def _bounding(survey: Survey, plan: Plan, scale: Scale) -> list[SlotsLeftOut | B
     if clipped is not None and one_row_each(plan):
         return [BitLeftOut(survey.of, plan.tau, clipped.value, clipped.error)]
     fraction, error = (None, None) if clipped is None else (clipped.value, clipped.error)
-    return [SlotsLeftOut(survey.of, plan.tau, scale.weight_error > 0, fraction, error)]
+    return [SlotsLeftOut(survey.of, plan.tau, fraction, error)]
 
 
 def _scales(survey: Survey, plan: Plan, scale: Scale) -> list[ScaleMeta]:

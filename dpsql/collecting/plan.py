@@ -152,7 +152,7 @@ class CollectionDesign:
         row_guess: public guess of the share of people with 0, 1, .. rows.
         rows_floor, rows_cap: public bounds of a person's rows; with rows_floor >= tau "no row" is no item.
         row_share: share of people who report how many rows they have.
-        row_weighting: none, mar (scale by E r / E min(r, tau)), or bit (one row and a bit for how many, likewise).
+        row_weighting: none, or bit (one row and a bit for how many, scaled by E r / E min(r, tau)).
         wave_share: share of an ordered axis's people who send Square Wave (only without measures).
         shuffled: whether reports reach the collector through an anonymous shuffler.
         catalog: the catalog, as JSON, for the collector.

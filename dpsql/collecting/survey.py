@@ -25,7 +25,7 @@ from dpsql.star import (
     joint_view,
 )
 from dpsql.star.catalog import StarTable
-from dpsql.star.collection import UNKNOWN, Participation, counted_share, report_epsilon, weighting_of
+from dpsql.star.collection import UNKNOWN, Participation, counted_share, has_bit, report_epsilon, weighting_of
 from dpsql.star.reported import ReportedColumn
 
 AxisMaker = Callable[[ResolvedAxis], Axis]
@@ -144,7 +144,7 @@ def design_of(survey: Survey, people: int, label: str = "") -> CollectionDesign:
         rows_floor=1 if table.one_row else 0,
         rows_cap=rows.cap,
         row_share=rows.share,
-        row_weighting=weighting_of(collection, table.one_row).name,
+        row_weighting=weighting_of(collection, table.one_row),
         shuffled=collection.shuffled,
         catalog=json.loads(catalog.to_json()),
     )
@@ -165,13 +165,13 @@ def _row_design(collection: Collection, table: StarTable) -> _RowDesign:
     share, source = counted_share(collection, table.one_row), collection.slots.name
     row_guess = collection.row_guess
     guess = tuple(float(row_guess.get(r, 0)) for r in range(max(row_guess, default=-1) + 1))
-    weighting = weighting_of(collection, table.one_row)
-    if not weighting.slotted and not share:
+    bit = has_bit(collection, table.one_row)
+    if bit and not share:
         raise CatalogError(
             "a person may have several rows, and nobody is asked how many",
             hint="raise row_share, such as 1/10",
         )
-    if weighting.slotted:
+    if not bit:
         declared = collection.tau if isinstance(collection.tau, int) else 1
         return _RowDesign(
             declared, source, guess, max(table.bounding.max_ids or 10, declared, 2, len(guess) - 1), share

@@ -22,7 +22,7 @@ set of leaves much further than any one of them.
 | slots    | N tau                     | people of both rounds times tau |
 | kept     | E min(r, tau)             | rows a person within tau: the filled slots that ordinary reports tell |
 | lost     | E (r - tau)+              | rows a person beyond tau: from people who reported how many they have |
-| weight   | E r / E min(r, tau)       | only with `row_weighting: mar` |
+| weight   | E r / E min(r, tau)       | only with `row_weighting: bit` |
 | clipped  | lost / (lost + kept)      | share of all rows (up to `rows_cap` a person) |
 | gain, moved | leaves moved by a cell's share, by one report | reports |
 
@@ -65,7 +65,6 @@ from dpsql.mechanisms.local.truncation import (
     ValueWithError,
     clipped_share,
     lost_by_histogram,
-    weighting_named,
 )
 from dpsql.mechanisms.oracles.oracle import FloatArray, Structure
 
@@ -234,7 +233,7 @@ class Scale:
 
     Args:
         slots: people of the collection times tau; with weighted views times the rows of a person within tau.
-        weight: rows per counted row, 1 unless rows are taken as missing at random.
+        weight: rows per counted row, 1 with slots.
         weight_error: standard error that the mean rows of a person bring to `weight`. What `kept` brings cancels
             against the noise of counts and sums themselves, which their error bars see to.
         clipped: share of the rows that tau left out, with its error; None where nobody reported row counts.
@@ -276,8 +275,7 @@ def row_scale(plan: Plan, tallies: Tallies, known: Mapping[int, AxisTable]) -> S
         # The mean counts kept rows too, so what is lost errs against them.
         lost = ValueWithError(mean.value - rows_within.value, float(np.hypot(mean.error, rows_within.error)))
         clipped = clipped_share(lost, rows_within, together=-(rows_within.error**2))
-        weight = weighting_named(facts.row_weighting).weight(mean, rows_within)
-        return Scale(float(people) * plan.tau, weight.value, weight.error, clipped)
+        return Scale(float(people) * plan.tau, 1.0, 0.0, clipped)
     if first is None:
         return Scale(float(people) * plan.tau, 1.0, 0.0)
     support = np.array(first.support, dtype=np.float64)

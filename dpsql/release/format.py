@@ -340,13 +340,11 @@ class SlotsLeftOut:
     Args:
         of: the counted table.
         tau: slots of a person.
-        put_back: whether counts and sums put the rows back as if they resembled the others.
         clipped_fraction, clipped_fraction_error: the part of all rows; None where nobody was asked.
     """
 
     of: str
     tau: int
-    put_back: bool
     clipped_fraction: float | None = None
     clipped_fraction_error: float | None = None
     bounding: Literal["slots"] = "slots"
@@ -357,11 +355,7 @@ class SlotsLeftOut:
         if self.clipped_fraction is None or self.clipped_fraction_error is None:
             return f"people report {self.tau} of their rows of {self.of}; nobody was asked how many that leaves out"
         share, error = 100 * self.clipped_fraction, 100 * self.clipped_fraction_error
-        put_back = "; counts and sums put them back as if they resembled the others" if self.put_back else ""
-        return (
-            f"slots ({self.tau} a person) left out about {share:.2g}% (error {error:.1g}%) of the rows of "
-            f"{self.of}{put_back}"
-        )
+        return f"slots ({self.tau} a person) left out about {share:.2g}% (error {error:.1g}%) of the rows of {self.of}"
 
 
 @dataclass(frozen=True)

@@ -29,8 +29,8 @@ from dpsql.star.collection import (
     MOST_SERVICES,
     MOST_TAU,
     Collection,
+    has_bit,
     report_epsilon,
-    weighting_of,
 )
 from dpsql.star.derived import check_derived
 from dpsql.star.graph import (
@@ -473,27 +473,20 @@ def _check_slots(collection: Collection) -> None:
 
 def _check_weighting(collection: Collection) -> None:
     """Slots and bits do not go together."""
-    weighting = weighting_of(collection, one_row=False)
-    if weighting.slotted and not collection.cap_from.guessed:
+    if not has_bit(collection) and not collection.cap_from.guessed:
         raise Problem(
             ("collection", "row_bit_cap"), "slots have no bit; leave it or `tau` and `row_weighting` out"
         )
-    if not weighting.slotted and "tau" in collection.settled:
+    if has_bit(collection) and "tau" in collection.settled:
         raise Problem(
             ("collection", "tau"), "with a bit there are no slots; write row_bit_cap, or row_weighting: none"
-        )
-    if weighting.counted and weighting.slotted and (collection.slots.guessed or collection.slots.counted):
-        raise Problem(
-            ("collection", "row_weighting"),
-            "with `mar` no row is lost on average, and then tau: 1 has the least noise; write tau: 1, or "
-            "row_weighting: none",
         )
 
 
 def _check_guess(collection: Collection) -> None:
     """A public guess of how many rows people have."""
     guess, guessed = collection.row_guess, collection.slots.guessed
-    bits = not weighting_of(collection, one_row=False).slotted and collection.cap_from.guessed
+    bits = has_bit(collection) and collection.cap_from.guessed
     if (guessed and not guess) or (guess and not (guessed or bits)):
         raise Problem(
             ("collection", "row_guess"),

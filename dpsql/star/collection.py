@@ -4,7 +4,7 @@
 |-----------------|---------|
 | `tau`           | slots of one person: a number, `theory` (from `row_guess`) or `estimate` (from a first round) |
 | `row_share`     | part of the people who report how many rows they have, and nothing else |
-| `row_weighting` | `bit`: one row and a bit for how many, the default for people with several rows; `mar`, `none` |
+| `row_weighting` | `bit`: one row and a bit for how many, the default for people with several rows; `none` |
 | `row_bit_cap`   | rows at which that bit is certain: a number, `auto` (by `row_guess`) or `estimate` (a first round) |
 | `branching`     | children of a node in the trees that axes are asked by |
 | `joint`         | grids over three axes or more, each asked of its own part of the people |
@@ -25,7 +25,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from dpsql.star.base import Exact, Model, OneOf, Problem
+from dpsql.star.base import Exact, Model, OneOf, Problem, refused
 
 MOST_SERVICES = 8
 BESIDE_SERVICES = {"epsilon", "services", "participation", "everybody", "row_bit_cap"}
@@ -111,19 +111,10 @@ def _slots(word: object, words: Sequence[tuple[str, Slots]]) -> Slots:
     return next((slots for name, slots in words if name == word), DECLARED)
 
 
-class Weighting(NamedTuple):
-    """How people with several rows are asked, whether they must tell how many, and whether tau is how many slots."""
-
-    name: str
-    counted: bool
-    slotted: bool = True
+RowWeighting = Literal["bit", "none"]
 
 
-NO_WEIGHT, BY_BIT = Weighting("none", False), Weighting("bit", True, slotted=False)
-WEIGHTINGS = (NO_WEIGHT, Weighting("mar", True), BY_BIT)
-
-
-def weighting_of(collection: Collection, one_row: bool) -> Weighting:
+def weighting_of(collection: Collection, one_row: bool) -> RowWeighting:
     """The weighting of a collection: without a word, none where everybody has one row or slots are declared, else bits.
 
     Args:
@@ -131,8 +122,18 @@ def weighting_of(collection: Collection, one_row: bool) -> Weighting:
         one_row: whether everybody has one row by construction.
     """
     if collection.row_weighting is not None:
-        return next(weighting for weighting in WEIGHTINGS if weighting.name == collection.row_weighting)
-    return NO_WEIGHT if one_row or "tau" in collection.settled else BY_BIT
+        return collection.row_weighting
+    return "none" if one_row or "tau" in collection.settled else "bit"
+
+
+def has_bit(collection: Collection, one_row: bool = False) -> bool:
+    """Whether a bit tells how many rows a person has; else people have slots for rows.
+
+    Args:
+        collection: the catalog's.
+        one_row: whether everybody has one row by construction.
+    """
+    return weighting_of(collection, one_row) == "bit"
 
 
 def counted_share(collection: Collection, one_row: bool) -> Fraction:
@@ -141,7 +142,7 @@ def counted_share(collection: Collection, one_row: bool) -> Fraction:
         return Fraction(0)
     if collection.row_share is not None:
         return collection.row_share
-    needed = weighting_of(collection, one_row).counted or collection.slots.counted
+    needed = has_bit(collection) or collection.slots.counted
     return ROW_SHARE if needed else Fraction(0)
 
 
@@ -206,10 +207,15 @@ class Collection(Model):
     shares: dict[str, Exact] = Field(
         default_factory=dict, description="view: part of the people who report on it"
     )
-    row_weighting: Literal["bit", "mar", "none"] | None = Field(
+    row_weighting: Annotated[
+        RowWeighting | None,
+        refused(
+            mar="rows that tau cuts are no longer taken to resemble the others; write row_weighting: bit"
+        ),
+    ] = Field(
         None,
         description="bit: one row and a bit for how many, the default where people may have several rows; "
-        "mar: counts are scaled to the rows that tau left out, as if they were like the others; none: they are not",
+        "none: slots for rows, and no account of those beyond them",
     )
     row_bit_cap: Annotated[
         Annotated[int, Field(ge=1, le=MOST_TAU)] | Literal["auto", "estimate"], BeforeValidator(_cap)

@@ -34,7 +34,7 @@ KEY = b"k" * 32
 def design(**changes: object) -> CollectionDesign:
     base = CollectionDesign(
         "test", Fraction(1), 10_000, (PlannedAxis("age", 25, 25), PlannedAxis("place", 5, 0)),
-        measures=(PlannedMeasure("minutes", 0, 120),), together=((0, 1),), tau=2, row_weighting="mar",
+        measures=(PlannedMeasure("minutes", 0, 120),), together=((0, 1),), tau=2, row_weighting="none",
         row_share=Fraction(1, 10), joint=(PlannedGrid("hot", (0, 1), Fraction(1, 5)),),
     )  # fmt: skip
     return dataclasses.replace(base, **changes)  # type: ignore[arg-type]

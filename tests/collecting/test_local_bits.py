@@ -31,7 +31,7 @@ from dpsql.release import open_release
 from dpsql.star import load_catalog
 from tests.collecting.test_local_weight import CATALOG
 
-BITS = CATALOG.replace("tau: 1, row_weighting: mar, row_share: SHARE", "row_bit_cap: 4")
+BITS = CATALOG.replace("row_bit_cap: 6, row_share: SHARE", "row_bit_cap: 4")
 PEOPLE = 20_000
 
 
@@ -133,7 +133,7 @@ def test_rows_missing_at_random_are_rarely_rejected_also_with_people_without_row
 
 @pytest.mark.slow
 def test_sql_holds_what_all_rows_say(tmp_path: Path) -> None:
-    """Counts, sums and averages of plain SQL over rows that depend on how many; the fit of mar would be far off."""
+    """Counts, sums and averages of plain SQL over rows that depend on how many."""
     survey, plan = town(tmp_path)
     people, held = visitors(0.4), []
     hours, costs = people.leaves[:, 0], people.measures[:, 0]

@@ -19,7 +19,7 @@ from dpsql.star import Catalog, load_catalog
 pytestmark = pytest.mark.usefixtures("publishes")
 
 RETAIL = Path(__file__).parents[2] / "catalog" / "retail.yaml"
-VIEWS = """collection: {epsilon: 3, tau: 2, row_weighting: mar}
+VIEWS = """collection: {epsilon: 3, tau: 2, row_share: 1/10}
 views:
   price: {of: sales, axes: [customer.sex, product.price], measures: [count, sales.amount]}
   brand: {of: sales, axes: [{axis: product, by: [category, brand]}, customer.region]}

@@ -304,10 +304,6 @@ def test_slots_and_rows_lost() -> None:
     assert filled == given_["expected_tau_times_nonnull"]
     shares = np.bincount(given_["rows"]) / 3
     assert truncation.clipped_fraction(shares, 2) == pytest.approx(1 / 4)
-    weight = truncation.weighting_named("mar").weight(
-        truncation.ValueWithError(2.0, 0.1), truncation.ValueWithError(1.5, 0.0)
-    )
-    assert weight == pytest.approx((4 / 3, 1 / 15))
 
 
 def test_rows_are_estimated_from_reports_and_tau_follows() -> None:

@@ -34,8 +34,7 @@ def collection_of(text: str) -> Collection:
         ("{row_bit_cap: estimate}", 1, Fraction(1, 10)),
         ("{tau: 3}", 3, 0),
         ("{tau: 3, row_share: 0.05}", 3, Fraction(1, 20)),
-        ("{row_weighting: mar}", 1, Fraction(1, 10)),
-        ("{row_weighting: mar, row_share: 0}", 1, 0),
+        ("{row_weighting: none}", 1, 0),
         ("{tau: estimate}", "estimate", Fraction(1, 10)),
         ("{tau: theory, row_guess: {0: 1/10, 1: 0.6, 2: 0.3}}", "theory", 0),
     ],
@@ -82,14 +81,14 @@ def test_branching_is_the_plans() -> None:
         ("{row_bit_cap: 3, row_guess: {1: 1}}", "row_guess", "go together"),
         ("{row_bit_cap: 0}", "row_bit_cap", "a number from 1 to 10000, `auto` or `estimate`"),
         ("{row_weighting: bit, tau: 2}", "tau", "row_bit_cap"),
-        ("{row_weighting: mar, row_bit_cap: 2}", "row_bit_cap", "slots have no bit"),
+        ("{row_weighting: none, row_bit_cap: 2}", "row_bit_cap", "slots have no bit"),
+        ("{row_weighting: mar}", "row_weighting", "write row_weighting: bit"),
         ("{tau: 2, row_bit_cap: 2}", "row_bit_cap", "slots have no bit"),
         ("{row_bit_cap: estimate, row_share: 0}", "row_share", "raise it"),
         ("{row_bit_cap: estimate, shuffled: true}", "shuffled", "one round"),
         ("{tau: theory, row_guess: {1: 0.5}}", "row_guess", "add up to 1/2"),
         ("{tau: theory, row_guess: {1: 1.5, 2: -0.5}}", "row_guess", "add up"),
         ("{tau: theory, row_guess: {0: 1}}", "row_guess", "at least one"),
-        ("{tau: estimate, row_weighting: mar}", "row_weighting", "tau: 1"),
         ("{tau: estimate, row_share: 0}", "row_share", "raise it"),
         ("{tau: estimate, shuffled: true}", "shuffled", "one round"),
         ("{row_share: 1}", "row_share", "below 1"),
@@ -111,7 +110,7 @@ def test_refusals_name_the_place_and_what_to_write(text: str, place: str, says: 
     assert says in str(refused.value)
 
 
-@pytest.mark.parametrize("text", ["{tau: 2}", "{tau: estimate}", "{row_weighting: mar}"])
+@pytest.mark.parametrize("text", ["{tau: 2}", "{tau: estimate}", "{row_weighting: none}"])
 def test_one_row_a_person_leaves_nothing_to_choose(text: str) -> None:
     catalog = catalog_of(text)
     survey = survey_of(catalog, public_axis_maker(catalog))

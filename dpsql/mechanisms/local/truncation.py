@@ -148,11 +148,10 @@ Between = tuple[int, int]
 
 @dataclass(frozen=True)
 class SlotWeighting:
-    """How a person with several rows is asked, and what becomes of rows beyond tau in counts and sums.
+    """How a person with several rows is asked.
 
     Args:
         name: what catalogs and plans call it.
-        weight: rows for which each counted row stands, from the mean rows of a person and the mean of those within tau.
         asks: what grids ask, by name.
         waves: whether Square Wave may be asked.
         counted_again: part of the people who report numbers of rows after a first round that asked for these alone,
@@ -163,20 +162,11 @@ class SlotWeighting:
     """
 
     name: str
-    weight: Callable[[ValueWithError, ValueWithError], ValueWithError]
     asks: str = "grid"
     waves: bool = True
     counted_again: Callable[[Fraction], Fraction] = lambda share: Fraction(0)
     counted: Callable[[int, int, int], dict[Between, int]] = lambda tau, floor, cap: {(floor, cap): 1}
     best: Callable[[FloatArray, float, float], int] = theory_tau
-
-
-def _put_back(mean: ValueWithError, kept: ValueWithError) -> ValueWithError:
-    """E r / E min(r, tau): right if rows cut resemble rows kept.
-
-    What `kept` errs by cancels against the noise of counts and sums themselves.
-    """
-    return ValueWithError(max(mean.value / kept.value, 1.0), mean.error / kept.value)
 
 
 def _by_parts(tau: int, floor: int, cap: int) -> dict[Between, int]:
@@ -190,9 +180,8 @@ def _by_parts(tau: int, floor: int, cap: int) -> dict[Between, int]:
 
 
 WEIGHTINGS = (
-    SlotWeighting("none", lambda mean, kept: ValueWithError(1.0, 0.0)),
-    SlotWeighting("mar", _put_back),
-    SlotWeighting("bit", _put_back, "weighted", False, lambda share: share, counted=_by_parts, best=bit_cap),
+    SlotWeighting("none"),
+    SlotWeighting("bit", "weighted", False, lambda share: share, counted=_by_parts, best=bit_cap),
 )
 
 
@@ -205,4 +194,4 @@ def weighting_named(name: str) -> SlotWeighting:
     for weighting in WEIGHTINGS:
         if weighting.name == name:
             return weighting
-    raise CatalogError(f"no row_weighting is called `{name}`", hint="write bit, mar or none")
+    raise CatalogError(f"no row_weighting is called `{name}`", hint="write bit or none")
