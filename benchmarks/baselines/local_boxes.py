@@ -29,9 +29,9 @@ from benchmarks.local.simulated import histogram_of_boxes
 from benchmarks.local.simulated import tally as tally_of
 from dpsql.client.plan import largest_weight
 from dpsql.mechanisms.local import ahead
-from dpsql.mechanisms.local.grids import level_edges
+from dpsql.mechanisms.local.truncation import level_edges
+from dpsql.mechanisms.oracles.aggregators import UnaryEncodingAggregator
 from dpsql.mechanisms.oracles.oracle import FloatArray, Oracle, estimate
-from dpsql.mechanisms.oracles.unary_encoding import UnaryEncodingAggregator
 
 Answer = Callable[[np.ndarray, Sequence[int], str, np.ndarray, np.random.Generator], FloatArray]
 Pairs = dict[tuple[int, int], FloatArray]

@@ -25,7 +25,7 @@ import numpy as np
 
 from benchmarks.local.peers import DEPTH, node_of, pieces
 from dpsql.client.plan import largest_weight
-from dpsql.mechanisms.oracles.local_hashing import LocalHashingAggregator
+from dpsql.mechanisms.oracles.aggregators import LocalHashingAggregator
 from dpsql.mechanisms.oracles.oracle import OTHER, FloatArray, Oracle
 
 Range = tuple[int, int]

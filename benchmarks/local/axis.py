@@ -24,11 +24,11 @@ from dpsql.collecting.plan import CollectionDesign, PlannedAxis, build_plan
 from dpsql.collecting.smooth import Positive, outside, positive_shares
 from dpsql.mechanisms.local import ahead
 from dpsql.mechanisms.local.blue import ViewReports, cell_design, range_workload, simplex_fit, system
-from dpsql.mechanisms.local.grids import level_edges
 from dpsql.mechanisms.local.smooth import stack
+from dpsql.mechanisms.local.truncation import level_edges
 from dpsql.mechanisms.oracles import choose_oracle
+from dpsql.mechanisms.oracles.aggregators import SquareWaveAggregator, wave_matrix, wave_reach
 from dpsql.mechanisms.oracles.oracle import estimate
-from dpsql.mechanisms.oracles.square_wave import SquareWaveAggregator, wave_matrix, wave_reach
 
 EPSILONS = ("0.5", "1", "2", "4")
 BRANCHING = 4

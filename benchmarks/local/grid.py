@@ -17,7 +17,7 @@ from dpsql.collecting.estimate import axis_table
 from dpsql.collecting.plan import CollectionDesign, PlannedAxis, build_plan
 from dpsql.collecting.smooth import smooth_axis
 from dpsql.mechanisms.local.blue import ViewReports, cell_design, range_workload
-from dpsql.mechanisms.local.grids import even_edges, granularity, level_edges
+from dpsql.mechanisms.local.truncation import even_edges, granularity, level_edges
 from dpsql.mechanisms.oracles import choose_oracle
 from dpsql.mechanisms.oracles.oracle import estimate
 

@@ -28,8 +28,8 @@ from dpsql.client.plan import largest_weight
 from dpsql.collecting.tallies import RespondentRows
 from dpsql.mechanisms.local.truncation import estimated_rows, theory_tau
 from dpsql.mechanisms.oracles import choose_oracle
+from dpsql.mechanisms.oracles.aggregators import UnaryEncodingAggregator
 from dpsql.mechanisms.oracles.oracle import Oracle, estimate
-from dpsql.mechanisms.oracles.unary_encoding import UnaryEncodingAggregator
 
 DEPTH, BRANCHING = 2, 5
 LOWEST, HIGHEST = 1, 25

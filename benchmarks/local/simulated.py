@@ -12,11 +12,13 @@ from numpy.typing import NDArray
 
 from dpsql.client import Plan
 from dpsql.collecting.tallies import FOLDS, RespondentRows, ViewTally, kind_of, oracle_of
-from dpsql.mechanisms.oracles.local_hashing import LocalHashingAggregator
+from dpsql.mechanisms.oracles.aggregators import (
+    LocalHashingAggregator,
+    RandomisedResponseAggregator,
+    SquareWaveAggregator,
+    UnaryEncodingAggregator,
+)
 from dpsql.mechanisms.oracles.oracle import OTHER, IntArray, Oracle
-from dpsql.mechanisms.oracles.randomised_response import RandomisedResponseAggregator
-from dpsql.mechanisms.oracles.square_wave import SquareWaveAggregator
-from dpsql.mechanisms.oracles.unary_encoding import UnaryEncodingAggregator
 
 
 @singledispatch

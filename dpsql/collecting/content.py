@@ -55,8 +55,7 @@ from dpsql.mechanisms.local.row_bits import (
     missing_at_random,
     shrink,
 )
-from dpsql.mechanisms.local.shuffle import shuffled_epsilon
-from dpsql.mechanisms.local.truncation import ValueWithError
+from dpsql.mechanisms.local.truncation import ValueWithError, shuffled_epsilon
 from dpsql.mechanisms.oracles.oracle import FloatArray, influence
 from dpsql.release.assemble import Description, Statistic, assemble
 from dpsql.release.format import (

@@ -31,19 +31,20 @@ import numpy as np
 from dpsql.client.plan import Plan, PlanAxis, PlanMeasure, View, largest_weight, read_plan
 from dpsql.collecting.smooth import LARGEST
 from dpsql.errors import CatalogError
-from dpsql.mechanisms.local.grids import (
+from dpsql.mechanisms.local.joint import knots_of
+from dpsql.mechanisms.local.truncation import (
     IntArray,
+    estimated_rows,
     even_edges,
     granularity,
     joint_granularity,
     level_edges,
     snapped_edges,
+    weighting_named,
 )
-from dpsql.mechanisms.local.joint import knots_of
-from dpsql.mechanisms.local.truncation import estimated_rows, weighting_named
 from dpsql.mechanisms.oracles import choose_oracle, oracle_named
+from dpsql.mechanisms.oracles.aggregators import SquareWaveAggregator, wave_reach
 from dpsql.mechanisms.oracles.oracle import OTHER, FloatArray, Oracle
-from dpsql.mechanisms.oracles.square_wave import SquareWaveAggregator, wave_reach
 
 PlannedAxis = PlanAxis
 PlannedMeasure = PlanMeasure

@@ -57,7 +57,7 @@ from dpsql.collecting.tau import Prediction, asks_rows_alone, first_plan, predic
 from dpsql.engines.registry import open_session
 from dpsql.errors import DataError, IntegrityError, InterfaceError, OperationalError
 from dpsql.faults import FAULTS, machine
-from dpsql.ledger.keys import signing_seed
+from dpsql.ledger.locks import signing_seed
 from dpsql.progress import Progress, Stage, silent
 from dpsql.release.write import ReleaseBuilder
 from dpsql.star import Catalog, Source, catalog_from_json, load_catalog

@@ -20,8 +20,8 @@ from dpsql.errors import InternalError
 from dpsql.mechanisms.local.blue import cell_design
 from dpsql.mechanisms.local.truncation import ValueWithError
 from dpsql.mechanisms.oracles import oracle_named
+from dpsql.mechanisms.oracles.aggregators import SquareWaveAggregator, wave_matrix
 from dpsql.mechanisms.oracles.oracle import FloatArray, Oracle, estimate, variance
-from dpsql.mechanisms.oracles.square_wave import SquareWaveAggregator, wave_matrix
 
 IntArray = NDArray[np.int64]
 FOLDS = 4

@@ -1,10 +1,15 @@
-"""One spender at a time: a lock on a file that dies with its process, and a note that says who holds it.
+"""Files beside a ledger: the lock that lets one process spend at a time, and the curator's signing key.
 
-The kernel lets go of the lock when its holder ends, however it ends, so no lock is ever stale. The note in the file may
-be: it is believed only while the lock is held, and, on the same host, while its process lives.
+The lock dies with its process, and a note in it says who holds it. The kernel lets go of the lock when its holder
+ends, however it ends, so no lock is ever stale. The note in the file may be: it is believed only while the lock is
+held, and, on the same host, while its process lives.
 
-A lock file that was removed while it was held would let a second process in. Whoever takes the lock makes sure that the
-name still leads to the file it holds, and looks again before it charges.
+A lock file that was removed while it was held would let a second process in. Whoever takes the lock makes sure that
+the name still leads to the file it holds, and looks again before it charges.
+
+The signing key is 32 secret bytes, for its owner's eyes alone. It is made when the first release is published.
+Whoever reads it can sign as this curator; whoever loses it publishes under a new name. It signs nothing but releases,
+and no budget depends on it.
 """
 
 from __future__ import annotations
@@ -13,6 +18,8 @@ import fcntl
 import json
 import logging
 import os
+import re
+import secrets
 import shlex
 import socket
 import sys
@@ -23,9 +30,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from dpsql.errors import MachineFault, visible
+from dpsql.errors import IntegrityError, MachineFault, visible
 from dpsql.faults import UNCHARGED
-from dpsql.ledger.files import PRIVATE_DIRECTORY, PRIVATE_FILE
+from dpsql.ledger.files import PRIVATE_DIRECTORY, PRIVATE_FILE, beside, sync
+from dpsql.noise import os_entropy
 
 PATIENCE = "DPSQL_LOCK_SECONDS"
 """The environment variable that says how long to wait."""
@@ -163,3 +171,56 @@ def _lives(pid: object) -> bool:
     except PermissionError:
         return True
     return True
+
+
+_SEED = re.compile(rb"[0-9a-f]{64}\n")
+_MOVE = "restore it from a backup; or move it away, and the next publish makes a new one, which readers must be told"
+
+
+def signing_seed(ledger: Path) -> bytes:
+    """The secret key of whoever keeps a ledger; made if there has never been one.
+
+    Args:
+        ledger: the ledger file, which need not exist.
+
+    Returns:
+        32 bytes.
+
+    Raises:
+        IntegrityError: the key file is damaged, or others can read it.
+        MachineFault: it can be neither read nor made.
+    """
+    path = beside(ledger, ".key")
+    try:
+        ledger.parent.mkdir(mode=PRIVATE_DIRECTORY, parents=True, exist_ok=True)
+        if not path.exists():
+            _make(path)
+        content, mode = path.read_bytes(), path.stat().st_mode
+    except OSError as error:
+        raise MachineFault(
+            f"the signing key {path} cannot be read or made ({error.strerror})",
+            hint=f"check the folder's rights; {UNCHARGED}",
+        ) from error
+    if not _SEED.fullmatch(content):
+        raise IntegrityError(f"the signing key {path} is damaged", hint=_MOVE)
+    if mode & 0o077:
+        raise IntegrityError(f"others can read the signing key {path}", hint=f"chmod 600 {path}")
+    return bytes.fromhex(content.decode())
+
+
+def _make(path: Path) -> None:
+    """Make the file whole under a name of its own, then link it: of two that make it at once, one wins for both."""
+    fresh = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
+    handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE)
+    try:
+        with os.fdopen(handle, "wb") as out:
+            out.write(os_entropy()(32).hex().encode() + b"\n")
+            out.flush()
+            os.fsync(out.fileno())
+        try:
+            path.hardlink_to(fresh)
+        except FileExistsError:
+            return
+        sync(path.parent)
+    finally:
+        fresh.unlink(missing_ok=True)

@@ -29,7 +29,7 @@ from dpsql.collecting.smooth import joint_seconds, joint_table, positive_shares
 from dpsql.collecting.tau import predict
 from dpsql.errors import CatalogError, MachineFault
 from dpsql.mechanisms.local import joint
-from dpsql.mechanisms.local.grids import granularity, joint_granularity
+from dpsql.mechanisms.local.truncation import granularity, joint_granularity
 from dpsql.release.verify import verify
 from dpsql.variance.kronecker import AxisSplit, ProductReading
 from dpsql.variance.leaves import PrefixVariance

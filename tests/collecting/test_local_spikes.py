@@ -10,11 +10,11 @@ import pytest
 from benchmarks.local.simulated import tally as tally_of
 from dpsql.client.plan import largest_weight
 from dpsql.collecting.smooth import outside
-from dpsql.mechanisms.local import blue, grids, smooth
+from dpsql.mechanisms.local import blue, smooth, truncation
 from dpsql.mechanisms.local.smooth import SOFT, Spiky, difference, misfit, softmax, spiky_smooth
 from dpsql.mechanisms.oracles import choose_oracle
+from dpsql.mechanisms.oracles.aggregators import SquareWaveAggregator, wave_matrix, wave_reach
 from dpsql.mechanisms.oracles.oracle import estimate
-from dpsql.mechanisms.oracles.square_wave import SquareWaveAggregator, wave_matrix, wave_reach
 
 pytestmark = pytest.mark.usefixtures("publishes")
 
@@ -32,7 +32,7 @@ def rounded() -> np.ndarray:
 def reports(people: int, shares: np.ndarray, rng: np.random.Generator) -> list[blue.ViewReports]:
     """`people` a tree level, and as many again who send Square Wave."""
     found = []
-    for edges in grids.level_edges(LEAVES, 4):
+    for edges in truncation.level_edges(LEAVES, 4):
         design = blue.cell_design(edges, LEAVES)
         tool = choose_oracle(len(design), W1)
         histogram = (design @ rng.multinomial(people, shares)).astype(int)

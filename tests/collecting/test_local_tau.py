@@ -271,7 +271,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, collection in {
         "estimate": "{epsilon: 4, tau: estimate, row_share: 1/5}",
         "blind": "{epsilon: 4, tau: 2}",
-        "counted": "{epsilon: 4, tau: 1, row_share: 1/10}",
+        "counted": "{epsilon: 4, tau: 2, row_share: 1/10}",
     }.items():
         (folder / f"{name}.yaml").write_text(
             f"{text[: text.index('views:')]}collection: {collection}\n{views}"
@@ -329,7 +329,7 @@ def test_answers_say_what_is_not_known_and_what_slots_left_out(shop: Path) -> No
     assert told["blind"][0] is None
     assert "nobody was asked" in told["blind"][1]
     assert told["counted"][0] > 0
-    assert "slots (1 a person) left out about" in told["counted"][1]
+    assert "slots (2 a person) left out about" in told["counted"][1]
     assert "nobody was asked" in pages["blind"]
     assert f"about {told['counted'][0]:.2%} (error" in pages["counted"]
     for page in (told["counted"][1], pages["counted"]):

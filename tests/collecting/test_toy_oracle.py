@@ -25,6 +25,7 @@ from dpsql.collecting.run import Reports, collect, write_plan
 from dpsql.collecting.simulate import simulate_reports, write_spool
 from dpsql.collecting.totals import rows_moved
 from dpsql.mechanisms import oracles as collector
+from dpsql.mechanisms.oracles.aggregators import responses
 from dpsql.mechanisms.oracles.oracle import (
     OTHER,
     Bytes,
@@ -36,7 +37,6 @@ from dpsql.mechanisms.oracles.oracle import (
     Structure,
     farthest,
 )
-from dpsql.mechanisms.oracles.randomised_response import responses
 
 CATALOG = """
 dpsql: 1

@@ -14,12 +14,19 @@ from hypothesis import strategies as st
 from benchmarks.baselines.common import SimulationNoise
 from dpsql.errors import InternalError
 from dpsql.mechanisms.axis.leaves import LeafStrategy
-from dpsql.mechanisms.family import block_estimates as estimates
-from dpsql.mechanisms.family.block_estimates import BlockRows, Selection, Variances
+from dpsql.mechanisms.family import partition as estimates
 from dpsql.mechanisms.family.block_plan import best_grid, forecast, loud_errors, run_moments, stages
 from dpsql.mechanisms.family.blocks import Blocks
 from dpsql.mechanisms.family.measurement import Terms
-from dpsql.mechanisms.family.partition import BlockGrid, Partition, block_grid, partition
+from dpsql.mechanisms.family.partition import (
+    BlockGrid,
+    BlockRows,
+    Partition,
+    Selection,
+    Variances,
+    block_grid,
+    partition,
+)
 from dpsql.mechanisms.family.question import FamilyAxis, Grains
 from dpsql.mechanisms.law import LAPLACE
 from dpsql.noise import ExactNoise, insecure_test_entropy

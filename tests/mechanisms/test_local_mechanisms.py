@@ -21,16 +21,14 @@ from dpsql.client.plan import largest_weight
 from dpsql.mechanisms.local import (
     ahead,
     blue,
-    grids,
     joint,
     smooth,
     truncation,
 )
-from dpsql.mechanisms.local.grids import even_edges, granularity, snapped_edges
+from dpsql.mechanisms.local.truncation import even_edges, granularity, snapped_edges
 from dpsql.mechanisms.oracles import choose_oracle, oracle_named
 from dpsql.mechanisms.oracles import oracle as oracles
-from dpsql.mechanisms.oracles.local_hashing import bucket
-from dpsql.mechanisms.oracles.square_wave import SquareWaveAggregator, wave_matrix, wave_reach
+from dpsql.mechanisms.oracles.aggregators import SquareWaveAggregator, bucket, wave_matrix, wave_reach
 
 pytestmark = pytest.mark.long
 
@@ -139,7 +137,7 @@ def test_tallies_of_square_wave_sum_to_people_and_follow_its_matrix() -> None:
 @pytest.mark.parametrize("leaves", sorted(UNBIASED))
 def test_variance_factor_of_all_ranges(leaves: int) -> None:
     branching, bound = UNBIASED[leaves]
-    levels = grids.level_edges(leaves, branching)
+    levels = truncation.level_edges(leaves, branching)
     depth = np.arange(1, len(levels) + 1)
     shares = depth / depth.sum()
     designs = [blue.cell_design(e, leaves) for e in levels]
@@ -160,7 +158,7 @@ def groups(
     people: int, rng: np.random.Generator, shares: np.ndarray, wave: bool = True
 ) -> list[blue.ViewReports]:
     leaves, found = shares.size, []
-    for edges in grids.level_edges(leaves, 5):
+    for edges in truncation.level_edges(leaves, 5):
         design = blue.cell_design(edges, leaves)
         tool = choose_oracle(len(design), W1)
         histogram = (design @ rng.multinomial(people, shares)).astype(int)

@@ -25,7 +25,7 @@ from dpsql.client import plan as plans
 from dpsql.client.plan import Plan, largest_weight, read_plan
 from dpsql.collecting.plan import CollectionDesign, PlannedAxis, build_plan
 from dpsql.collecting.run import write_plan
-from dpsql.mechanisms.local.grids import level_edges
+from dpsql.mechanisms.local.truncation import level_edges
 from dpsql.mechanisms.oracles import oracle_named
 
 sys.path.insert(0, str(Path(__file__).parents[2]))

@@ -24,8 +24,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from dpsql.errors import InterfaceError
-from dpsql.mechanisms.axis.dense import DENSE_LEAVES, DENSE_SCALE, workload_gram
-from dpsql.mechanisms.axis.fixed_point import Mixing
+from dpsql.mechanisms.axis.dense import DENSE_LEAVES, DENSE_SCALE, Mixing, workload_gram
 from dpsql.mechanisms.axis.strategy import AxisChoice, AxisStrategy, Frozen, check_sensitivity, expected_error
 from dpsql.mechanisms.law import GAUSSIAN, NoiseLaw
 from dpsql.mechanisms.rows import SparseRows, square_rows

@@ -25,8 +25,7 @@ import numpy as np
 
 from dpsql.budget import cap_units, scaled_denominator
 from dpsql.errors import PrivacyError
-from dpsql.mechanisms.family.block_estimates import Selection, Variances
-from dpsql.mechanisms.family.partition import BlockGrid, block_grid
+from dpsql.mechanisms.family.partition import BlockGrid, Selection, Variances, block_grid
 from dpsql.mechanisms.family.question import FamilyAxis
 from dpsql.noise import laplace_variance
 from dpsql.tree import FloatArray, IntArray

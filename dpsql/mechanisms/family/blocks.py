@@ -33,7 +33,6 @@ import numpy as np
 from dpsql.errors import InternalError
 from dpsql.mechanisms.axis import AUTO
 from dpsql.mechanisms.axis.strategy import AxisStrategy
-from dpsql.mechanisms.family.block_estimates import BlockRows, block_variance, cell_estimates, leaf_groups
 from dpsql.mechanisms.family.block_plan import (
     CHOICE,
     LOOK,
@@ -52,7 +51,15 @@ from dpsql.mechanisms.family.measurement import (
     Terms,
     estimated,
 )
-from dpsql.mechanisms.family.partition import BlockGrid, Partition, partition
+from dpsql.mechanisms.family.partition import (
+    BlockGrid,
+    BlockRows,
+    Partition,
+    block_variance,
+    cell_estimates,
+    leaf_groups,
+    partition,
+)
 from dpsql.mechanisms.family.product import PRODUCT, product_view
 from dpsql.mechanisms.family.question import (
     Answer,

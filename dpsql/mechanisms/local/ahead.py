@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.mechanisms.local.blue import ShareEstimate, ViewReports, blue, constrained_inverse, normsub
+from dpsql.mechanisms.oracles.aggregators import UnaryEncodingAggregator
 from dpsql.mechanisms.oracles.oracle import FloatArray, spread
-from dpsql.mechanisms.oracles.unary_encoding import UnaryEncodingAggregator
 
 IntArray = NDArray[np.int64]
 

@@ -29,7 +29,7 @@ from dpsql.mechanisms.local.blue import (
     range_workload,
     simplex_fit,
 )
-from dpsql.mechanisms.local.grids import even_edges
+from dpsql.mechanisms.local.truncation import even_edges
 from dpsql.mechanisms.oracles.oracle import FloatArray
 
 NODES = 5

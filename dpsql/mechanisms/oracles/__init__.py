@@ -1,11 +1,11 @@
 """Frequency oracles: what a report says of its owner's item, and what a tally of reports says of everybody's.
 
-| here                | there | a report says |
-|---------------------|-------|---------------|
-| `unary_encoding`    | OUE   | one bit per item |
-| `local_hashing`     | OLH   | a seed and a bucket of items |
-| `randomised_response` | GRR | one item |
-| `square_wave`       | WAVE  | one bin near the own leaf |
+| class in `aggregators`        | there | a report says |
+|-------------------------------|-------|---------------|
+| `UnaryEncodingAggregator`     | OUE   | one bit per item |
+| `LocalHashingAggregator`      | OLH   | a seed and a bucket of items |
+| `RandomisedResponseAggregator`| GRR   | one item |
+| `SquareWaveAggregator`        | WAVE  | one bin near the own leaf |
 
 An oracle has two halves: the device's in `dpsql.client.oracles`, the collector's here. Nobody asks which one it is.
 The list is closed: an oracle without its proof in this project has no place in it.
@@ -14,11 +14,13 @@ The list is closed: an oracle without its proof in this project has no place in 
 from __future__ import annotations
 
 from dpsql.errors import InternalError
-from dpsql.mechanisms.oracles.local_hashing import LocalHashingAggregator
+from dpsql.mechanisms.oracles.aggregators import (
+    LocalHashingAggregator,
+    RandomisedResponseAggregator,
+    SquareWaveAggregator,
+    UnaryEncodingAggregator,
+)
 from dpsql.mechanisms.oracles.oracle import Oracle
-from dpsql.mechanisms.oracles.randomised_response import RandomisedResponseAggregator
-from dpsql.mechanisms.oracles.square_wave import SquareWaveAggregator
-from dpsql.mechanisms.oracles.unary_encoding import UnaryEncodingAggregator
 
 ORACLES: tuple[type[Oracle], ...] = (
     UnaryEncodingAggregator,

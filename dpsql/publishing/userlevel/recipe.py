@@ -25,9 +25,8 @@ from dpsql.mechanisms.family.pooling import Scaled, TotalsFactor, factors
 from dpsql.mechanisms.family.whitened import UNIT
 from dpsql.mechanisms.law import NoisyView
 from dpsql.publishing.planned import PlannedStatistic
-from dpsql.publishing.userlevel.agreed import Agreed, agree
 from dpsql.publishing.userlevel.choose import RecipeChoices, RecipeTable, choose_bounds
-from dpsql.publishing.userlevel.groups import Corrected, Low, measured
+from dpsql.publishing.userlevel.groups import Agreed, Corrected, Low, agree, measured
 from dpsql.publishing.userlevel.shapes import SHAPES
 
 
