@@ -47,7 +47,6 @@ from dpsql.variance.kronecker import AxisSplit
 from dpsql.variance.reconcile import UNIT
 from dpsql.variance.scaled import ScaledReading
 
-FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 MOST_NONNEGATIVE = 1 << 20
