@@ -30,7 +30,7 @@ from dpsql.mechanisms.family.whitened import LARGEST_DIFFERENCE, UNIT, Whitening
 from dpsql.publishing import content
 from dpsql.publishing.planned import PlannedStatistic
 from dpsql.publishing.userlevel import choose, shapes
-from dpsql.publishing.userlevel.sql import WEIGHT, NormView
+from dpsql.publishing.userlevel.sql import WEIGHT, NormView, WeightedRows
 from dpsql.tree import FloatArray, IntArray
 
 
@@ -170,10 +170,10 @@ class People:
         return np.minimum(of_rows, of_sums).astype(np.float64)
 
     def weighted_cells(
-        self, plan: object, of: str, rows: str, weights: str, columns: Mapping[str, str], weight: str = WEIGHT
+        self, plan: object, of: str, bound: WeightedRows, columns: Mapping[str, str]
     ) -> Weighted:
         """See `sql.weighted_cells`."""
-        return Weighted(self, self.weight if weight == WEIGHT else self.difference)
+        return Weighted(self, self.weight if bound.weight == WEIGHT else self.difference)
 
 
 @dataclass(frozen=True, eq=False)

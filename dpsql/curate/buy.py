@@ -217,8 +217,8 @@ def _views(priced: Priced, needed: Sequence[Needed], norm: int) -> dict[str, Vie
 
 
 def _error(view: View, leaves: Sequence[int], norm: int) -> float:
-    classes = classes_of(held_cells(view.questions, leaves))
-    return best_rows(classes.questions, norm).error * len(view.measures)
+    _, questions = classes_of(held_cells(view.questions, leaves))
+    return best_rows(questions, norm).error * len(view.measures)
 
 
 def _view(priced: Priced, needed: Needed) -> tuple[View, list[int]]:

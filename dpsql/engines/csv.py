@@ -19,7 +19,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO
 
 import duckdb
 
@@ -32,18 +32,6 @@ LONGEST = 1 << 17
 
 BLOCK = 1 << 22
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-
-
-class Fields(NamedTuple):
-    """The rows of a block of lines.
-
-    Args:
-        flat: the fields of all rows, row by row.
-        left_out: how many lines no row could be made of.
-    """
-
-    flat: list[str]
-    left_out: int
 
 
 def load_csv(
@@ -105,8 +93,8 @@ def blocks_of_lines(stream: IO[bytes], block: int = BLOCK) -> Iterator[list[byte
         yield [begun]
 
 
-def parse_lines(lines: Iterable[bytes], width: int, dialect: Csv) -> Fields:
-    """The fields of every line that holds a whole row.
+def parse_lines(lines: Iterable[bytes], width: int, dialect: Csv) -> tuple[list[str], int]:
+    """The fields of every line that holds a whole row, row by row, and how many lines no row could be made of.
 
     Args:
         lines: lines without their newline.
@@ -114,7 +102,7 @@ def parse_lines(lines: Iterable[bytes], width: int, dialect: Csv) -> Fields:
         dialect: how they are written.
 
     >>> parse_lines([b'1,"a, b"', b'2,"open', b'3,plain', b'4,5,6'], 2, Csv())
-    Fields(flat=['1', 'a, b', '3', 'plain'], left_out=2)
+    (['1', 'a, b', '3', 'plain'], 2)
     """
     flat: list[str] = []
     left_out = 0
@@ -126,7 +114,7 @@ def parse_lines(lines: Iterable[bytes], width: int, dialect: Csv) -> Fields:
             flat += row
         else:
             left_out += 1
-    return Fields(flat, left_out)
+    return flat, left_out
 
 
 def _row(line: bytes, dialect: Csv) -> list[str] | None:
@@ -177,9 +165,9 @@ def _fill(
     left_out = 0
     values = ", ".join(f"nullif(unnest(string_split(${i + 1}, chr(10))), ${width + 1})" for i in range(width))
     for lines in blocks:
-        fields = parse_lines(lines, width, dialect)
-        left_out += fields.left_out
-        if fields.flat:
-            columns = ["\n".join(fields.flat[i::width]) for i in range(width)]
+        fields, unread = parse_lines(lines, width, dialect)
+        left_out += unread
+        if fields:
+            columns = ["\n".join(fields[i::width]) for i in range(width)]
             connection.execute(f"INSERT INTO {target} SELECT {values}", [*columns, dialect.null])
     return left_out

@@ -85,20 +85,13 @@ def no_kill(step: str) -> None:
     """Go on."""
 
 
-class LockedLedger(NamedTuple):
-    """A ledger whose lock is held."""
-
-    store: Store
-    lock: Lock
-
-
 @contextmanager
-def opened(ledger: Path) -> Iterator[LockedLedger]:
-    """The ledger, locked and checked, and closed whatever happens."""
+def opened(ledger: Path) -> Iterator[tuple[Store, Lock]]:
+    """The ledger, checked, and the lock that is held on it; closed whatever happens."""
     with held(beside(ledger, ".lock")) as lock:
         store = Store(ledger)
         try:
-            yield LockedLedger(store, lock)
+            yield store, lock
         finally:
             with machine(f"the ledger {ledger} was not closed", UNSURE):
                 store.close()

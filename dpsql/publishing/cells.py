@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import duckdb
 import numpy as np
@@ -41,18 +41,6 @@ class Cells(Protocol):
         """
 
 
-class CellSums(NamedTuple):
-    """One sum in each cell that has rows.
-
-    Args:
-        cell: in row-major order.
-        value: of each.
-    """
-
-    cell: IntArray
-    value: IntArray
-
-
 @dataclass(frozen=True)
 class CountedCells:
     """Cells of a table that its engine counts: of all its statistics at once, when the first is asked for.
@@ -70,7 +58,9 @@ class CountedCells:
     of_table: str
     counted: CountedRows
     bound: Bound
-    _sums: dict[tuple[tuple[int, ...], Value], CellSums] = field(default_factory=dict, repr=False)
+    _sums: dict[tuple[tuple[int, ...], Value], tuple[IntArray, IntArray]] = field(
+        default_factory=dict, repr=False
+    )
 
     def of(self, *statistics: PlannedStatistic) -> list[Exact]:
         if any((s.axes, self._value(s)) not in self._sums for s in statistics):
@@ -78,9 +68,10 @@ class CountedCells:
         return [self._dense(s) for s in statistics]
 
     def _dense(self, statistic: PlannedStatistic) -> Exact:
-        shape, sums = self.plan.shape(statistic), self._sums[statistic.axes, self._value(statistic)]
+        shape = self.plan.shape(statistic)
+        cell, value = self._sums[statistic.axes, self._value(statistic)]
         cells = np.zeros(prod(shape), np.int64)
-        cells[sums.cell] = sums.value
+        cells[cell] = value
         return Exact(cells.reshape(shape))
 
     def _value(self, statistic: PlannedStatistic) -> Value:
@@ -105,7 +96,7 @@ class CountedCells:
         for k, (axes, group) in enumerate(zip(values_by_axes, groups, strict=True)):
             group_rows = order[ends[k] : ends[k + 1]]
             for i, value in enumerate(group.values):
-                self._sums[axes, value] = CellSums(columns["cell"][group_rows], columns[f"v{i}"][group_rows])
+                self._sums[axes, value] = columns["cell"][group_rows], columns[f"v{i}"][group_rows]
 
 
 @dataclass(frozen=True)

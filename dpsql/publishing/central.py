@@ -28,7 +28,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -342,19 +342,12 @@ def releases_beside(target: Path, lineage: str) -> Iterator[PublicRelease]:
     target = target.absolute()
     for path in sorted(target.parent.glob("*.dpsql")):
         claim = None if path == target else _claim(path)
-        if claim is not None and claim.lineage == lineage:
-            yield PublicRelease(path, claim.release_id)
+        if claim is not None and claim[0] == lineage:
+            yield PublicRelease(path, claim[1])
 
 
-class _Claim(NamedTuple):
-    """What a release says about itself."""
-
-    lineage: str
-    release_id: str
-
-
-def _claim(path: Path) -> _Claim | None:
-    """What a central release or a stream claims; None, if it is no such thing or somebody else's."""
+def _claim(path: Path) -> tuple[str, str] | None:
+    """The lineage and id that a central release or a stream claims; None, if it is no such thing or somebody else's."""
     if _is_own(path, stat.S_ISDIR):
         promise = _promise(path / PROMISE)
         catalog, release_id, local = promise.get("catalog"), promise.get("release_id"), False
@@ -369,7 +362,7 @@ def _claim(path: Path) -> _Claim | None:
         return None
     privacy = catalog.get("privacy") if isinstance(catalog, Mapping) else None
     lineage = privacy.get("lineage") if isinstance(privacy, Mapping) else None
-    return None if local else _Claim(str(lineage), str(release_id))
+    return None if local else (str(lineage), str(release_id))
 
 
 def _promise(file: Path) -> dict[str, Any]:

@@ -23,15 +23,6 @@ from dpsql.star.tables import Column
 C = TypeVar("C", bound=CatalogFields)
 
 
-class ReportChannel(NamedTuple):
-    """Leaves of a reported column, whether they have an order, epsilon of one report, and the catalog's word."""
-
-    leaves: int
-    ordered: bool
-    epsilon: Fraction
-    word: str
-
-
 class ReportedColumn(NamedTuple):
     """A reported column by its table and name."""
 
@@ -47,9 +38,9 @@ class ReportedColumn(NamedTuple):
         return self.spec.reported
 
     @property
-    def asked(self) -> ReportChannel:
-        """What its channel is chosen for."""
-        return ReportChannel(self.spec.leaves, self.spec.ordered, self.told.epsilon, self.told.mechanism)
+    def asked(self) -> tuple[int, bool, Fraction, str]:
+        """What its channel is chosen for: leaves, whether they have an order, epsilon of one report, and its word."""
+        return self.spec.leaves, self.spec.ordered, self.told.epsilon, self.told.mechanism
 
     def __str__(self) -> str:
         """As catalogs and ledgers name it."""

@@ -42,19 +42,16 @@ ALL = 10
 over all ranges for 6 to 64 leaves, under both laws."""
 
 
-class Gap(NamedTuple):
-    """The gaps of an axis: the leaf before each (-1: none) and the leaf after it (n: none), each of shape (m,)."""
-
-    before: IntArray
-    after: IntArray
-
-
 @lru_cache(maxsize=64)
-def gaps_of(n: int) -> Gap:
-    """All gaps between n leaves in stored order; the one of nobody at all, (-1, n), is left out."""
+def gaps_of(n: int) -> tuple[IntArray, IntArray]:
+    """All gaps between n leaves in stored order, but the one of nobody at all, (-1, n).
+
+    Returns:
+        The leaf before each (-1: none) and the leaf after it (n: none), each of shape (m,).
+    """
     pairs = [(p, k) for p in range(-1, n) for k in range(p + 1, n + 1) if k - p <= n]
     before, after = np.array(pairs, np.int64).reshape(-1, 2).T
-    return Gap(before, after)
+    return before, after
 
 
 def gap_total(n: int) -> int:
@@ -68,8 +65,8 @@ def gap_weights(n: int) -> IntArray:
     >>> gap_weights(2).tolist(), gap_total(2)
     ([3, 9, 18, 9, 18, 9], 30)
     """
-    gaps = gaps_of(n)
-    return np.append(n + 1, (ALL - 1) * (gaps.after - gaps.before)).astype(np.int64)
+    before, after = gaps_of(n)
+    return np.append(n + 1, (ALL - 1) * (after - before)).astype(np.int64)
 
 
 def range_number(i: npt.ArrayLike, j: npt.ArrayLike, n: int) -> IntArray:
@@ -108,13 +105,14 @@ class GapModel:
     @cached_property
     def _first(self) -> FloatArray:
         """The gaps that begin a person, each of whom has one, shape (m,)."""
-        return np.asarray(gaps_of(self.n).before == -1, np.float64)
+        before, _ = gaps_of(self.n)
+        return np.asarray(before == -1, np.float64)
 
     @cached_property
     def _flow(self) -> FloatArray:
         """What enters each leaf less what leaves it, shape (n, m)."""
-        gaps, leaf = gaps_of(self.n), np.arange(self.n)[:, None]
-        return np.asarray((gaps.after == leaf).astype(np.float64) - (gaps.before == leaf), np.float64)
+        (before, after), leaf = gaps_of(self.n), np.arange(self.n)[:, None]
+        return np.asarray((after == leaf).astype(np.float64) - (before == leaf), np.float64)
 
     def _solve(self, x: FloatArray) -> FloatArray:
         """(H' W H)^-1 x for columns x, shape (m, q): a diagonal and everybody's row."""
@@ -138,8 +136,7 @@ class GapModel:
 
     def people(self, i: IntArray, j: IntArray) -> FloatArray:
         """The gaps that add up to the people of ranges [i, j), shape (m, q): one from before i to a leaf in it."""
-        gaps = gaps_of(self.n)
-        before, after = gaps.before[:, None], gaps.after[:, None]
+        before, after = (ends[:, None] for ends in gaps_of(self.n))
         return ((before < i) & (after >= i) & (after < j)).astype(np.float64)
 
     def estimate(self, rows: FloatArray) -> FloatArray:

@@ -274,14 +274,6 @@ class _Boundary(NamedTuple):
     variance: FloatArray  # P
 
 
-class _Solution(NamedTuple):
-    """What elimination leaves at each state."""
-
-    explained: FloatArray  # A, shape (p + 1,)
-    owed: FloatArray  # shape (p + 1, slots)
-    in_slots: FloatArray  # x at the slots, shape (p + 1, slots)
-
-
 @dataclass(frozen=True, eq=False)
 class IntervalVariance:
     """The variance model of `interval_rows`; see the module for the formulas."""
@@ -307,12 +299,13 @@ class IntervalVariance:
         return np.concatenate([[0.0], np.cumsum(q)]), row_prefix
 
     @cached_property
-    def _solution(self) -> _Solution:
+    def _solution(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """What elimination leaves at each state: A, shape (p + 1,); what is owed, and x at slots, (p + 1, slots)."""
         right = row_sums(self.rows, (self.rows.diag**-2)[:, None])
         solved, owed = forward(self.rows, self.factor, right)
         _, in_slots = backward(self.rows, self.factor, solved)
         explained = np.concatenate([[0.0], np.cumsum(solved[:, 0] ** 2 / self.factor.pivot)])
-        return _Solution(explained, owed[:, :, 0], in_slots[:, :, 0])
+        return explained, owed[:, :, 0], in_slots[:, :, 0]
 
     def _at(self, border: IntArray) -> _Boundary:
         """The prefix quantities at the given borders, each in 0..n."""
@@ -362,7 +355,7 @@ class IntervalVariance:
         """Variance of each half-open range, shape (q,); a single `lo` serves all ranges at little cost."""
         lo, hi = np.atleast_1d(np.asarray(lo, np.int64)), np.atleast_1d(np.asarray(hi, np.int64))
         first, second = self._at(lo), self._at(hi)
-        in_slots = self._solution.in_slots
+        _, _, in_slots = self._solution
         together = first.unexplained - np.sum(first.open * in_slots[first.state], axis=1)
         if np.any(first.open):
             states = np.broadcast_arrays(first.state, second.state)

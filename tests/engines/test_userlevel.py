@@ -33,6 +33,7 @@ from dpsql.publishing.userlevel.shapes import norm_views, pure_reach, whitened_p
 from dpsql.publishing.userlevel.sql import (
     DIFFERENCE,
     WEIGHT,
+    WeightedRows,
     clipped_total,
     make_differences,
     make_norms,
@@ -120,7 +121,8 @@ def answers(table: RecipeTable) -> dict[str, Any]:
 
 def cells(table: RecipeTable, weights: str, weight: str) -> list[Any]:
     """Those of all statistics."""
-    found = weighted_cells(table.relations, table.plan, "sales", table.rows, weights, table.columns, weight)
+    bound = WeightedRows(table.rows, weights, weight)
+    found = weighted_cells(table.relations, table.plan, "sales", bound, table.columns)
     return [exact.tolist() for s in table.statistics.values() for exact in found.of(s)]
 
 

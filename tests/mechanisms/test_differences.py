@@ -8,7 +8,6 @@ import pytest
 from dpsql.mechanisms.axis.leaves import LeafStrategy
 from dpsql.mechanisms.family.differences import (
     DifferenceNoise,
-    SumScale,
     carried,
     corrected,
     fitted,
@@ -98,11 +97,11 @@ def test_neighbours_that_are_off_together_are_counted(coherent):
 def test_sums_follow_their_counts():
     groups = groups_of(ROWS, 1.0, ordered=False)
     counts = corrected(groups, np.array([60.0, -40.0, -30.0, 15.0, -5.0]), even(1.0))
-    towards = carried(groups, counts, 3.0 * ROWS, SumScale(2.0, 2.0, 10.0))
+    towards = carried(groups, counts, 3.0 * ROWS, (2.0, 2.0), 10.0)
     assert towards == pytest.approx(3.0 * counts.value)  # y doubles where rows do
     found = corrected(groups, np.zeros(5), even(1e12), towards)
     assert found.value == pytest.approx(towards - groups.part * towards.sum(), abs=1e-3)
-    unseen = carried(groups_of(ROWS, 1000.0, ordered=False), counts, 3.0 * ROWS, SumScale(2.0, 2.2, 10.0))
+    unseen = carried(groups_of(ROWS, 1000.0, ordered=False), counts, 3.0 * ROWS, (2.0, 2.2), 10.0)
     assert unseen == pytest.approx(0.1 * 10.0 * counts.value)
 
 

@@ -26,11 +26,11 @@ VIEWS = (
 def rows(law, seed: int) -> AskedRows:
     rng = np.random.default_rng(seed)
     held = (rng.random((5, 30)) < 0.4).astype(np.int64)
-    asked = classes_of(held)
-    matrix = np.trunc(best_rows(asked.questions, law.norm).matrix * (1 << 16)).astype(np.int64)
+    classes, questions = classes_of(held)
+    matrix = np.trunc(best_rows(questions, law.norm).matrix * (1 << 16)).astype(np.int64)
     largest = int((np.abs(matrix) ** law.norm).sum(axis=0).max())
     total = next(b for b in range(int(largest ** (1 / law.norm)), largest + 1) if b**law.norm >= largest)
-    return AskedRows(asked.classes.reshape(5, 6), matrix, total, law)
+    return AskedRows(classes.reshape(5, 6), matrix, total, law)
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -26,6 +26,7 @@ from dpsql.publishing.userlevel import recipe as userlevel
 from dpsql.publishing.userlevel import shapes
 from dpsql.publishing.userlevel.choose import DIFFERENCES
 from dpsql.publishing.userlevel.sql import (
+    WeightedRows,
     make_differences,
     make_norms,
     make_pure_differences,
@@ -202,7 +203,8 @@ def test_one_more_customer_changes_nobody_else(tmp_path, extra, delta):
         table = table.centred({"sales.amount": 1000})
         made = weigh(table)
         weights.append(dict(table.relations.raw.connection.execute(f"SELECT unit, w FROM {made}").fetchall()))
-        found = weighted_cells(table.relations, table.plan, "sales", table.rows, made, table.columns)
+        bound = WeightedRows(table.rows, made)
+        found = weighted_cells(table.relations, table.plan, "sales", bound, table.columns)
         cells.append(found.of(*table.plan.statistics[:2]))
         if table.law == GAUSSIAN:
             made = make_differences(table.relations, made, "sales", 3 * UNIT // 2, 1 << 40)

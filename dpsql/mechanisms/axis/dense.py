@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -185,21 +185,15 @@ def optimal_gram(gram: FloatArray, gap: float = 3e-4, steps: int = 40) -> FloatA
     return np.asarray(x / np.diag(x).max(), np.float64)
 
 
-class _Decomposed(NamedTuple):
-    """A square root: its eigenvalues and vectors."""
-
-    roots: FloatArray
-    vectors: FloatArray
-
-
 def _scaled_by(s: FloatArray, side: FloatArray) -> FloatArray:
     """A matrix with each row and each column times a number, shape (n,)."""
     return np.asarray(side[:, None] * s * side, np.float64)
 
 
-def _decomposed(s: FloatArray) -> _Decomposed:
+def _decomposed(s: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Eigenvalues and vectors of a matrix's square root."""
     values, vectors = np.linalg.eigh(s)
-    return _Decomposed(np.sqrt(np.maximum(values, 0.0)), vectors)
+    return np.sqrt(np.maximum(values, 0.0)), vectors
 
 
 DENSE_LEAVES = 1024  # a dense eigendecomposition of this size takes under a second

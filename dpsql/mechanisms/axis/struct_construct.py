@@ -8,7 +8,6 @@ the sensitivity is the measured depth, never the length of the spine.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
 
 import numpy as np
 
@@ -40,7 +39,8 @@ class Containing:
     def __init__(self, n: int, workload: Workload | None) -> None:
         self.n = n
         self.whole: float = n * (n + 1) / 2
-        self._blocks: list[_Block] = []
+        # Ranges sorted by block and by where they end: a key that increases, and running sums of weights.
+        self._blocks: list[tuple[IntArray, FloatArray]] = []
         self._starts = np.zeros(0, np.int64)
         if workload is None:
             return
@@ -52,7 +52,7 @@ class Containing:
             block = np.arange(len(end)) >> level
             inside = np.lexsort((-end, block))  # longest first inside a block
             sums = np.append(0.0, np.cumsum(weight[inside]))
-            self._blocks.append(_Block(block * (n + 2) + (n + 1 - end[inside]), sums))
+            self._blocks.append((block * (n + 2) + (n + 1 - end[inside]), sums))
 
     def __call__(self, lo: IntArray, hi: IntArray) -> IntArray | FloatArray:
         """The number, or the weight, of ranges that hold each interval [lo, hi), shape (m,)."""
@@ -67,13 +67,6 @@ class Containing:
             end = np.searchsorted(key, block * (self.n + 2) + (self.n + 1 - hi[used]), side="right")
             total[used] += sums[end] - sums[begin]
         return total
-
-
-class _Block(NamedTuple):
-    """Ranges sorted by block and by where they end: a key that increases, and running sums of weights."""
-
-    key: IntArray
-    sums: FloatArray
 
 
 def subtree_use(asked: Containing, lo: IntArray, hi: IntArray, k: int) -> FloatArray:

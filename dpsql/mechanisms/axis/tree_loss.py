@@ -155,14 +155,6 @@ def _downwards(
     down.overlap[children] = (gain * (down.overlap[x] - 2 * down.square[x] * w * overlap))[of]
 
 
-class _Step(NamedTuple):
-    """The prefixes that reach from one level to the one above, each of shape (moved,)."""
-
-    border: IntArray
-    node: IntArray  # on the level above
-    child: IntArray  # on this level
-
-
 @dataclass(frozen=True, eq=False)
 class TreeWorkload:
     """Ranges laid out on a tree. Make one with `asked_ranges`.
@@ -174,7 +166,8 @@ class TreeWorkload:
         share: weight of each range, shape (q,), sum 1.
         first, last: the nodes in which its ends lie where they part, shape (q,).
         begin, end: place of the prefix of each end in that node, shape (q,).
-        steps: how prefixes grow from each level to the one above, from the leaves up.
+        steps: how prefixes grow from each level to the one above, from the leaves up: borders, their nodes on the level
+            above, and these nodes' children, each of shape (moved,).
         borders: number of borders.
     """
 
@@ -184,7 +177,7 @@ class TreeWorkload:
     last: IntArray
     begin: IntArray
     end: IntArray
-    steps: tuple[_Step, ...]
+    steps: tuple[tuple[IntArray, IntArray, IntArray], ...]
     borders: int
 
     @cached_property
@@ -197,9 +190,8 @@ class TreeWorkload:
         """Nodes and children of all steps, from the root down."""
         none = np.zeros(0, np.int64)
         down = self.steps[::-1]
-        return np.concatenate([none, *(step.node for step in down)]), np.concatenate(
-            [none, *(step.child for step in down)]
-        )
+        nodes, children = ([step[i] for step in down] for i in (1, 2))
+        return np.concatenate([none, *nodes]), np.concatenate([none, *children])
 
     @cached_property
     def families(self) -> list[tuple[IntArray, slice, IntArray]]:
@@ -242,7 +234,7 @@ def asked_ranges(tree: Tree, workload: Workload, whole: float = 0.0) -> TreeWork
     for level in range(tree.depth - 1, 0, -1):
         node, child = path[level - 1], path[level]
         grows = (node != child) & (top < level) & (border > np.append(tree.lo, tree.n)[node])  # else empty
-        steps.append(_Step(np.flatnonzero(grows), node[grows], child[grows]))
+        steps.append((np.flatnonzero(grows), node[grows], child[grows]))
     return TreeWorkload(
         tree, np.append((1 - whole) * share, whole), path[meet, left], path[meet, right],
         meet * len(border) + left, meet * len(border) + right, tuple(steps), len(border),

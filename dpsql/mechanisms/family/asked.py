@@ -79,18 +79,6 @@ _EVEN = 1e-4  # of the questions' weight, spread over single classes
 _SMALLEST = 1e-3  # of the whole budget; a row with less tells next to nothing
 
 
-class ClassWorkload(NamedTuple):
-    """Questions over classes.
-
-    Args:
-        classes: class of every cell, -1 where no question is, shape (cells,).
-        questions: which classes each holds, 0 or 1, shape (m, K); no two columns are equal.
-    """
-
-    classes: IntArray
-    questions: IntArray
-
-
 class WorkloadRows(NamedTuple):
     """Rows with their weights, and the sum of the questions' variances at unit noise.
 
@@ -103,13 +91,17 @@ class WorkloadRows(NamedTuple):
     error: float
 
 
-def classes_of(held: IntArray) -> ClassWorkload:
+def classes_of(held: IntArray) -> tuple[IntArray, IntArray]:
     """Cells that the same questions hold, put together.
 
     Args:
         held: whether each question holds each cell, 0 or 1, shape (m, cells).
 
-    >>> classes_of(np.array([[1, 1, 1, 0, 0], [0, 1, 1, 1, 0]])).classes.tolist()
+    Returns:
+        Class of every cell, -1 where no question is, shape (cells,); which classes each question holds, 0 or 1, shape
+        (m, K), no two columns equal.
+
+    >>> classes_of(np.array([[1, 1, 1, 0, 0], [0, 1, 1, 1, 0]]))[0].tolist()
     [1, 2, 2, 0, -1]
     """
     packed = np.packbits(held.astype(np.uint8), axis=0)
@@ -118,7 +110,7 @@ def classes_of(held: IntArray) -> ClassWorkload:
     number = np.cumsum(~empty) - 1
     number[empty] = -1
     del kinds
-    return ClassWorkload(number[of.ravel()].astype(np.int64), held[:, first[~empty]].astype(np.int64))
+    return number[of.ravel()].astype(np.int64), held[:, first[~empty]].astype(np.int64)
 
 
 def best_rows(questions: IntArray, norm: int) -> WorkloadRows:
@@ -143,7 +135,7 @@ def _full(questions: FloatArray, norm: int) -> WorkloadRows:
     )  # fewer questions than classes are no full rank
     matrix = matrix_root(optimal_gram(gram + even, steps=100))
     matrix = matrix / float((np.abs(matrix) ** norm).sum(axis=0).max() ** (1 / norm))
-    return WorkloadRows(matrix, _error(matrix, questions).error)
+    return WorkloadRows(matrix, _error(matrix, questions)[0])
 
 
 def _pools(different: IntArray) -> Iterator[tuple[IntArray, FloatArray]]:
@@ -183,24 +175,18 @@ def _searched(rows: IntArray, start: FloatArray, questions: FloatArray, norm: in
     matrix = rows[large] * (best_share[large] / (rows[large].T @ best_share[large]).max())[:, None] ** (
         1 / norm
     )
-    return WorkloadRows(matrix, _error(matrix, questions).error)
+    return WorkloadRows(matrix, _error(matrix, questions)[0])
 
 
-class _Error(NamedTuple):
+def _error(matrix: FloatArray, questions: FloatArray) -> tuple[float, FloatArray]:
     """f, infinite where rows do not tell a question, and (H'H)^+ on each question, shape (m, K)."""
-
-    error: float
-    told: FloatArray
-
-
-def _error(matrix: FloatArray, questions: FloatArray) -> _Error:
     values, vectors = np.linalg.eigh(matrix.T @ matrix)
     seen = values > 1e-10 * max(float(values[-1]), 1e-300)
     inverse = (vectors[:, seen] / values[seen]) @ vectors[:, seen].T
     solutions = questions @ inverse
     missing = questions - (questions @ vectors[:, seen]) @ vectors[:, seen].T
     error = float(np.sum(solutions * questions)) if np.abs(missing).max(initial=0.0) < 1e-6 else np.inf
-    return _Error(error, solutions)
+    return error, solutions
 
 
 TOTAL = 1 << 16
@@ -389,19 +375,19 @@ def _best(question: FamilyQuestion) -> FamilyCandidate:
     """The law and the rows of least error for the questions of the one view."""
     (view,) = question.views
     leaves = question.leaves(view)
-    kinds = classes_of(held_cells(view.questions, leaves))
-    if not 1 <= kinds.questions.shape[1] <= MOST_CLASSES:
+    classes, questions = classes_of(held_cells(view.questions, leaves))
+    if not 1 <= questions.shape[1] <= MOST_CLASSES:
         raise CatalogError(
-            f"views.{view.name}.questions: {kinds.questions.shape[1]} kinds of cells, the limit is {MOST_CLASSES}",
-            hint="buy them in two goes" if kinds.questions.size else "ask for something that can occur",
+            f"views.{view.name}.questions: {questions.shape[1]} kinds of cells, the limit is {MOST_CLASSES}",
+            hint="buy them in two goes" if questions.size else "ask for something that can occur",
         )
-    rows_by_law = {law: best_rows(kinds.questions, law.norm) for law in question.laws}
+    rows_by_law = {law: best_rows(questions, law.norm) for law in question.laws}
     law = min(rows_by_law, key=lambda law: question.price(law) * law.unit_error * rows_by_law[law].error)
     matrix = np.trunc(TOTAL * rows_by_law[law].matrix).astype(np.int64)
     largest = int((np.abs(matrix) ** law.norm).sum(axis=0).max())
     total = int(integer_root(np.array([largest]), law.norm)[0])
     total += total**law.norm < largest
-    rows = AskedRows(kinds.classes.reshape(leaves), matrix, total, law)
+    rows = AskedRows(classes.reshape(leaves), matrix, total, law)
     error = law.unit_error * float(np.sum(rows_by_law[law].error)) / len(view.questions)
     choices: tuple[AxisChoice, ...] = tuple(
         AxisChoice(LeafStrategy(n, law), rows.words(()), error) for n in leaves

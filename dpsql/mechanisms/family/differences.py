@@ -257,28 +257,23 @@ def _along(line: Line, deviation: FloatArray, noise: DifferenceNoise) -> tuple[F
     return line.give(kept), variance
 
 
-@dataclass(frozen=True)
-class SumScale:
-    """What carries a measure's sums along with counts: R_N, R_S, and its centre."""
-
-    rows: float
-    sums: float
-    mid: float
-
-
-def carried(groups: DifferenceAxis, counts: Correction, centred: FloatArray, scale: SumScale) -> FloatArray:
+def carried(
+    groups: DifferenceAxis, counts: Correction, centred: FloatArray, scale: tuple[float, float], mid: float
+) -> FloatArray:
     """z_g: what a group's sums differ by if its averages stay as they are.
 
     Args:
         groups: the axis.
         counts: how its counts are moved.
         centred: y_g, the low views' centred sums, shape (n,).
-        scale: the measure's.
+        scale: R_N and R_S.
+        mid: the measure's centre.
     """
+    of_rows, of_sums = scale
     seen = groups.rows >= SEEN * groups.rows_sd
-    own = np.divide(counts.value, scale.rows * groups.rows, out=np.zeros_like(centred), where=seen)
-    own = np.clip(own, LEAST_CARRIED, MOST_CARRIED) * scale.sums * centred
-    found: FloatArray = own + (scale.sums / scale.rows - 1) * scale.mid * counts.value
+    own = np.divide(counts.value, of_rows * groups.rows, out=np.zeros_like(centred), where=seen)
+    own = np.clip(own, LEAST_CARRIED, MOST_CARRIED) * of_sums * centred
+    found: FloatArray = own + (of_sums / of_rows - 1) * mid * counts.value
     return found
 
 

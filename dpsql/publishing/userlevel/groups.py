@@ -31,7 +31,6 @@ from dpsql.mechanisms.family.differences import (
     Correction,
     DifferenceNoise,
     RangeVariance,
-    SumScale,
     carried,
     corrected,
     fitted,
@@ -323,8 +322,8 @@ class _Off:
             towards = None
             if statistic.bounds is not None:
                 counts = self.group(self.rows_statistic(statistic), axis)
-                scale = SumScale(self.low.factors[""].value, self.low.factor(statistic).value, statistic.mid)
-                towards = carried(groups, counts, low_sums.value, scale)
+                scale = self.low.factors[""].value, self.low.factor(statistic).value
+                towards = carried(groups, counts, low_sums.value, scale, statistic.mid)
             self.counts[name, axis] = corrected(groups, x, noise, towards)
         return self.counts[name, axis]
 

@@ -48,6 +48,7 @@ from dpsql.publishing.userlevel.sql import (
     DIFFERENCE,
     WEIGHT,
     NormView,
+    WeightedRows,
     make_differences,
     make_norms,
     make_pure_differences,
@@ -326,7 +327,8 @@ def draw_each(table: RecipeTable, weights: str, draw: Draw, weight: str = WEIGHT
         draw: the draw of each statistic.
         weight: the column of `weights`.
     """
-    cells = weighted_cells(table.relations, table.plan, table.of, table.rows, weights, table.columns, weight)
+    bound = WeightedRows(table.rows, weights, weight)
+    cells = weighted_cells(table.relations, table.plan, table.of, bound, table.columns)
     return {
         i: draw(i, exact)
         for group in table.plan.by_view(table.of)

@@ -72,13 +72,6 @@ class Layer(NamedTuple):
         return search(f"a{axis}", [str(start) for start in self.starts], 0, len(self.starts))
 
 
-class Gathering(NamedTuple):
-    """One layer of each axis of a view: units' rows are summed where all keys are equal."""
-
-    keys: tuple[str, ...]
-    entry: int
-
-
 def wide(value: int | str, dialect: Dialect) -> str:
     """SQL of a whole number of the wide type."""
     return f"CAST({value} AS {dialect.wide})"
@@ -207,7 +200,7 @@ def make_pure_differences(
 
 
 @dataclass(frozen=True)
-class Given:
+class WeightedRows:
     """All placed rows count, each for a number that its unit has: a `Bound` of the template.
 
     Args:
@@ -218,7 +211,7 @@ class Given:
 
     rows: str
     weights: str
-    weight: str
+    weight: str = WEIGHT
 
     def statement(self, rows: PlacedRows, groups: Sequence[StatisticGroup], dialect: Dialect) -> str:
         """See `Bound`; differences are up to `LARGEST_DIFFERENCE`."""
@@ -234,17 +227,15 @@ def weighted_cells(
     relations: Relations,
     plan: ReleasePlan,
     of: str,
-    rows: str,
-    weights: str,
+    bound: WeightedRows,
     columns: Mapping[str, str],
-    weight: str = WEIGHT,
 ) -> CountedCells:
     """Cells of rows that count with a number of their unit, in units of 2^-20: those of all views by one statement."""
     axes = sorted({axis for s in plan.mine(of).values() for axis in s.axes})
     digits = tuple(Digit(f"a{axis}", (), "", 0, plan.axes[axis].axis.leaves) for axis in axes)
     measures = tuple(Digit(name, (), "", 0, 1) for name in columns.values())
     counted = CountedRows(PlacedRows((), digits, measures, None), columns)
-    return CountedCells(relations, plan, of, counted, Given(rows, weights, weight))
+    return CountedCells(relations, plan, of, counted, bound)
 
 
 def layers(strategy: AxisStrategy) -> list[Layer]:
@@ -277,28 +268,28 @@ def layers(strategy: AxisStrategy) -> list[Layer]:
     return [Layer(tuple(starts), entry) for starts, _, entry in open_layers]
 
 
-def gatherings(view: NormView) -> Iterator[Gathering]:
-    """The rows of a view's strategies: every way to take one layer of each axis."""
+def gatherings(view: NormView) -> Iterator[tuple[tuple[str, ...], int]]:
+    """The rows of a view's strategies, every way to take one layer of each axis: SQL of their keys, and their entry."""
     per_axis = [[(layer.key(axis), layer.entry) for layer in layers(s)] for axis, s in view.axes.items()]
     for taken in product(*per_axis):
         entry = 1
         for _, factor in taken:
             entry *= factor
-        yield Gathering(tuple(key for key, _ in taken), entry)
+        yield tuple(key for key, _ in taken), entry
 
 
 def _norms_of_units(rows: str, views: Sequence[NormView], whitening: Whitening, dialect: Dialect) -> str:
     """SELECT unit, norm: the squared rows of each view's statistics times their coefficients, added up."""
     parts = []
     for view in views:
-        for gathered in gatherings(view):
-            keys = [f"{key} AS k{i}" for i, key in enumerate(gathered.keys)]
+        for taken, entry in gatherings(view):
+            keys = [f"{key} AS k{i}" for i, key in enumerate(taken)]
             named = ["unit", *(f"k{i}" for i in range(len(keys)))]
             values = [f"{value} AS x{i}" for i, value in view.values.items()]
             sums = [f"{_total(f'x{i}', dialect)} AS v{i}" for i in view.values]
             keyed = f"SELECT {', '.join(['unit', *keys, *values])} FROM {rows}"
             inner = f"SELECT {', '.join([*named, *sums])} FROM ({keyed}) AS k GROUP BY {', '.join(named)}"
-            squares = (_square(f"v{i}", i, gathered.entry, whitening, dialect) for i in view.values)
+            squares = (_square(f"v{i}", i, entry, whitening, dialect) for i in view.values)
             parts.append(f"SELECT unit, {' + '.join(squares)} AS part FROM ({inner}) AS c")
     return f"SELECT unit, sum(part) AS norm FROM ({' UNION ALL '.join(parts)}) AS p GROUP BY unit"
 
@@ -306,12 +297,12 @@ def _norms_of_units(rows: str, views: Sequence[NormView], whitening: Whitening, 
 def _norms_of_rows(rows: str, views: Sequence[NormView], whitening: Whitening, dialect: Dialect) -> str:
     """The same beside every row, from one scan: one row of each cell of a unit carries the cell's square."""
     sums, parts = [], []
-    every = [(view, gathered) for view in views for gathered in gatherings(view)]
-    for k, (view, gathered) in enumerate(every):
-        window = ", ".join(["unit", *gathered.keys])
+    rows_of_views = [(view, *gathered) for view in views for gathered in gatherings(view)]
+    for k, (view, keys, entry) in enumerate(rows_of_views):
+        window = ", ".join(["unit", *keys])
         sums.append(f"row_number() OVER (PARTITION BY {window} ORDER BY unit) AS f{k}")
         sums += [f"{_total(value, dialect, window)} AS v{k}x{i}" for i, value in view.values.items()]
-        squares = (_square(f"v{k}x{i}", i, gathered.entry, whitening, dialect) for i in view.values)
+        squares = (_square(f"v{k}x{i}", i, entry, whitening, dialect) for i in view.values)
         parts.append(f"CASE WHEN f{k} = 1 THEN {' + '.join(squares)} ELSE {wide(0, dialect)} END")
     summed = f"SELECT r.*, {', '.join(sums)} FROM {rows} AS r"
     return f"SELECT c.*, sum({' + '.join(parts)}) OVER (PARTITION BY unit) AS norm FROM ({summed}) AS c"

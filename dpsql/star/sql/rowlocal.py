@@ -86,13 +86,6 @@ class Query:
         return tuple(arm.table for arm in self.keys)
 
 
-class _FromRelation(NamedTuple):
-    """One relation of FROM: its alias and how the written SQL names it."""
-
-    alias: str
-    sql: str
-
-
 def is_select(text: str) -> bool:
     """Whether a table's source is a statement rather than the name of a file or table.
 
@@ -144,14 +137,14 @@ def _checked_select(text: str, arms: tuple[tuple[str, Arm], ...]) -> Query:
     if source is None:
         raise _refused("there is no FROM")
     place = _place(source.this)
-    home = _FromRelation(_alias(source.this, place), f"read.{identifier(place)}")
-    aliases, joined = [home.alias], []
+    alias = _alias(source.this, place)
+    aliases, joined = [alias], []
     for join in _parts(tree, "joins"):
         joined.append(_joined(join, aliases, dict(arms)))
         aliases.append(joined[-1].alias)
     items, names = _items(tree, aliases)
     where = _clause(tree, "where")
-    relation = " ".join([f"{home.sql} AS {identifier(home.alias)}", *(arm.sql for arm in joined)])
+    relation = " ".join([f"read.{identifier(place)} AS {identifier(alias)}", *(arm.sql for arm in joined)])
     condition = "" if where is None else f" WHERE {_value(where.this, aliases, wrap=True)}"
     probe = ", ".join(side for arm in joined for side in (arm.left, arm.right))
     return Query(
