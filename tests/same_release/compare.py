@@ -41,6 +41,9 @@ RENAMED_META: dict[str, str] = {}
 """Keys of `meta` (dotted paths, list positions left out) that were renamed on purpose: before -> now.
 Nothing and an empty list count as left out, before and now."""
 
+GONE_META = {"bounding.put_back"}
+"""Keys that were taken out on purpose: with `row_weighting: mar`, rows that slots cut are never put back."""
+
 
 class Tree(NamedTuple):
     """One revision's files, and where its releases go."""
@@ -208,6 +211,8 @@ def _renamed(value: Any, path: str = "") -> Any:
     renamed = {}
     for key, part in _filled(value).items():
         whole = f"{path}.{key}" if path else key
+        if whole in GONE_META:
+            continue
         new = RENAMED_META[whole].rsplit(".", 1)[-1] if whole in RENAMED_META else key
         renamed[new] = _renamed(part, whole)
     return _with_reading(renamed) if path == "statistics" else renamed
