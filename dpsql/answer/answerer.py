@@ -101,7 +101,7 @@ class Answerer:
                 f"{self.release.path} is damaged ({type(error).__name__})",
                 hint="ask its curator for a fresh copy",
             ) from error
-        if len(answer.rows) <= MAX_ROWS_CACHED:
+        if len(answer.rows) <= MAX_ROWS_CACHED and "moment" not in answer.provenance:
             with self._lock:
                 self._results[key] = answer
                 while len(self._results) > CACHED:
@@ -183,10 +183,16 @@ def put_together(
 
     simulated = any(r.meta.local is not None and r.meta.local.simulated for r in (runs.release, *releases))
     stamp = [Note(SIMULATED)] if simulated else []
+    stamp += (
+        [Note(f"the clock shows {statement.moment} UTC, when the statement began")]
+        if statement.moment
+        else []
+    )
     all_notes = [*(note for relation in relations for note in relation.notes), *outer.notes, *stamp]
     notes = list(dict.fromkeys(all_notes))
     kind = "non-negative" if any(map(_positive, releases, relations)) else "unbiased"
     origin = provenance(runs.release, relations) | {"estimates": kind}
+    origin |= {"moment": str(statement.moment)} if statement.moment else {}
     return Result(
         statement.names, answer.types, shown, origin, tuple(n.text for n in notes), outer.grid,
         stages, reads_of(statement.blocks), tuple(n.text for n in notes if n.flag), statement.ordered,

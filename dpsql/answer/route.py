@@ -41,6 +41,7 @@ from dpsql.answer.sql.statement import Statement
 from dpsql.answer.views import shown
 from dpsql.errors import Error, NotSupportedError, NoViewError, UnknownName
 from dpsql.release import Release
+from dpsql.release.request import requested
 from dpsql.star.sql import identifier as quoted
 
 Refusal = NotSupportedError | UnknownName
@@ -195,14 +196,18 @@ class Router:
         Raises:
             dpsql.errors.Error: no release can answer; the first one says why.
         """
-        if (text, dialect) not in self._kept:
+        if (text, dialect) in self._kept:
+            return self._kept[text, dialect]
+        try:
+            with requested(self.answerers[0].timeout):
+                answer = self._answer(text, dialect)
+        except Error as error:
+            raise pointed(error, text) from error.__cause__
+        if "moment" not in answer.provenance:
             if len(self._kept) >= 256:
                 self._kept.clear()
-            try:
-                self._kept[text, dialect] = self._answer(text, dialect)
-            except Error as error:
-                raise pointed(error, text) from error.__cause__
-        return self._kept[text, dialect]
+            self._kept[text, dialect] = answer
+        return answer
 
     @cached_property
     def standing(self) -> PopulationSources:

@@ -6,6 +6,7 @@
 | `most_bytes` | that its rows, and the arrays of their errors, may take |
 | `stop()` | from any thread: it was cancelled, or whoever waited has left |
 | `role` | who waits |
+| `began` | what its clock shows: one moment for the whole statement |
 
 A door makes it and works on it in `working`; everything below asks `current`. DuckDB's statements are interrupted by a
 watchdog; loops of Python and numpy go by blocks and ask between them (`blocks`, `paced`). A block takes well under a
@@ -27,6 +28,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from itertools import chain, islice
 from typing import Any, TypeVar
 
@@ -135,6 +137,7 @@ class Request:
     ) -> None:
         self.seconds, self.most_bytes, self.role = seconds, most_bytes, role
         self.charge = Charge(role, pool)
+        self.began = datetime.now(UTC)
         self.stopped = False
         self._seconds_left = seconds
         self._deadline: float | None = None
@@ -241,6 +244,12 @@ _current: ContextVar[Request | None] = ContextVar("dpsql_request", default=None)
 def current() -> Request | None:
     """The request that this thread works on."""
     return _current.get()
+
+
+def moment() -> datetime:
+    """What the clock of the current request shows, in UTC; now, where there is none."""
+    request = current()
+    return datetime.now(UTC) if request is None else request.began
 
 
 @contextmanager

@@ -136,7 +136,8 @@ def test_a_total_over_what_noise_picked_says_so(star: tuple[Answerer, duckdb.Duc
     f"SELECT COUNT(*) {JOINED} WHERE c.age > (SELECT AVG(d.age) FROM customer d WHERE d.region = c.region)":
         "a correlated subquery",
     f"SELECT t.r, COUNT(*) FROM {REGIONS} LEFT JOIN customer c ON c.region = t.r GROUP BY 1": "outer side of a join",
-    f"SELECT SUM(t.n) {JOINED} JOIN {REGIONS} ON t.r = c.region": "n of an answer would be repeated for each row",
+    f"SELECT SUM(t.n * c.age) {JOINED} JOIN {REGIONS} ON t.r = c.region": "an answer's column and of rows together",
+    f"SELECT MAX(t.n) {JOINED} JOIN {REGIONS} ON t.r = c.region": "of which some may have no row",
     f"SELECT COUNT(*) FILTER (WHERE c.age - 20 > LENGTH(c.region)) {JOINED}": "inside an aggregate ties two axes",
     f"SELECT {THREE}, MEDIAN(c.age) {JOINED} GROUP BY 1": "quantiles and distinct values of several groups",
     "SELECT region, (SELECT COUNT(*) FROM customer d WHERE d.region = c.region) FROM customer c GROUP BY 1":

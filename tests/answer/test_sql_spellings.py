@@ -84,6 +84,43 @@ TRANSLATED = {
     "SELECT SAFE_DIVIDE(SAFE_DIVIDE(COUNT(*), 2), SAFE_DIVIDE(4, 2)) FROM sales": "SELECT COUNT(*) / 2 / 2 FROM sales",
     "SELECT FROM_UNIXTIME(UNIX_TIMESTAMP(sold_on)) AS t, COUNT(*) FROM sales GROUP BY 1":
         "SELECT CAST(sold_on AS TIMESTAMP), COUNT(*) FROM sales GROUP BY 1",
+    "SELECT WIDTH_BUCKET(age, 20, 35, 4) AS b, COUNT(*) FROM customer GROUP BY 1":
+        "SELECT CASE WHEN age < 20 THEN 0 WHEN age >= 35 THEN 5 ELSE (age - 20) * 4 // 15 + 1 END, COUNT(*) "
+        "FROM customer GROUP BY 1",
+    "SELECT TO_CHAR(sold_on, 'Day') AS d, TO_CHAR(sold_on, 'fmday, D') AS e, COUNT(*) FROM sales GROUP BY 1, 2":
+        "SELECT RPAD(DAYNAME(sold_on), 9, ' '), LOWER(DAYNAME(sold_on)) || ', ' || (DAYOFWEEK(sold_on) + 1), COUNT(*) "
+        "FROM sales GROUP BY 1, 2",
+    "SELECT TO_CHAR(sold_on, 'MONTH/WW') AS d, COUNT(*) FROM sales GROUP BY 1":
+        "SELECT RPAD(UPPER(MONTHNAME(sold_on)), 9, ' ') || '/' || ((DAYOFYEAR(sold_on) - 1) // 7 + 1), COUNT(*) "
+        "FROM sales GROUP BY 1",
+    "SELECT TO_CHAR(sold_on, 'MON W') AS d, COUNT(*) FROM sales GROUP BY 1":
+        "SELECT UPPER(STRFTIME(sold_on, '%b')) || ' ' || ((DAY(sold_on) - 1) // 7 + 1), COUNT(*) FROM sales GROUP BY 1",
+    "SELECT COUNT(*) FROM customer WHERE region = ANY ('{north,west}') AND NOT (region) = ('west')":
+        "SELECT COUNT(*) FROM customer WHERE region = 'north'",
+    "SELECT sold_on::timestamptz AT TIME ZONE 'Asia/Kathmandu' AS t, COUNT(*) FROM sales GROUP BY 1":
+        "SELECT CAST(sold_on AS TIMESTAMP) + INTERVAL '345 minutes', COUNT(*) FROM sales GROUP BY 1",
+    "SELECT sold_on::timestamp AT TIME ZONE 'America/New_York' AS t, COUNT(*) FROM sales WHERE sold_on > '2025-03-10' "
+    "GROUP BY 1": "SELECT CAST(sold_on AS TIMESTAMP) + INTERVAL '4 hours', COUNT(*) FROM sales "
+        "WHERE sold_on > '2025-03-10' GROUP BY 1",
+    "SELECT COUNT(*) FROM sales WHERE sold_on >= (SELECT DATE '2025-02-01' + (-3 || ' day')::INTERVAL)":
+        "SELECT COUNT(*) FROM sales WHERE sold_on >= DATE '2025-01-29'",
+    "SELECT g.d, COALESCE(n, 0) FROM generate_series(DATE '2024-12-25', DATE '2025-01-10', INTERVAL '1 day') AS g(d) "
+    "LEFT JOIN (SELECT sold_on AS s, COUNT(*) AS n FROM sales GROUP BY 1) AS t ON t.s = g.d":
+        "SELECT CAST(r AS TIMESTAMP), COUNT(s.sale_id) FROM range(TIMESTAMP '2024-12-25', TIMESTAMP '2025-01-11', "
+        "INTERVAL '1 day') AS t(r) LEFT JOIN sales s ON s.sold_on = r GROUP BY 1",
+    "SELECT n * n FROM generate_series(3, 9, 2) AS n": "SELECT unnest([9, 25, 49, 81])",
+    f"SELECT c.age, SUM(t.n + 1), AVG(t.n), COUNT(t.n) {JOINED} JOIN "
+    "(SELECT region, COUNT(*) AS n FROM customer GROUP BY 1 ORDER BY 2 DESC LIMIT 3) AS t ON c.region = t.region "
+    "GROUP BY 1":
+        f"SELECT c.age, SUM(t.n + 1), AVG(t.n), COUNT(t.n) {JOINED} JOIN "
+        "(SELECT region, COUNT(*) AS n FROM customer GROUP BY 1 ORDER BY 2 DESC LIMIT 3) AS t ON c.region = t.region "
+        "GROUP BY 1",
+    f"SELECT c.region, MAX(t.n), SUM(t.n), AVG(t.n), COUNT(t.n) {JOINED} LEFT JOIN "
+    "(SELECT region, COUNT(*) AS n FROM customer GROUP BY 1 ORDER BY 2 DESC LIMIT 2) AS t ON c.region = t.region "
+    "GROUP BY 1":
+        f"SELECT c.region, MAX(t.n), SUM(t.n), AVG(t.n), COUNT(t.n) {JOINED} LEFT JOIN "
+        "(SELECT region, COUNT(*) AS n FROM customer GROUP BY 1 ORDER BY 2 DESC LIMIT 2) AS t ON c.region = t.region "
+        "GROUP BY 1",
     "SELECT APPROX_COUNT_DISTINCT(age) FROM customer": "SELECT COUNT(DISTINCT age) FROM customer",
     "SELECT COUNT(*) FROM sales WHERE UNIX_TIMESTAMP(sold_on) >= UNIX_TIMESTAMP(DATE '2025-02-01')":
         "SELECT COUNT(*) FROM sales WHERE sold_on >= DATE '2025-02-01'",
@@ -123,8 +160,25 @@ def test_it_equals_plain_sql(star: tuple[Answerer, duckdb.DuckDBPyConnection], t
     "SELECT COUNT(*) FROM sales WHERE sold_on AT TIME ZONE 'Asia/Tokyo' >= TIMESTAMP '2025-02-01'",
     "SELECT region, COUNT(*) FROM shop GROUP BY 1 ORDER BY 1 FETCH FIRST 10 PERCENT ROWS ONLY",
     "SELECT region, COUNT(*) FROM shop GROUP BY 1 ORDER BY 1 FETCH FIRST 10 ROWS WITH TIES",
-    "SELECT TO_CHAR(sold_on, 'Month'), COUNT(*) FROM sales GROUP BY 1",
-    "SELECT TO_CHAR(sold_on, 'D WW'), COUNT(*) FROM sales GROUP BY 1",
+    "SELECT TO_CHAR(sold_on, 'J'), COUNT(*) FROM sales GROUP BY 1",
+    "SELECT WIDTH_BUCKET(age, 40, 18, 4), COUNT(*) FROM customer GROUP BY 1",
+    "SELECT WIDTH_BUCKET(age, 18, age, 4), COUNT(*) FROM customer GROUP BY 1",
+    "SELECT COUNT(*) FROM sales WHERE sold_on::timestamptz AT TIME ZONE 'CET' >= TIMESTAMP '2025-02-01'",
+    "SELECT COUNT(*) FROM customer WHERE region = ANY ('{\"a,b\",c}')",
+    "SELECT * FROM generate_series(1, 100000000000)",
+    "SELECT * FROM generate_series(1, 5, 0)",
+    "SELECT * FROM generate_series(1, (SELECT COUNT(*) FROM sales))",
+    "SELECT * FROM sales JOIN generate_series(1, age) AS g(n) ON TRUE",
+    "SELECT MODE(region) FROM customer",
+    f"SELECT c.age, MAX(t.n) {JOINED} JOIN (SELECT region, COUNT(*) AS n FROM customer GROUP BY 1) AS t "
+    "ON c.region = t.region GROUP BY 1",
+    "SELECT * FROM range(3)",
+    "SELECT MODE() WITHIN GROUP (ORDER BY region) FROM customer",
+    "SELECT STRING_AGG(region, ', ') FROM customer",
+    f"SELECT SUM(t.n * c.age) {JOINED} JOIN (SELECT region, COUNT(*) AS n FROM customer GROUP BY 1) AS t "
+    "ON c.region = t.region",
+    f"SELECT MEDIAN(t.n) {JOINED} JOIN (SELECT region, COUNT(*) AS n FROM customer GROUP BY 1) AS t "
+    "ON c.region = t.region",
     f"SELECT g.category, COUNT(*) FROM product p {CATEGORY} LEFT JOIN sales s USING (product_id) GROUP BY 1",
     f"SELECT SUM(1) FROM product p {CATEGORY} LEFT JOIN sales s ON p.product_id = s.product_id",
     f"SELECT SUM(s.amount) FROM product p {CATEGORY} LEFT JOIN sales s ON p.product_id = s.product_id "

@@ -9,13 +9,17 @@
 | `SUBSTRING(a, -1, 3)` | PostgreSQL | characters -1, 0 and 1; elsewhere counted from the end |
 | day 1 of a week | MySQL, BigQuery, Spark, T-SQL | Sunday; in DuckDB and PostgreSQL that is 0 |
 | `t::timestamptz` | everywhere | `t::timestamp` in UTC: times of a release have no zone |
+| `t::timestamptz AT TIME ZONE 'Asia/Tokyo'` | everywhere | what Tokyo's clock shows at t |
+| `t::timestamp AT TIME ZONE 'Asia/Tokyo'` | everywhere | the moment, in UTC, at which that clock shows t |
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import cache
 
+import duckdb
 from sqlglot import exp
 
 from dpsql.answer.sql.parse import refusal
@@ -152,7 +156,47 @@ def _cast(node: Node, dialect: str) -> Node:
     if isinstance(text, exp.Literal) and text.is_string:
         text.set("this", _in_utc(str(text.this)))
     node.set("to", exp.DataType.build("TIMESTAMP"))
+    node.meta["zoned"] = True
     return node
+
+
+MOVED = (exp.Paren, exp.Add, exp.Sub, exp.TimestampTrunc, exp.DateTrunc)
+"""What gives a time with a zone where its first part is one."""
+
+
+def _is_zoned(node: Node) -> bool:
+    """Whether an expression is a moment, in UTC here, and not what some clock shows."""
+    return bool(node.meta.get("zoned")) or (isinstance(node, MOVED) and _is_zoned(node.this))
+
+
+def _in_zone(node: Node, dialect: str) -> Node:
+    """AT TIME ZONE in DuckDB's words, by its table of zones; UTC takes the place of the session's zone."""
+    zone, time = node.args.get("zone"), node.this
+    if node.meta.get("by_place"):
+        return node
+    if not isinstance(zone, exp.Literal) or not zone.is_string:
+        raise refusal(NotSupportedError, "AT TIME ZONE with a zone that is computed", at=node,
+                      hint="write its name: AT TIME ZONE 'Europe/Riga'")  # fmt: skip
+    shown, name = _is_zoned(time), str(zone.this)
+    moved: Node = exp.Cast(this=time.copy(), to=exp.DataType.build("TIMESTAMP"))
+    moved.meta["zoned"] = shown
+    if name.upper() != "UTC":
+        if name.lower() not in zones():
+            raise refusal(NotSupportedError, f"there is no time zone {name[:40]!r}", at=zone,
+                          hint="write its place, such as 'Europe/Riga', since short names differ")  # fmt: skip
+        there, here = (exp.Literal.string("UTC"), zone.copy()), (zone.copy(), exp.Literal.string("UTC"))
+        for name_literal in there if shown else here:
+            moved = exp.AtTimeZone(this=moved, zone=name_literal)
+            moved.meta["by_place"] = True
+    moved.meta["zoned"] = not shown
+    return moved
+
+
+@cache
+def zones() -> frozenset[str]:
+    """DuckDB's names of time zones by their place, in lower case."""
+    names = duckdb.connect().execute("SELECT name FROM pg_timezone_names() WHERE name LIKE '%/%'").fetchall()
+    return frozenset(name.lower() for (name,) in names if not name.startswith("Etc/"))
 
 
 def _in_utc(text: str) -> str:
@@ -167,6 +211,6 @@ def _in_utc(text: str) -> str:
 CHANGES: dict[type[Node], Callable[[Node, str], Node]] = {
     exp.Like: _like, exp.ILike: _like, exp.RegexpLike: _matches, exp.Substring: _substring,
     exp.DayOfWeek: _day_of_week, exp.Extract: _extract, exp.Week: _week, exp.Anonymous: _called, exp.Cast: _cast,
-    exp.TryCast: _cast,
+    exp.TryCast: _cast, exp.AtTimeZone: _in_zone,
 }  # fmt: skip
 """Node types of such operations."""

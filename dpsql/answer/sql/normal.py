@@ -5,11 +5,13 @@
 | `SAFE_DIVIDE(a, b)` | `a / NULLIF(b, 0)` |
 | `DATEADD(unit, n, day)`, with 0 for 1900-01-01 | the day, moved by an interval |
 | `UNIX_TIMESTAMP(t)` | `EPOCH(t)` |
-| `t AT TIME ZONE 'UTC'` | `t`: times of a release have no zone |
 | `TO_CHAR(t, 'YYYY-MM')` | `STRFTIME(t, '%Y-%m')` |
 | `TRUNC(t, 'MM')` | `DATE_TRUNC('month', t)` |
 | `FROM_UNIXTIME(n)`, `TO_TIMESTAMP(n)` | 1970-01-01, moved by so many seconds |
-| `x = ANY (ARRAY['a', 'b'])` | `x IN ('a', 'b')` |
+| `x = ANY (ARRAY['a', 'b'])`, `x = ANY ('{a,b}')` | `x IN ('a', 'b')` |
+| `(SELECT DATE '2025-01-31' + 1)` | its expression |
+| `WIDTH_BUCKET(x, 0, 100, 5)` | `CASE WHEN x < 0 THEN 0 WHEN x >= 100 THEN 6 ELSE FLOOR((x - 0) * 5 / 100) + 1 END` |
+| `(a) = (b)` | `a = b` |
 | `APPROX_COUNT_DISTINCT(x)` | `COUNT(DISTINCT x)` |
 | `OFFSET 5 ROWS FETCH NEXT 10 ROWS ONLY` | `LIMIT 10 OFFSET 5` |
 | `FROM (a JOIN b ON ..) JOIN c ON ..` | `FROM a JOIN b ON .. JOIN c ON ..` |
@@ -19,9 +21,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from decimal import Decimal
 from functools import reduce
+from typing import NamedTuple
 
-from sqlglot import exp
+from sqlglot import exp, parse_one
 
 from dpsql.answer.sql.parse import refusal
 from dpsql.errors import NotSupportedError
@@ -99,6 +103,18 @@ def _truncated(node: Node) -> Node:
     return node
 
 
+ARRAY = re.compile(r"\{[^{}\"\\\\,]+(,[^{}\"\\\\,]+)*\}")
+"""PostgreSQL's text of an array of plain words; quotes, NULLs and arrays in it are not read."""
+
+
+def _compared(node: Node) -> Node:
+    """`= ANY (list)`, and columns in brackets."""
+    for side in ("this", "expression"):
+        if isinstance(node.args[side], exp.Paren) and isinstance(node.args[side].unnest(), exp.Column):
+            node.set(side, node.args[side].unnest())
+    return _any_of(node)
+
+
 def _any_of(node: Node) -> Node:
     """x = ANY (list), and x <> ALL (list)."""
     inside = node.expression
@@ -112,6 +128,9 @@ def _any_of(node: Node) -> Node:
         )
     elif isinstance(collection, (exp.Array, exp.Tuple)):
         membership = exp.In(this=node.this, expressions=collection.expressions)
+    elif isinstance(collection, exp.Literal) and ARRAY.fullmatch(str(collection.this)):
+        words = str(collection.this)[1:-1].split(",")
+        membership = exp.In(this=node.this, expressions=[exp.Literal.string(word.strip()) for word in words])
     else:
         return node
     return membership if isinstance(node, exp.EQ) else exp.Not(this=membership)
@@ -121,23 +140,54 @@ def _distinct(node: Node) -> Node:
     return exp.Count(this=exp.Distinct(expressions=[node.this]))
 
 
-def _in_zone(node: Node) -> Node:
-    zone = node.args.get("zone")
-    utc = isinstance(zone, exp.Literal) and str(zone.this).upper() == "UTC"
-    return exp.cast(node.this, "TIMESTAMP") if utc else node
-
-
 CODES = {
     "yyyy": "%Y", "yy": "%y", "mm": "%m", "dd": "%d", "ddd": "%j", "hh24": "%H", "hh12": "%I", "hh": "%I", "mi": "%M",
     "ss": "%S", "us": "%f", "iyyy": "%G", "iw": "%V", "am": "%p", "pm": "%p", "fmmm": "%-m", "fmdd": "%-d",
     "fmhh24": "%-H",
 }  # fmt: skip
 """Codes of TO_CHAR in either case, and STRFTIME's for the same text."""
-NAMES = {"Mon": "%b", "Dy": "%a", "FMMonth": "%B", "TMMonth": "%B", "FMDay": "%A", "TMDay": "%A"}
-"""Codes whose case is that of the text; without FM the longer ones would be padded with blanks."""
-LONGEST_FIRST = sorted([*CODES, "q"], key=len, reverse=True)
+
+
+class NameCode(NamedTuple):
+    """A code for a name: STRFTIME's, the function that gives its case, and the width to which blanks fill it."""
+
+    code: str
+    case: type[exp.Func] | None
+    width: int = 0
+
+
+def _names() -> dict[str, NameCode]:
+    """Codes of names: their case is that of the text, and without FM or TM the long ones are filled up."""
+    codes: dict[str, NameCode] = {}
+    for word, code, width in (("Month", "%B", 9), ("Day", "%A", 9), ("Mon", "%b", 0), ("Dy", "%a", 0)):
+        for spelling, case in ((word, None), (word.upper(), exp.Upper), (word.lower(), exp.Lower)):
+            codes[spelling] = NameCode(code, case, width)
+            codes |= {f"{prefix}{spelling}": NameCode(code, case) for prefix in ("FM", "TM", "fm", "tm")}
+    return codes
+
+
+NAMES = _names()
+NAMES_FIRST = sorted(NAMES, key=len, reverse=True)
+NUMBERS: dict[str, Callable[[Node], Node]] = {
+    "q": lambda time: exp.Quarter(this=time),
+    "d": lambda time: exp.Add(this=exp.DayOfWeek(this=time), expression=exp.Literal.number(1)),
+    "w": lambda time: _weeks(exp.Day(this=time)),
+    "ww": lambda time: _weeks(exp.DayOfYear(this=time)),
+}
+"""Codes for a number that STRFTIME has no code for."""
+
+
+def _weeks(day: Node) -> Node:
+    """The number of the seven days that a day lies in, the first of them 1."""
+    below = exp.Paren(this=exp.Sub(this=day, expression=exp.Literal.number(1)))
+    return exp.Add(
+        this=exp.IntDiv(this=below, expression=exp.Literal.number(7)), expression=exp.Literal.number(1)
+    )
+
+
+LONGEST_FIRST = sorted([*CODES, *NUMBERS], key=len, reverse=True)
 PIECE = re.compile(
-    rf'(?P<text>"[^"]*"|[^A-Za-z"]+)|(?P<name>{"|".join(NAMES)})|(?P<code>(?i:{"|".join(LONGEST_FIRST)}))|(?P<other>.)'
+    rf'(?P<text>"[^"]*"|[^A-Za-z"]+)|(?P<name>{"|".join(NAMES_FIRST)})|(?P<code>(?i:{"|".join(LONGEST_FIRST)}))|(?P<other>.)'
 )
 
 
@@ -157,23 +207,36 @@ def _to_char(node: Node) -> Node:
         if piece.lastgroup == "other":
             raise refusal(
                 NotSupportedError, f"TO_CHAR with the format {str(written.this)[:40]!r}", at=written,
-                hint="it takes YYYY, MM, DD, HH24, MI, SS, Q, IYYY, IW, Mon, Dy, FMMonth, FMDay and quoted text",
+                hint="it takes YYYY, MM, DD, HH24, MI, SS, Q, D, W, WW, IYYY, IW, Month, Mon, Day, Dy and quoted text",
             )  # fmt: skip
-        if code == "q":
-            pieces += [_formatted(node.this, run)] if run else []
-            pieces.append(exp.cast(exp.Quarter(this=node.this.copy()), "VARCHAR"))
-            run = ""
+        if piece.lastgroup == "name" and (NAMES[text].case is not None or NAMES[text].width):
+            single = _name(node.this, NAMES[text])
+        elif piece.lastgroup == "code" and code in NUMBERS:
+            single = exp.cast(NUMBERS[code](node.this.copy()), "VARCHAR")
         else:
             plain = text.strip('"').replace("%", "%%")
             run += (
-                NAMES[text]
+                NAMES[text].code
                 if piece.lastgroup == "name"
-                else CODES[code]
+                else CODES.get(code, plain)
                 if piece.lastgroup == "code"
                 else plain
             )
+            continue
+        pieces += [*([_formatted(node.this, run)] if run else []), single]
+        run = ""
     pieces += [_formatted(node.this, run)] if run or not pieces else []
     return reduce(lambda first, second: exp.DPipe(this=first, expression=second), pieces)
+
+
+def _name(time: Node, name: NameCode) -> Node:
+    """A month's or a weekday's name in the case of its code, filled up with blanks."""
+    text = _formatted(time, name.code)
+    text = text if name.case is None else name.case(this=text)
+    if not name.width:
+        return text
+    blank = exp.Literal.string(" ")
+    return exp.Pad(this=text, expression=exp.Literal.number(name.width), fill_pattern=blank, is_left=False)
 
 
 def _formatted(time: Node, text: str) -> Node:
@@ -237,10 +300,73 @@ def _spread(join: exp.Join) -> list[exp.Join]:
     return [join, *inner]
 
 
+def _constant(node: Node) -> Node:
+    """A scalar subquery without FROM or any other clause is its expression."""
+    select = node.this
+    plain = isinstance(select, exp.Select) and {key for key, value in select.args.items() if value} == {
+        "expressions"
+    }
+    lists = (exp.In, exp.Any, exp.All)
+    in_expression = (
+        isinstance(node.parent, (exp.Condition, exp.Alias, exp.Select)) and node.arg_key != "from_"
+    )
+    if (
+        not plain
+        or not in_expression
+        or isinstance(node.parent, lists)
+        or node.alias
+        or len(select.expressions) != 1
+    ):
+        return node
+    single = select.expressions[0]
+    single = single.this if isinstance(single, exp.Alias) else single
+    return (
+        node
+        if isinstance(single, exp.Star) or single.find(exp.Column, exp.AggFunc)
+        else exp.Paren(this=single)
+    )
+
+
+def _width_bucket(node: Node) -> Node:
+    """The number of one of equal bins, 0 below them and one more than there are above them.
+
+    Raises:
+        NotSupportedError: bounds that are no numbers, or that lie the other way round.
+    """
+    low, high, bins = (_number(node.args.get(key)) for key in ("min_value", "max_value", "num_buckets"))
+    if low is None or high is None or bins is None or bins < 1 or bins != int(bins) or low >= high:
+        raise refusal(
+            NotSupportedError,
+            "WIDTH_BUCKET with these bounds",
+            at=node,
+            hint="write WIDTH_BUCKET(x, 0, 100, 5)",
+        )
+    value, bounds = node.this, (node.args["min_value"], node.args["max_value"], node.args["num_buckets"])
+    text = (
+        "CASE WHEN x < {0} THEN 0 WHEN x >= {1} THEN {2} + 1 WHEN x IS NULL THEN NULL "
+        "ELSE CAST(FLOOR((x - {0}) * {2} / ({1} - {0})) AS INT) + 1 END"
+    ).format(*(bound.sql("duckdb") for bound in bounds))
+    parsed = parse_one(text, read="duckdb")
+    return parsed.transform(
+        lambda part: exp.Paren(this=value.copy()) if isinstance(part, exp.Column) else part
+    )
+
+
+def _number(node: Node | None) -> Decimal | None:
+    """A number as it is written."""
+    if isinstance(node, exp.Paren):
+        return _number(node.this)
+    if isinstance(node, exp.Neg):
+        inner = _number(node.this)
+        return None if inner is None else -inner
+    return Decimal(str(node.this)) if isinstance(node, exp.Literal) and not node.is_string else None
+
+
 SPELLINGS: dict[type[Node], Callable[[Node], Node]] = {
-    exp.SafeDivide: _safe_divide, exp.Anonymous: _called, exp.AtTimeZone: _in_zone, exp.ToChar: _to_char,
+    exp.SafeDivide: _safe_divide, exp.Anonymous: _called, exp.ToChar: _to_char,
     exp.Fetch: _fetch, exp.DateAdd: _moved, exp.DateDiff: _moved, exp.Trunc: _truncated, exp.DateTrunc: _truncated,
-    exp.TimestampTrunc: _truncated, exp.EQ: _any_of, exp.NEQ: _any_of, exp.ApproxDistinct: _distinct,
+    exp.TimestampTrunc: _truncated, exp.EQ: _compared, exp.NEQ: _any_of, exp.ApproxDistinct: _distinct,
     exp.Select: _joined, exp.UnixToTime: _since_1970,
+    exp.Subquery: _constant, exp.WidthBucket: _width_bucket,
 }  # fmt: skip
 """Node types of such spellings."""

@@ -184,12 +184,18 @@ def _located(error: ParseError) -> SqlSyntaxError:
 
 NAMED = NAMED_SCALARS | NAMED_OVER_ROWS
 
-ALLOWED = SHAPES | {"Exists", "DateBin"} | VALUES | OPERATORS | SCALARS | AGGREGATES | WINDOWS
+ALLOWED = (
+    SHAPES
+    | {"Exists", "DateBin", "AtTimeZone", "ExplodingGenerateSeries", "GenerateSeries"}
+    | VALUES
+    | OPERATORS
+    | SCALARS
+    | AGGREGATES
+    | WINDOWS
+)
 
 REASONS = {
     "Rand": "random numbers would make the answer differ from time to time",
-    "CurrentDate": "the clock would make the answer differ from day to day; write the date as a literal",
-    "CurrentTimestamp": "the clock would make the answer differ from day to day; write the date as a literal",
     "Placeholder": "a placeholder has no value here; bind it in execute()",
     "Parameter": "a placeholder has no value here; bind it in execute()",
     "IgnoreNulls": "the value of a single row is not published; group by it, or use MIN or MAX",
@@ -237,10 +243,13 @@ def check(tree: Node) -> None:
 def _check_table(node: exp.Table) -> None:
     """A table is a plain name: no function, no file, no sample, no time travel."""
     extras = {k for k, v in node.args.items() if v} - {"this", "db", "catalog", "alias"}
+    if not extras and isinstance(node.this, (exp.ExplodingGenerateSeries, exp.GenerateSeries)):
+        return
     if extras or not isinstance(node.this, exp.Identifier):
         raise refusal(
             NotSupportedError,
-            "FROM takes names of tables, not functions, files or samples",
+            "FROM takes names of tables and generate_series, not other functions, files or samples",
             at=node,
             clause="FROM",
+            hint="name a table",
         )

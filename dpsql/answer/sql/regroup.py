@@ -35,7 +35,8 @@ from dpsql.answer.sql.rows import (
     resolve,
 )
 from dpsql.answer.sql.statement import AT, BlockDraft, Context, RewrittenQuery, Scope, named, quoted_column
-from dpsql.answer.uncertainty.forms import Known, Linear, Value
+from dpsql.answer.terms import Term
+from dpsql.answer.uncertainty.forms import Known, Linear, Value, one
 from dpsql.errors import NotSupportedError
 from dpsql.star.sql.expression import Node
 
@@ -350,12 +351,58 @@ def _plain(condition: Node) -> Node:
     return exp.NullSafeEQ(this=sides[0], expression=sides[1]) if same else condition
 
 
+def of_partners(call: Node, count: Node, several: bool) -> Node:
+    """An aggregate of an answer's columns over the rows that are joined to it, by how many rows a group has.
+
+    Args:
+        call: MIN, MAX, SUM, AVG or COUNT of an expression over answers' columns alone.
+        count: of the rows of a group, all of which have the same partner.
+        several: whether it is about several groups together.
+
+    Raises:
+        NotSupportedError: another aggregate, or an argument that also reads rows.
+    """
+    value: Node = call.this
+    plain = (exp.Min, exp.Max, exp.Sum, exp.Avg, exp.Count)
+    answers_alone = isinstance(value, Node) and all(map(is_of_answer, value.find_all(exp.Column)))
+    if not isinstance(call, plain) or not answers_alone or value.find(exp.Query):
+        raise refusal(
+            NotSupportedError, f"{call.key.upper()} of an answer's column and of rows together", at=call,
+            clause="SELECT", hint="MIN, MAX, SUM, AVG and COUNT of an answer's columns alone can be worked out",
+        )  # fmt: skip
+
+    def total(node: Node) -> Node:
+        return exp.Sum(this=node) if several else node
+
+    if isinstance(call, (exp.Min, exp.Max)):
+        if several:
+            raise refusal(
+                NotSupportedError, f"{call.key.upper()} over partners of several groups, of which some may have no row",
+                at=call, clause="SELECT", hint="group by what the answer is joined on; SUM, AVG and COUNT add up",
+            )  # fmt: skip
+        return value.copy()
+    absent = exp.Is(this=exp.Paren(this=value.copy()), expression=exp.Null())
+    zero = exp.Literal.number(0)
+    counted = total(exp.Case(ifs=[exp.If(this=absent, true=zero)], default=count.copy()))
+    if isinstance(call, exp.Count):
+        return counted
+    weighted = total(exp.Mul(this=count.copy(), expression=exp.Paren(this=value.copy())))
+    if isinstance(call, exp.Sum):
+        return weighted
+    return (
+        exp.Div(this=weighted, expression=exp.Nullif(this=counted, expression=zero.copy()))
+        if several
+        else value.copy()
+    )
+
+
 def regrouped(
     keys: Sequence[Node],
     draft: BlockDraft,
     answers: Sequence[JoinedAnswer],
     tests: Sequence[Node],
     relation: str,
+    beside: Sequence[Node] = (),
 ) -> exp.Subquery:
     """The relation `k0.., v0..` of a statement's groups, made of those of its finer block.
 
@@ -364,6 +411,7 @@ def regrouped(
         draft: its values become those that these are made of.
         answers, tests: what is joined, and conditions.
         relation: the finer block's.
+        beside: aggregates of answers' columns, the further columns `j0..`.
 
     Returns:
         A derived table.
@@ -372,6 +420,9 @@ def regrouped(
     draft.values.clear()
     items = [named(key, f"k{j}") for j, key in enumerate(keys)]
     items += [named(_again(value, draft, relation), f"v{i}") for i, value in enumerate(values)]
+    if beside:
+        count = exp.column(draft.value(one(Term("count"))), relation)
+        items += [named(of_partners(call, count, True), f"j{i}") for i, call in enumerate(beside)]
     if not items:
         items = [named(exp.true(), "dp_any")]
     select = exp.Select(expressions=items).from_(exp.Table(this=exp.to_identifier(relation)))

@@ -15,15 +15,18 @@ from sqlglot import exp
 
 from dpsql.answer.schema import INFORMATION, Schema, nearest
 from dpsql.answer.sql.binding import DIALECT
+from dpsql.answer.sql.clock import fold_clock
 from dpsql.answer.sql.dialects import native
 from dpsql.answer.sql.finite import finite
 from dpsql.answer.sql.growth import check_growth
 from dpsql.answer.sql.members import count_members
+from dpsql.answer.sql.names import name_columns
 from dpsql.answer.sql.normal import normal
 from dpsql.answer.sql.parse import DEFAULT_DIALECT, check, refusal
 from dpsql.answer.sql.regroup import Inner
 from dpsql.answer.sql.rows import aggregates, bind_from, holds_rows, is_row_level, sources
 from dpsql.answer.sql.select import build
+from dpsql.answer.sql.series import is_series, read_series
 from dpsql.answer.sql.sets import spread_sets
 from dpsql.answer.sql.statement import (
     Context,
@@ -59,7 +62,9 @@ def take_apart(tree: Node, schema: Schema, text: str, carries: bool = False) -> 
     Raises:
         dpsql.errors.Error: the statement cannot be answered; the error says which part and why.
     """
-    tree = spread_sets(normal(native(tree, tree.meta.get("dialect", DEFAULT_DIALECT))))
+    dialect = tree.meta.get("dialect", DEFAULT_DIALECT)
+    tree, moment = fold_clock(name_columns(tree, dialect, text))
+    tree = spread_sets(normal(native(tree, dialect)))
     count_members(tree, schema)
     check(tree)
     check_growth(tree)
@@ -80,7 +85,7 @@ def take_apart(tree: Node, schema: Schema, text: str, carries: bool = False) -> 
     return Statement(
         blocks, written(node), tuple(written(expression) for expression in (common.expressions if common else ())),
         tuple(shape.names), tuple(shape.forms), tuple(shape.carriers.values()), context.catalog_tables,
-        tuple(dict.fromkeys(context.public_tables)), picked, ordered, asks_errors, keeps,
+        tuple(dict.fromkeys(context.public_tables)), picked, ordered, asks_errors, keeps, moment,
     )  # fmt: skip
 
 
@@ -380,6 +385,8 @@ def _subqueries(select: exp.Select) -> list[exp.Subquery]:
 
 
 def _child(context: Context, node: Node, scope: Scope, track: bool) -> tuple[str, RewrittenQuery]:
+    if is_series(node):
+        return read_series(node)
     if isinstance(node, exp.Subquery):
         inner = rewrite_query(context, node.this, scope, track)
         return node.alias, inner

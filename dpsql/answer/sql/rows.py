@@ -256,6 +256,8 @@ def holds_rows(context: Context, node: Node, scope: Scope) -> bool:
         UnknownTable: no table of that name.
     """
     if isinstance(node, exp.Table):
+        if not isinstance(node.this, exp.Identifier):
+            return False
         if not node.db and scope.holds(node.name):
             return node.name.lower() in scope.rows
         if node.db.lower() == "information_schema":

@@ -19,6 +19,8 @@ from dpsql.answer.sql.regroup import (
     asked_once,
     exist,
     is_joint,
+    is_of_answer,
+    of_partners,
     one_partner,
     regrouped,
     set_aside,
@@ -42,8 +44,8 @@ from dpsql.answer.sql.statement import (
 )
 from dpsql.answer.sql.typed import kind
 from dpsql.answer.sql.values import aggregate, error_call, form_of
-from dpsql.answer.terms import every
-from dpsql.answer.uncertainty.forms import ErrorOf, Form, is_form
+from dpsql.answer.terms import Term, every
+from dpsql.answer.uncertainty.forms import ErrorOf, Form, is_form, one
 from dpsql.errors import NotSupportedError, ProgrammingError, RawRowsError
 from dpsql.star.sql.expression import Node
 
@@ -63,6 +65,7 @@ class Builder:
         aliases: of the select list.
         again: whether the block's groups are added up to the statement's.
         relation: the block's relation, where its columns stand beside those of answers.
+        beside: aggregates of answers' columns over several groups.
     """
 
     context: Context
@@ -75,6 +78,7 @@ class Builder:
     aliases: dict[str, Node] = field(default_factory=dict)
     again: bool = False
     relation: str = ""
+    beside: list[Node] = field(default_factory=list)
 
     def column(self, name: str) -> exp.Column:
         """A column of the relation that takes the rows' place."""
@@ -174,7 +178,7 @@ def _over_groups(
         add_waiting(select, answers, tests)
         return finer.keys, shape
     shape = _outer(builder, select, False)
-    again = regrouped(keys, builder.draft, answers, tests, relation)
+    again = regrouped(keys, builder.draft, answers, tests, relation, builder.beside)
     select.set("from_", exp.From(this=again))
     return finer.keys, replace(shape, forms=[{} for _ in shape.forms], block=None)
 
@@ -346,6 +350,12 @@ def rewritten(builder: Builder, node: Node) -> Node:
             return builder.keys[j].copy() if builder.keys else builder.column(f"k{j}")
     if is_error_call(node):
         return _error_column(builder, node)
+    if is_aggregate(node) and any(map(is_of_answer, node.find_all(exp.Column))):
+        if not builder.again:
+            return of_partners(node, builder.column(builder.draft.value(one(Term("count")))), False)
+        if node not in builder.beside:
+            builder.beside.append(node.copy())
+        return exp.column(f"j{builder.beside.index(node)}")
     if is_aggregate(node):
         return builder.column(builder.draft.value(aggregate(builder.binding, node)))
     if isinstance(node, exp.Subquery):

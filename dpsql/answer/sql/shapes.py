@@ -424,7 +424,7 @@ class Shapes:
         shape = shape_of(text)
         numbers = frozenset() if shape is None or self._declares(shape) else _exchangeable(tree, shape)
         statement = take_apart(tree, self.schema, text)
-        if shape is not None and numbers:
+        if shape is not None and numbers and statement.moment is None:
             self._learn(statement, shape, dialect, numbers)
         return statement
 

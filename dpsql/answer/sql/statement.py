@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import NamedTuple
 
 from sqlglot import exp
@@ -41,6 +42,7 @@ class Statement:
         asks_errors: whether it holds functions of an error that follow several groups, and is to be carried out as
             `sql.carry` says.
         keeps: whether a clause of the outer statement keeps some of its rows.
+        moment: what its clock shows, in UTC; None where it does not read the clock.
     """
 
     blocks: tuple[Block, ...]
@@ -55,6 +57,7 @@ class Statement:
     ordered: bool
     asks_errors: bool
     keeps: bool
+    moment: datetime | None = None
 
     @property
     def block_errors(self) -> bool:

@@ -11,6 +11,8 @@ from typing import Literal
 
 from sqlglot import exp
 
+from dpsql.answer.sql.parse import refusal
+from dpsql.errors import NotSupportedError
 from dpsql.star.sql.expression import Node
 
 Kind = Literal["whole", "number", "day"]
@@ -128,11 +130,21 @@ def typed(node: Node, column: KindOf) -> Node:
         new = _division(descendant, column) if isinstance(descendant, exp.Div) else descendant
         if isinstance(descendant, exp.Cast):
             new = _cast(descendant, column)
+        if isinstance(descendant, exp.AtTimeZone) and _is_day(descendant.this, column):
+            raise refusal(
+                NotSupportedError, "AT TIME ZONE of a day, which systems take for midnight in different zones",
+                at=descendant, hint="cast it first: day::timestamptz AT TIME ZONE 'Europe/Riga'",
+            )  # fmt: skip
         if new is not descendant and descendant is node:
             node = new
         elif new is not descendant:
             descendant.replace(new)
     return node
+
+
+def _is_day(node: Node, column: KindOf) -> bool:
+    """Whether a time zone stands at a column of days, which `dialects` has cast as it would a time."""
+    return isinstance(node, exp.Cast) and not node.meta.get("zoned") and kind(node.this, column) == "day"
 
 
 def _division(node: exp.Div, column: KindOf) -> Node:

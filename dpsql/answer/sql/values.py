@@ -191,7 +191,13 @@ def _presence(binding: Binding, node: Node, where: Condition) -> Term:
         instance, name = binding.rows.of(node)
         path = binding.paths.path[instance.number]
         sure = name not in instance.table.nullable and name not in instance.table.foreign_keys
-        if not path and sure:
+        unit_columns = (
+            ()
+            if binding.schema.unit is None
+            else binding.schema.unit.columns.get(binding.paths.root.lower(), ())
+        )
+        whose = not path and binding.ref(node) in unit_columns  # rows of nobody are in no release
+        if not path and (sure or whose):
             return Term("count", where)
     present = exp.Not(this=exp.Is(this=node.copy(), expression=exp.Null()))
     return Term("count", every([where, condition(binding, present)]))
@@ -415,8 +421,14 @@ def _said(binding: Binding, node: Node) -> str:
 
 
 def _within_group(binding: Binding, node: exp.WithinGroup) -> Known:
-    at = _number(node.this.this)
+    at = None if node.this.this is None else _number(node.this.this)
     ordered = node.expression.expressions
+    if isinstance(node.this, exp.Mode):
+        value = _said(binding, ordered[0].this)
+        raise refusal(
+            NotSupportedError, "MODE() picks a value that noise may have made commonest", at=node, clause="SELECT",
+            hint=f"SELECT {value}, COUNT(*) .. GROUP BY 1 ORDER BY 2 DESC LIMIT 1 says by how much it leads",
+        )  # fmt: skip
     if at is None or not 0 <= at <= 1 or len(ordered) != 1:
         raise refusal(NotSupportedError, "a quantile takes one number from 0 to 1", at=node, clause="SELECT")
     return Known("quantile", expression(binding, ordered[0].this), at)
