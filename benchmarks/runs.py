@@ -52,7 +52,7 @@ RUNS: tuple[Run, ...] = (
     *_modules(
         "Right, or marked as not",
         "answers",
-        *("measure", "hints", "quantiles", "selected", "bounds", "samples", "catalogs", "limits"),
+        *("measure", "hints", "quantiles", "moments", "selected", "bounds", "samples", "catalogs", "limits"),
     ),
     *_modules("What BI tools send", "bi", "measure"),
     *_modules(

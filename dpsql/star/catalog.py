@@ -37,6 +37,7 @@ from dpsql.star.graph import (
     view_measures,
 )
 from dpsql.star.model import AxisSpec, CatalogFields, View
+from dpsql.star.moments import spread_squares
 from dpsql.star.source import vouched_tables
 from dpsql.star.tables import ExcessRowsRule
 
@@ -214,6 +215,7 @@ class Catalog(CatalogFields):
 
     @model_validator(mode="after")
     def _hangs_together(self) -> Self:
+        spread_squares(self)
         check_catalog(self)
         if self.source is not None:
             object.__setattr__(self, "vouched", vouched_tables(self.source, self.tables))

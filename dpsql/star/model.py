@@ -137,8 +137,9 @@ class View(Model):
     )
     measures: Annotated[dict[str, Exact], BeforeValidator(_shares)] = Field(
         default_factory=lambda: {"count": Fraction(1)},
-        description="a list of count, people (different units), table.column or table.measure; under a delta with"
-        " shares if wanted: without one, the count and the sums of a view share one draw",
+        description="a list of count, people (different units), table.column, squares(table.column) for its variance,"
+        " or table.measure; under a delta with shares if wanted: without one, the count and the sums of a view share"
+        " one draw",
     )
     share: Exact | None = Field(None, description="part of epsilon; views without one split what is left")
     mechanism: Annotated[

@@ -73,6 +73,44 @@ def test_a_view_of_three_numbers_is_one_draw(tmp_path: Path) -> None:
     assert 0.98 <= loss.share <= 1 and len(loss.draws) == 1 + any("beyond" in line for line, _ in loss.lines)
 
 
+SQUARED = catalog(measures="[count, sales.amount, squares(sales.amount)]")
+SQUARES = {
+    "highest": person(SQUARED, *[HIGH] * 9),
+    "both ends have one square": person(SQUARED, *[HIGH, LOW] * 9),
+    "the middle has none": person(SQUARED, *[MIDDLE] * 9),
+    "beyond the bounds": person(SQUARED, *[(VICTIM, 1, DAYS[-1], 7, 900)] * 9),
+    "not there": person(nullable(SQUARED), *[NULL] * 9),
+    "another person in her place": one_more(
+        catalog(promise=REPLACED, measures="[count, sales.amount, squares(sales.amount)]"), 9, replaced=True
+    ),
+    "weighted rows": person(
+        WEIGHED.replace("[count, sales.amount]", "[count, sales.amount, squares(sales.amount)]"), *[HIGH] * 40
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SQUARES)
+def test_squares_ride_in_the_joint_draw(name: str, tmp_path: Path) -> None:
+    loss = SQUARES[name](tmp_path)
+    assert 0.98 <= loss.share <= 1
+    (line,) = [purpose for purpose, _ in loss.lines if "together" in purpose]
+    assert "sales.squares_of_amount" in line
+
+
+def test_squares_under_a_delta_have_a_draw_of_their_own(tmp_path: Path) -> None:
+    text = catalog(promise="delta: 1e-6", measures="[count, sales.amount, squares(sales.amount)]")
+    assert person(text, *[HIGH] * 9)(tmp_path).share <= 1
+
+
+def test_squares_bounded_as_the_values_are_found(tmp_path: Path) -> None:
+    def broken(self, exacts, axes, spend, sensitivities, noise):
+        return was(self, exacts, axes, spend, [*sensitivities[:2], sensitivities[1]], noise)
+
+    was = Laplace.draw_together
+    with mock.patch.object(Laplace, "draw_together", broken):
+        assert SQUARES["highest"](tmp_path).share > 1.5
+
+
 def test_under_a_delta_every_number_has_its_own_draw(tmp_path: Path) -> None:
     loss = person(catalog(promise="delta: 1e-6"), *[HIGH] * 9)(tmp_path)
     assert loss.share <= 1 and not any("together" in purpose for purpose, _ in loss.lines)

@@ -313,6 +313,22 @@ def divided(left: MovingOperand, right: MovingOperand) -> Follows:
     return Follows(cells, None, near, linear=False)
 
 
+def _root(node: exp.Sqrt, names: NameResolver) -> Dependence:
+    """By the delta method; a root of 0 has no derivative, so no error."""
+    inner = follow(node.this, names)
+    if not isinstance(inner, Follows):
+        return inner
+    root = f"SQRT(CAST({node.this.sql(dialect='duckdb')} AS DOUBLE))"
+    return Follows(times(inner.cells, f"(0.5 / {root})"), None, inner.denominators, linear=False)
+
+
+def _cut(node: exp.Greatest, names: NameResolver) -> Dependence:
+    """A noisy value that is cut at a constant keeps its error: what is cut lies within it of the constant."""
+    first = follow(node.this, names)
+    constant = len(node.expressions) == 1 and isinstance(node.expressions[0], exp.Literal)
+    return first if constant and isinstance(first, Follows) else _any_other(node, names)
+
+
 def _nullif(node: exp.Nullif, names: NameResolver) -> Dependence:
     dependence = follow(node.this, names)
     if follow(node.expression, names) is not None:
@@ -539,5 +555,5 @@ RULES: dict[type[Node], Callable[..., Dependence]] = {
     exp.Column: _column, exp.Paren: _same, exp.Alias: _same, exp.Cast: _cast, exp.TryCast: _cast,
     exp.Round: _rounded, exp.Neg: _negative, exp.Add: _sum, exp.Sub: _sum, exp.Mul: _product,
     exp.Div: _division, exp.Nullif: _nullif, exp.Coalesce: _coalesce, exp.Case: _case, exp.If: _case,
-    exp.Subquery: _subquery,
+    exp.Subquery: _subquery, exp.Sqrt: _root, exp.Greatest: _cut,
 }  # fmt: skip

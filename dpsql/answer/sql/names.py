@@ -93,7 +93,7 @@ def figure(node: Node, text: str) -> str:
         return CALLED[type(node)]
     if isinstance(node, exp.Anonymous):
         return str(node.this).lower()
-    if not isinstance(node, exp.Func) or isinstance(node, (exp.Connector, exp.Binary)):
+    if not isinstance(node, exp.Func) or (isinstance(node, exp.Binary) and not isinstance(node, exp.AggFunc)):
         return ""
     written = text[node.meta["start"] : node.meta["end"] + 1].lower() if "start" in node.meta else ""
     return written if written.isidentifier() else node.sql_name().lower()

@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from dpsql.answer.block import Block
 from dpsql.answer.sql.binding import Binding, condition, derived, expression, joined
+from dpsql.answer.sql.moments import spelled_out
 from dpsql.answer.sql.parse import refusal, span
 from dpsql.answer.sql.paths import check_tests, find_paths
 from dpsql.answer.sql.regroup import (
@@ -356,6 +357,9 @@ def rewritten(builder: Builder, node: Node) -> Node:
         if node not in builder.beside:
             builder.beside.append(node.copy())
         return exp.column(f"j{builder.beside.index(node)}")
+    moment = spelled_out(builder.binding, node) if is_aggregate(node) else None
+    if moment is not None:
+        return rewritten(builder, moment)
     if is_aggregate(node):
         return builder.column(builder.draft.value(aggregate(builder.binding, node)))
     if isinstance(node, exp.Subquery):

@@ -37,7 +37,6 @@ from dpsql.errors import NotSupportedError, ProgrammingError
 from dpsql.star.graph import PEOPLE
 from dpsql.star.sql.expression import Node
 
-SPREADS = (exp.Stddev, exp.StddevPop, exp.StddevSamp, exp.Variance, exp.VariancePop)
 QUANTILES = (exp.Median, exp.Quantile, exp.PercentileCont, exp.PercentileDisc, exp.ApproxQuantile)
 
 
@@ -84,13 +83,6 @@ def aggregate(binding: Binding, node: Node) -> Value:
     if isinstance(node, QUANTILES):
         return _quantile(binding, node)
     name = node.sql_name() if isinstance(node, exp.Func) else node.key
-    if isinstance(node, SPREADS) and binding.of_one_axis(node.this):
-        value = _said(binding, node.this)
-        square = f"AVG({value} * {value}) - AVG({value}) * AVG({value})"
-        raise refusal(
-            NotSupportedError, f"{name} is not worked out here", at=node, clause="SELECT",
-            hint=f"{square} is the variance of an axis, with its error",
-        )  # fmt: skip
     raise refusal(
         NotSupportedError,
         f"{name} is not published",

@@ -1,0 +1,86 @@
+"""`squares(sales.amount)` among a view's measures: the declared measure that variances of the column are made of.
+
+    measures: [count, sales.amount, squares(sales.amount)]          # amount from 0 to 500, two digits
+
+becomes the measure `squares_of_amount` of the table, with the expression `(amount - 250.00) * (amount - 250.00)`, four
+digits, from 0 to M^2. M is how far a value may lie from the public middle of the declared bounds. From here on it is a
+measure like any other: centred, bounded and drawn with the count and the sum.
+
+**Privacy**: docs/privacy.md, "Squares of a measure".
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from fractions import Fraction
+
+from dpsql.star.base import Problem
+from dpsql.star.model import CatalogFields, View
+from dpsql.star.tables import LARGEST_SCALE, Measure, Table
+
+PREFIX = "squares_of_"
+
+
+def spread_squares(catalog: CatalogFields) -> None:
+    """Write the measures that views ask by `squares(..)` into their tables.
+
+    Args:
+        catalog: changed in place, while it is being made.
+
+    Raises:
+        Problem: what is squared is no measure that the view has, or has no room.
+    """
+    tables, views = dict(catalog.tables), dict(catalog.views)
+    for name, view in catalog.views.items():
+        wanted = [
+            written for written in view.measures if written.startswith("squares(") and written.endswith(")")
+        ]
+        if not wanted or view.of not in tables:
+            continue
+        path, measures = ("views", name, "measures"), dict(view.measures)
+        for written in wanted:
+            column = written[len("squares(") : -1].removeprefix(f"{view.of}.")
+            if column not in measures and f"{view.of}.{column}" not in measures:
+                raise Problem(path, f"a variance needs sums beside `{written}`; add `{view.of}.{column}`")
+            tables[view.of] = _with_square(tables[view.of], column, path)
+        for written in wanted:
+            column = written[len("squares(") : -1].removeprefix(f"{view.of}.")
+            measures[f"{view.of}.{PREFIX}{column}"] = measures.pop(written)
+        views[name] = _with_measures(view, measures)
+    object.__setattr__(catalog, "tables", tables)
+    object.__setattr__(catalog, "views", views)
+
+
+def _with_measures(view: View, measures: dict[str, Fraction]) -> View:
+    return view.model_copy(update={"measures": measures})
+
+
+def _with_square(table: Table, column: str, path: tuple[str, ...]) -> Table:
+    """The table with the declared measure of one column's squares."""
+    spec = table.columns.get(column)
+    if spec is None or not spec.measure:
+        raise Problem(path, f"squares of `{column}`, which is no column with `measure: true`; write its name")
+    low, high = spec.bounds
+    middle, digits = (low + high) // 2, spec.digits
+    reach = max(high - middle, middle - low, 1)
+    if 2 * digits > LARGEST_SCALE:
+        raise Problem(path, f"squares of `{column}` would have {2 * digits} digits; lower its `scale`")
+    centred = f"({column} - {_written(middle, digits)})"
+    square = Measure(
+        expr=f"{centred} * {centred}", lower="0", upper=_written(reach * reach, 2 * digits), scale=2 * digits,
+        nullable=spec.nullable, confirm=False,
+        description=f"squared distance of {column} from the middle of its bounds",
+    )  # fmt: skip
+    declared = table.measures.get(f"{PREFIX}{column}")
+    if declared is not None and declared != square:
+        raise Problem(path, f"tables declare another `{PREFIX}{column}`; rename that measure")
+    return table.model_copy(update={"measures": {**table.measures, f"{PREFIX}{column}": square}})
+
+
+def _written(units: int, digits: int) -> str:
+    """A number as SQL writes it.
+
+    >>> _written(-25000, 2)
+    '-250.00'
+    """
+    return str(Decimal(units).scaleb(-digits))
