@@ -18,9 +18,17 @@ from typing import NamedTuple
 import duckdb
 import numpy as np
 
-from benchmarks.composites.star import redrawn
 from benchmarks.figures import Figures
+from dpsql.answer.answerer import Answerer
+from dpsql.engines.keys import open_star
 from dpsql.noise import ExactNoise, os_entropy
+from dpsql.progress import silent
+from dpsql.publishing.axes import axis_maker
+from dpsql.publishing.bounding import Scan, draw_release
+from dpsql.publishing.content import release_content
+from dpsql.publishing.plan import plan_release
+from dpsql.publishing.rows import prepare_tables
+from dpsql.release import open_release
 from dpsql.star import load_catalog
 
 DRAWS, ROWS, SEED = 200, 6000, 23
@@ -82,9 +90,14 @@ def covered(world: World, draws: int, folder: Path) -> dict[str, list[bool]]:
     (folder / "c.yaml").write_text(CATALOG.format(**world._asdict()))
     catalog, held = load_catalog(folder / "c.yaml"), {name: list[bool]() for name in ASKED}
     exact = {name: [float(row[-1]) for row in raw.execute(text).fetchall()] for name, text in ASKED.items()}
-    publish, noise = redrawn(catalog, folder), ExactNoise(os_entropy())
+    with_raw = open_star(catalog)
+    plan = plan_release(catalog, axis_maker(catalog, with_raw))
+    prepare_tables(catalog, with_raw, plan)
+    scan = Scan(catalog, with_raw, plan, ExactNoise(os_entropy()), bytes(32))
     for number in range(draws):
-        answerer = publish(noise, f"{number}.dpsql")
+        path = folder / f"{number}.dpsql"
+        release_content(draw_release(scan, silent), path.stem, insecure=True).write(path)
+        answerer = Answerer(open_release(path, insecure=True))
         for name, text in ASKED.items():
             result = answerer.query(text)
             low, high = (
@@ -92,7 +105,8 @@ def covered(world: World, draws: int, folder: Path) -> dict[str, list[bool]]:
             )
             held[name] += ((low <= exact[name]) & (exact[name] <= high)).tolist()
         answerer.release.close()
-        answerer.release.path.unlink()
+        path.unlink()
+    with_raw.close()
     return held
 
 

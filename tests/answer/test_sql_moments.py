@@ -110,7 +110,8 @@ def test_refused_with_a_way_out(
     ("squares(loss)", "squares(speed)", "needs sums beside"),
     ("squares(loss)", "squares(line), batch.line", "no column with `measure: true`"),
     ("scale: 2, lower: -5", "scale: 5, lower: -5", "would have 10 digits"),
-    ("    columns:", "    measures: {squares_of_loss: {expr: loss, lower: 0, upper: 9}}\n    columns:", "declare another"),
+    ("    columns:", "    measures: {squares_of_loss: {expr: loss, lower: 0, upper: 9}}\n    columns:",
+     "declare another"),
 ])  # fmt: skip
 def test_catalogs_that_ask_for_the_impossible(old: str, new: str, reason: str) -> None:
     with pytest.raises(CatalogError, match=reason):
