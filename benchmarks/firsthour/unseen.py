@@ -77,7 +77,13 @@ class UnseenStar(NamedTuple):
 
 STARS = (
     UnseenStar("flights", _flights, "planes.tailnum", ("planes.tailnum",), ("airlines", "airports")),
-    UnseenStar("baseball", _baseball, "People.playerID", ("People.playerID",), ("Parks", "Schools", "TeamsFranchises")),
+    UnseenStar(
+        "baseball",
+        _baseball,
+        "People.playerID",
+        ("People.playerID",),
+        ("Parks", "Schools", "TeamsFranchises"),
+    ),
     UnseenStar("rodents", _frames("ratdat", "surveys", "species", "plots"), "row", (), ("species", "plots")),
 )
 HELD_BACK = UnseenStar("liver", _frames("survival", "pbc", "pbcseq"), "pbc.id", ("pbc.id",), ())
@@ -138,7 +144,9 @@ def _drafted(star: UnseenStar, folder: Path) -> UnseenDraft:
     for question in design.questions:
         if question.refusal is not None:
             print(f"  {star.name} does not serve {' '.join(question.sql.split())}: {question.refusal[:160]}")
-    print(f"  {star.name}: {drafted.open} marks; lost {', '.join(map('.'.join, lost)) or 'nothing'}", flush=True)
+    print(
+        f"  {star.name}: {drafted.open} marks; lost {', '.join(map('.'.join, lost)) or 'nothing'}", flush=True
+    )
     return UnseenDraft(True, right, (len(columns), len(columns) - len(lost)), design.served)
 
 
@@ -151,7 +159,9 @@ def _columns(source: Path, workload: tuple[str, ...]) -> Iterator[tuple[str, str
     for sql in workload:
         tree = qualify(parse_one(sql.lower(), dialect="duckdb"), schema=schema, dialect="duckdb")
         tables = {table.alias_or_name: table.name for table in tree.find_all(exp.Table)}
-        yield from {(tables[column.table], column.name) for column in tree.find_all(exp.Column) if column.table}
+        yield from {
+            (tables[column.table], column.name) for column in tree.find_all(exp.Column) if column.table
+        }
 
 
 def _kept(catalog: Catalog) -> Iterator[tuple[str, str]]:

@@ -241,10 +241,16 @@ def _variants(
     these together. Views apart share more axes, and are reconciled on them."""
     variants = [views, *([apart] if apart != views else [])]
     if not catalog.privacy.delta:
-        return variants
+        # the numbers of a pure view share one draw, unless its rows are chosen or looked at
+        joint = [{name: _one_draw(view) for name, view in variant.items()} for variant in variants]
+        return [*(variant for variant in joint if variant not in variants), *variants]
     plain, sets = _without_shares(views), _without_shares(apart)
     cubes = _cubes(sets)
     return [*variants, plain, *([cubes] if cubes != sets else [])]
+
+
+def _one_draw(view: Entry) -> Entry:
+    return {**view, "measures": list(view["measures"])}
 
 
 def _without_shares(views: Mapping[str, Entry]) -> dict[str, Entry]:

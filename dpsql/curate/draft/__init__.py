@@ -19,17 +19,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
 from dpsql.curate.design import CatalogDesign, design_catalog
+from dpsql.curate.design.questions import named
 from dpsql.curate.design.text import quoted
-from dpsql.curate.draft.domains import Domain, domain_of, left_out, public_domain, reasons
+from dpsql.curate.draft.domains import Domain, domain_of, keeping, left_out, public_domain, reasons
 from dpsql.curate.draft.first_views import first_views
 from dpsql.curate.draft.links import Links, find_links
-from dpsql.curate.draft.look import SelectReader, TableFacts, called, look, open_reader
+from dpsql.curate.draft.look import ColumnFacts, SelectReader, TableFacts, called, look, open_reader
 from dpsql.curate.draft.roles import TableRoles, Whose, roles_of
 from dpsql.errors import InterfaceError, visible
 from dpsql.publishing.userlevel.guess import Guess
@@ -87,6 +88,21 @@ def leave_open(sketch: Sketch) -> CuratorChoices:
     return CuratorChoices()
 
 
+class DroppedColumn(NamedTuple):
+    """A column that a draft leaves out.
+
+    Args:
+        table, column: which one.
+        why: the reason.
+        line: what keeps it below the table's `columns`, or what must be written first.
+    """
+
+    table: str
+    column: str
+    why: str
+    line: str
+
+
 @dataclass(frozen=True)
 class CatalogDraft:
     """A drafted catalog.
@@ -97,6 +113,8 @@ class CatalogDraft:
         question: what is asked about the privacy unit; empty where it is plain.
         foreign_keys: how many were found.
         public: tables proposed as public.
+        dropped: columns of private tables that it leaves out.
+        unmatched: foreign keys with rows that name nothing, and how many; private.
         design: how its views were designed, where questions were given.
     """
 
@@ -105,24 +123,31 @@ class CatalogDraft:
     question: str
     foreign_keys: int
     public: tuple[str, ...]
+    dropped: tuple[DroppedColumn, ...] = ()
+    unmatched: tuple[str, ...] = ()
     design: CatalogDesign | None = None
 
 
-def draft(name: str, reader: SelectReader, ask: Callable[[Sketch], CuratorChoices]) -> CatalogDraft:
+def draft(
+    name: str, reader: SelectReader, ask: Callable[[Sketch], CuratorChoices], statements: Sequence[str] = ()
+) -> CatalogDraft:
     """Look at a source and write its first catalog.
 
     Args:
         name: the catalog's name.
         reader: the open source.
         ask: the curator, shown what was found.
+        statements: the workload; columns that it names are kept wherever they can be.
 
     **Privacy**: reads raw rows; the text is for the curator's eyes.
     """
-    tables = look(reader)
+    tables = look(reader, named(statements))
     links = find_links(reader, tables)
     plain = roles_of(tables, links, None, None)
     choices = ask(Sketch(tables, links, plain.whose, plain.public))
-    _check(choices, tables, links)
+    _check(choices, tables)
+    if choices.unit or choices.public:
+        links = find_links(reader, tables, choices.unit, choices.public or ())
     roles = roles_of(tables, links, choices.unit, choices.public)
     lines = _header(name, reader, tables, links, roles, choices)
     for table in tables:
@@ -130,23 +155,45 @@ def draft(name: str, reader: SelectReader, ask: Callable[[Sketch], CuratorChoice
     text = "\n".join([*lines, "", "views:", *first_views(tables, links, roles)]) + "\n"
     marks = sum(line.partition("#")[0].count("confirm: true") for line in text.splitlines())
     link_count = sum(len(targets) for targets in links.foreign.values())
+    public = tuple(t.name for t in tables if t.name in roles.public)
+    dropped = tuple(column for table in tables for column in _dropped(table, links, roles))
     return CatalogDraft(
-        text, marks, roles.whose.question, link_count, tuple(t.name for t in tables if t.name in roles.public)
+        text, marks, roles.whose.question, link_count, public, dropped, tuple(_unmatched(links))
     )
 
 
-def _check(choices: CuratorChoices, tables: Sequence[TableFacts], links: Links) -> None:
+def _dropped(table: TableFacts, links: Links, roles: TableRoles) -> Iterator[DroppedColumn]:
+    """Columns of a private table that the draft leaves out."""
+    for column in _value_columns(table, links) if table.name not in roles.public else ():
+        if why := left_out(column, of_people=table.name in roles.people).why:
+            yield DroppedColumn(table.name, column.name, why, keeping(column))
+
+
+def _unmatched(links: Links) -> Iterator[str]:
+    """Foreign keys with rows that name nothing."""
+    for table, columns in links.unlisted.items():
+        for column, share in columns.items():
+            yield f"{table}.{column}: {_percent(share)} of its rows name no row of {links.foreign[table][column]}"
+
+
+def _check(choices: CuratorChoices, tables: Sequence[TableFacts]) -> None:
     """Answers name tables and keys that there are.
 
     Raises:
         InterfaceError: one does not.
     """
-    units = ["row", *(f"{table.name}.{links.keys[table.name]}" for table in tables if links.keys[table.name])]
+    units = ["row", *(f"{table.name}.{key}" for table in tables for key in table.unique_columns)]
     if choices.unit not in (None, *units):
         raise InterfaceError(f"the unit {choices.unit} is none", hint=f"write one of {', '.join(units)}")
     names = {table.name for table in tables}
     for unknown in sorted((choices.public or frozenset()) - names):
         raise InterfaceError(f"no table {unknown}", hint=f"there are {', '.join(sorted(names))}")
+    for table in tables:
+        if table.name in (choices.public or ()) and not table.unique_columns:
+            raise InterfaceError(
+                f"{table.name} has no column of which every row has a value of its own, so nothing can name its rows",
+                hint="leave it out of the public tables",
+            )
 
 
 def _header(
@@ -216,7 +263,7 @@ def _table(table: TableFacts, links: Links, roles: TableRoles, *, confirmed: boo
         lines += [f"    private: {'false  # anybody may see its rows' if is_public else 'true'}"]
     unlisted = links.unlisted[table.name]
     of_people = table.name in roles.people
-    value_columns = [c for c in table.columns if c.name not in (key, *foreign)]
+    value_columns = _value_columns(table, links)
     by_rows = not is_public and any(left_out(column, of_people=of_people).by_rows for column in value_columns)
     headless = [column.name for column in table.columns if column.guessed and _VALUE.fullmatch(column.name)]
     marked = unlisted or by_rows or headless or (is_public and not confirmed)
@@ -239,6 +286,12 @@ def _table(table: TableFacts, links: Links, roles: TableRoles, *, confirmed: boo
     return [*lines, *([f"    # left out: {visible(why)}{checked}"] if why else [])]
 
 
+def _value_columns(table: TableFacts, links: Links) -> list[ColumnFacts]:
+    """Columns that are no keys."""
+    keys = (links.keys[table.name], *links.foreign[table.name])
+    return [column for column in table.columns if column.name not in keys]
+
+
 def _percent(share: float) -> str:
     """A part of the rows in whole percents, which say little about any one of them."""
     return f"{share:.0%}" if share >= 0.01 else "less than 1%"
@@ -249,8 +302,7 @@ def _aside(table: str, roles: TableRoles) -> str:
 
 
 def _domains(table: TableFacts, links: Links, roles: TableRoles) -> list[Domain | None]:
-    keys = (links.keys[table.name], *links.foreign[table.name])
-    value_columns = [column for column in table.columns if column.name not in keys]
+    value_columns = _value_columns(table, links)
     if table.name in roles.public:
         return [public_domain(column) for column in value_columns]
     counted, of_people = table.name in roles.counted, table.name in roles.people
@@ -291,7 +343,7 @@ def draft_from_source(
         raise InterfaceError(f"{output} exists", hint="choose another output, or remove it")
     reader = open_reader(source)
     try:
-        first_draft = draft(name or called(source), reader, ask)
+        first_draft = draft(name or called(source), reader, ask, workload.statements if workload else ())
     finally:
         reader.close()
     parse_catalog(first_draft.text, str(output))

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from math import log10
@@ -139,19 +139,23 @@ BLANKS = LeftOut("texts that differ in blanks alone, or hold NUL: trim it in `de
 def left_out(column: ColumnFacts, *, of_people: bool = False) -> LeftOut:
     """Why a column is left out; what people are called is no axis however few they are."""
     named, is_text = words(column.name), column.nature is TEXT
-    if of_people and is_text and is_name(named):
+    wanted = column.named and (not is_text or bool(column.values))
+    if of_people and is_text and is_name(named) and not wanted:
         return LeftOut("a name")
     if column.nature is None:
         return LeftOut("its type")
     if column.distinct == 0:
         return EMPTY
-    if is_text and named & TEXTS:
+    if is_text and named & TEXTS and not wanted:
         return LeftOut("an id" if _is_id(named) else "free text")
     if is_text and not column.values:
         return AN_ID if _is_id(named) else FREE_TEXT
     if is_text and (alike_but_for_blanks(column.values) or any("\0" in value for value in column.values)):
         return BLANKS
-    if _is_id(named) and not 1 < len(column.values) <= 20:
+    is_code = (
+        wanted or column.repeats or 1 < len(column.values) <= 20
+    )  # years, teams and airports are asked by
+    if _is_id(named) and not is_code:
         return AN_ID
     return TAKEN
 
@@ -159,6 +163,23 @@ def left_out(column: ColumnFacts, *, of_people: bool = False) -> LeftOut:
 def _is_id(named: frozenset[str]) -> bool:
     """Whether a name's words say that it names things: order_id, orderkey, postcode."""
     return bool(named & NAMES) or any(word.endswith(("key", "number", "code")) for word in named)
+
+
+def keeping(column: ColumnFacts) -> str:
+    """The line that keeps a column which the draft leaves out, or what to write first where no line alone does."""
+    if column.distinct == 0:
+        return "nothing stands in it"
+    if column.nature is None:
+        return "cast it in `derive`, and declare what comes out"
+    if column.nature is TEXT and (not column.values or left_out(column) is BLANKS):
+        if left_out(column) is BLANKS:
+            return f'derive: {{{quoted(f"{column.name}_trimmed")}: "trim({column.name})"}}'
+        return f"no line: {column.distinct:,} values; group them in `derive`, or ask for it in the workload"
+    drafted = _DOMAINS[column.nature](column)
+    return (
+        "no line: its numbers are too large" if drafted is None
+        else replace(drafted, keys=(*drafted.keys, *["nullable: true"] * column.nullable, "confirm: true")).line
+    )  # fmt: skip
 
 
 def domain_of(column: ColumnFacts, *, counted: bool, of_people: bool = False) -> Domain | None:
@@ -219,19 +240,19 @@ def _number(column: ColumnFacts) -> Domain | None:
         )
     if 0 <= low < high / 2:
         low = Decimal(0)
-    width = max(unit, _round_width((high - low) / (MOST_LEAVES // 3)))
-    low, high = _outward(low, width, ROUND_FLOOR), _outward(high, width, ROUND_CEILING)
+    width = max(unit, round_width((high - low) / (MOST_LEAVES // 3)))
+    low, high = outward(low, width, ROUND_FLOOR), outward(high, width, ROUND_CEILING)
     ends = (f"lower: {low:f}", f"upper: {high:f}", f"cuts: {{width: {width:f}}}")
     return Domain(column.name, (*kind, *ends), int((high - low) / width))
 
 
-def _round_width(width: Decimal) -> Decimal:
+def round_width(width: Decimal) -> Decimal:
     """The next of 1, 2, 5 times a power of ten."""
     power = Decimal(10) ** int(log10(width) // 1)
     return next(step * power for step in (1, 2, 5, 10) if step * power >= width)
 
 
-def _outward(value: Decimal, width: Decimal, rounding: str) -> Decimal:
+def outward(value: Decimal, width: Decimal, rounding: str) -> Decimal:
     return (value / width).to_integral_value(rounding) * width
 
 

@@ -15,7 +15,7 @@ from dpsql.curate.draft.look import DAY, TEXT, ColumnFacts, TableFacts
 from dpsql.curate.draft.roles import TableRoles
 from dpsql.curate.draft.words import AMOUNTS, GRADES, NAMES, TEXTS, words
 
-MOST_AXES, MOST_LEAVES, BEST_GRAIN = 6, 800, 30
+MOST_AXES, MOST_LEAVES, BEST_GRAIN = 3, 800, 30
 MOST_MEASURES = 2
 
 
@@ -54,11 +54,11 @@ def first_views(tables: Sequence[TableFacts], links: Links, roles: TableRoles) -
 
 
 def _sums(table: TableFacts, links: Links, roles: TableRoles) -> list[str]:
-    """Measures that are summed first: amounts, since prices and rates add up to nothing; else the first one."""
+    """Measures that are summed first: amounts, since prices and rates add up to nothing; else rows are only counted."""
     domains = (domain_of(column, counted=table.name in roles.counted) for column in _own(table, links))
     sums = [d.name for d in domains if d and d.measure]
     amounts = [name for name in sums if words(name) & AMOUNTS]
-    return [quoted(f"{table.name}.{name}") for name in amounts[:MOST_MEASURES] or sums[:1]]
+    return [quoted(f"{table.name}.{name}") for name in amounts[:MOST_MEASURES]]
 
 
 def _countable(table: str, links: Links, roles: TableRoles) -> bool:

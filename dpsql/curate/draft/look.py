@@ -31,6 +31,10 @@ from dpsql.star.sql import identifier, literal
 FEW = 60
 """Different values that are listed one by one."""
 
+MANY_CODES, CODE_ROWS = 1000, 10
+"""So many different values are listed too where a value has this many rows on average: teams and airports repeat, names
+of people and remarks do not."""
+
 ODD = 0.001
 """Part of the rows at either end that bounds leave out: typing errors and wholesale customers lie there."""
 
@@ -72,6 +76,8 @@ class ColumnFacts:
         unique: whether no value stands twice and none is NULL.
         values: all values in order, where they are few; otherwise empty.
         guessed: whether its type was read from its values, as of CSV files.
+        present: rows in which it is not NULL.
+        named: whether a question of the workload names it.
     """
 
     name: str
@@ -85,6 +91,13 @@ class ColumnFacts:
     unique: bool = False
     values: tuple[str, ...] = ()
     guessed: bool = False
+    present: int = 0
+    named: bool = False
+
+    @property
+    def repeats(self) -> bool:
+        """Whether its values come again and again, as codes and years do."""
+        return 1 < self.distinct <= MANY_CODES and self.present >= CODE_ROWS * self.distinct
 
 
 @dataclass(frozen=True)
@@ -104,6 +117,12 @@ class TableFacts:
     rows: int
     columns: tuple[ColumnFacts, ...]
     repeated: str | None = None
+
+    @property
+    def unique_columns(self) -> list[str]:
+        """Columns that may be its key."""
+        unique = [column.name for column in self.columns if column.unique]
+        return unique or ([self.repeated] if self.repeated else [])
 
     def column(self, name: str) -> ColumnFacts:
         """The column of that name."""
@@ -165,7 +184,9 @@ class SourceFiles:
         place, typed = f"raw.{identifier(table)}", self._typed.get(table)
         if typed is None:
             return place
-        casts = (f"CAST({identifier(name)} AS {kind}) AS {identifier(name)}" for name, kind in typed.items())
+        casts = (
+            f"TRY_CAST({identifier(name)} AS {kind}) AS {identifier(name)}" for name, kind in typed.items()
+        )
         return f"(SELECT {', '.join(casts)} FROM {place}) AS typed"
 
     def fetch(self, sql: str) -> list[tuple[Any, ...]]:
@@ -177,7 +198,9 @@ class SourceFiles:
     def _types_of(self, table: str) -> dict[str, str]:
         """The narrowest type that every value of a text column reads as."""
         names = list(self._raw.columns[table])
-        tests = [f"count({identifier(name)})" for name in names]
+        tests = [
+            f"count({identifier(name)}) FILTER (WHERE {identifier(name)} NOT IN {ABSENT})" for name in names
+        ]
         tests += [_reads_as(identifier(name), kind, form) for name in names for kind, form in CSV_TYPES]
         counts = self.fetch(f"SELECT {', '.join(tests)} FROM raw.{identifier(table)}")[0]
         types, width = {}, len(CSV_TYPES)
@@ -194,8 +217,15 @@ CSV_TYPES = (
     ("DOUBLE", r"-?(0|[1-9][0-9]{0,14})(\.[0-9]+)?"),
     ("DATE", "[0-9]{4}-[0-9]{2}-[0-9]{2}"),
     ("TIMESTAMP", r"[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?"),
+    (
+        "TIMESTAMP WITH TIME ZONE",
+        r"[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?(Z|[+-][0-9]{2}(:?[0-9]{2})?)",
+    ),
 )
 """Types of CSV columns, the narrowest first, and how their values are written."""
+
+ABSENT = "('', 'NA', 'N/A', 'NaN', 'nan', 'NULL', 'null', 'None')"
+"""Texts that stand for no value: R writes NA. In a column of numbers or times, publishing reads them as NULL."""
 
 
 def _reads_as(column: str, kind: str, form: str) -> str:
@@ -313,19 +343,20 @@ def plain(text: str) -> str:
     return word if word and not word[0].isdigit() else f"t_{word}"
 
 
-def look(reader: SelectReader) -> tuple[TableFacts, ...]:
+def look(reader: SelectReader, named: frozenset[str] = frozenset()) -> tuple[TableFacts, ...]:
     """What stands in every table.
 
     Args:
         reader: an open source.
+        named: every word of the workload, in small letters.
 
     Returns:
         One entry for each table, in the source's order.
     """
-    return tuple(_table(reader, table, place) for table, place in reader.places.items())
+    return tuple(_table(reader, table, place, named) for table, place in reader.places.items())
 
 
-def _table(reader: SelectReader, table: str, place: str) -> TableFacts:
+def _table(reader: SelectReader, table: str, place: str, named: frozenset[str]) -> TableFacts:
     kinds, relation = reader.columns(table), reader.relation(table)
     names = list(kinds)
     figures = [
@@ -348,6 +379,8 @@ def _table(reader: SelectReader, table: str, place: str) -> TableFacts:
             nullable=present < rows,
             unique=unique,
             guessed=reader.csv is not None,
+            present=present,
+            named=table.lower() in named and name.lower() in named,
         )
         columns.append(_with_values(_with_bounds(facts, reader, relation), reader, relation))
     table_facts = TableFacts(table, place, int(rows), tuple(columns))
@@ -407,7 +440,8 @@ def _number(text: str, nature: Nature) -> float:
 
 
 def _with_values(facts: ColumnFacts, reader: SelectReader, relation: str) -> ColumnFacts:
-    if not 0 < facts.distinct <= FEW or facts.nature is None:
+    text_codes = facts.nature is TEXT and (facts.repeats or (facts.named and facts.distinct <= MANY_CODES))
+    if facts.nature is None or not (0 < facts.distinct <= FEW or text_codes):
         return facts
     name = identifier(facts.name)
     listed = reader.fetch(

@@ -85,7 +85,8 @@ def roles_of(
         if table.name not in facts | people | {holder}
         and not words(table.name) & EVENTS and not links.reached(table.name) & people
     )  # fmt: skip
-    seen = proposed if public is None else public - facts - {holder}
+    seen = proposed if public is None else public - {holder}
+    facts -= seen  # a table may be public though nothing names its rows
     events = {t.name for t in tables if holder in links.reached(t.name)} - facts - people - seen
     return TableRoles(facts, facts | events, bridges, people, seen, whose)
 

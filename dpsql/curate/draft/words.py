@@ -36,7 +36,8 @@ GRADES = words(
 """Numbers that stand for something, and add up to nothing."""
 
 AMOUNTS = words(
-    "amount sales revenue total cost fare quantity qty profit spend income value units purchase paid hours"
+    "amount sales revenue total cost fare quantity qty profit spend income value units purchase paid hours "
+    "salary wage fee tip tax payment count attendance"
 )
 """Numbers that are summed first."""
 

@@ -21,6 +21,7 @@ SALES = '"SELECT region, COUNT(*) FROM shop GROUP BY region"'
 
 EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "init": ("dpsql init data -o drafted.yaml --unit customer.customer_id --public product",),
+    "confirm": ("dpsql confirm shop.yaml", "dpsql confirm shop.yaml --rounder all --by ada"),
     "design": ("dpsql design shop.yaml --workload questions.sql",),
     "plan": ("dpsql plan shop.yaml --workload questions.sql", "dpsql plan shop.yaml --compare"),
     "publish": ("dpsql publish shop.yaml -o shop.dpsql",),
@@ -72,7 +73,7 @@ def epilog(command: str) -> str | None:
 
 def all_commands() -> Mapping[str, click.Command]:
     """The commands by name; each module registers its own."""
-    from dpsql.doors.cli import analyst, collect, curate, doctor, draft, plan  # noqa: F401
+    from dpsql.doors.cli import analyst, collect, confirm, curate, doctor, draft, plan  # noqa: F401
 
     for name, command in cli.commands.items():
         command.epilog = epilog(name)

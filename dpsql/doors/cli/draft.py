@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from fractions import Fraction
 from pathlib import Path
@@ -18,7 +18,7 @@ from dpsql.errors import InterfaceError
 
 if TYPE_CHECKING:
     from dpsql.curate.design import CatalogDesign
-    from dpsql.curate.draft import CatalogDraft, CuratorChoices, Sketch
+    from dpsql.curate.draft import CatalogDraft, CuratorChoices, DroppedColumn, Sketch
     from dpsql.publishing.userlevel.guess import Guess
 
 
@@ -69,6 +69,7 @@ def init(
     value = {
         "catalog": str(output), "to_confirm": drafted.open, "question": drafted.question or None,
         "foreign_keys": drafted.foreign_keys, "public": list(drafted.public),
+        "dropped": [column._asdict() for column in drafted.dropped], "unmatched": list(drafted.unmatched),
     }  # fmt: skip
     return CommandOutput(value, _draft_text(output, drafted))
 
@@ -109,9 +110,23 @@ def _guess(units: int | None, rows: int | None) -> Guess | None:
 
 def _draft_text(output: Path, drafted: CatalogDraft) -> str:
     lines = [f"wrote {output}: {drafted.open} places to confirm, {drafted.foreign_keys} foreign keys found"]
+    lines += drafted.unmatched
     lines += [f"proposed as public: {', '.join(drafted.public)}"] if drafted.public else []
     lines += [f"asked: {drafted.question}; say it by --unit"] if drafted.question else []
-    return "\n".join([*lines, *([] if drafted.design is None else _design_lines(drafted.design))])
+    lines += [] if drafted.design is None else _design_lines(drafted.design)
+    lines += _dropped_lines(drafted.dropped)
+    lines += [f"next: dpsql confirm {output}"] if drafted.open else []
+    return "\n".join(lines)
+
+
+def _dropped_lines(dropped: Sequence[DroppedColumn]) -> list[str]:
+    """What is left out, why, and the line that keeps it, one column under the other."""
+    if not dropped:
+        return ["left out: no column"]
+    rows = [("left out", "why", "the line that keeps it")]
+    rows += [(f"{column.table}.{column.column}", column.why, column.line) for column in dropped]
+    place, reason = (max(len(row[i]) for row in rows) for i in (0, 1))
+    return [f"{row[0]:<{place}}  {row[1]:<{reason}}  {row[2]}" for row in rows]
 
 
 @cli.command()

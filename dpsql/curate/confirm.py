@@ -1,0 +1,268 @@
+"""`dpsql confirm`: places of a draft that were read from private rows, table by table, and their confirmation.
+
+A mark is `confirm: true` on the promise, a table, a column or a measure. Whoever confirms a table has looked at its
+bounds and categories and says that they hold for every possible row; a bound that follows the rows at hand tells on
+whoever holds the outermost value, so each one comes with a rounder alternative. What was confirmed, by whom and when,
+is appended to a record next to the catalog.
+
+**Privacy**: shows what the draft shows. Nothing is opened but the catalog.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Mapping
+from datetime import UTC, date, datetime
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from hashlib import sha256
+from pathlib import Path
+from typing import NamedTuple
+
+import yaml
+
+from dpsql.curate.design.text import quoted
+from dpsql.curate.draft.domains import outward, round_width
+from dpsql.curate.draft.words import words
+from dpsql.errors import InterfaceError
+from dpsql.star import Catalog, parse_catalog
+from dpsql.star.load import catalog_text
+from dpsql.star.tables import Column, Measure, Table
+
+PROMISE = "privacy"
+"""What the marks of the promise are grouped under; no table may be called so in this list alone."""
+
+NATURAL = {
+    "month": (1, 12), "day": (1, 31), "hour": (0, 23), "minute": (0, 59), "second": (0, 59), "weekday": (0, 6),
+    "quarter": (1, 4), "week": (1, 53), "age": (0, 120), "percent": (0, 100),
+}  # fmt: skip
+"""Bounds that follow from what a column is called, whatever its rows hold."""
+
+STEPS = 5
+"""A rounder bound is a multiple of about a fifth of the range."""
+
+
+class Mark(NamedTuple):
+    """A place that was read from private rows.
+
+    Args:
+        path: the keys that lead to it.
+        shown: what it says, for people.
+        rounder: key -> value to write instead; empty where nothing is rounder.
+    """
+
+    path: tuple[str, ...]
+    shown: str
+    rounder: Mapping[str, str]
+
+    @property
+    def group(self) -> str:
+        """The table that it belongs to, or the promise."""
+        return PROMISE if self.path[0] == PROMISE else self.path[1]
+
+    @property
+    def name(self) -> str:
+        """The column or measure; the table or the promise itself."""
+        return (
+            self.path[-1]
+            if len(self.path) > 2
+            else "(its key and role)"
+            if self.path != (PROMISE,)
+            else PROMISE
+        )
+
+
+class ConfirmedTable(NamedTuple):
+    """One line of the record.
+
+    Args:
+        group: the table, or the promise.
+        rounder: whether rounder bounds were written where there are some.
+        marks: what was confirmed.
+    """
+
+    group: str
+    rounder: bool
+    marks: tuple[Mark, ...]
+
+
+def open_marks(catalog: Catalog) -> tuple[Mark, ...]:
+    """Every mark of a catalog, in its order.
+
+    Args:
+        catalog: a draft.
+    """
+    return tuple(_marks(catalog))
+
+
+def _marks(catalog: Catalog) -> Iterator[Mark]:
+    promise = catalog.privacy
+    if promise.confirm:
+        spends = "" if promise.epsilon is None else f", epsilon {promise.epsilon} of it now"
+        yield Mark(
+            (PROMISE,), f"unit {promise.unit.name}, cap {promise.cap}{spends}, delta {promise.delta}", {}
+        )
+    for name, table in catalog.tables.items():
+        if table.confirm:
+            yield Mark(("tables", name), _table_words(table), {})
+        for kind, specs in (("columns", table.columns), ("measures", table.measures)):
+            for column, spec in specs.items():
+                if spec.confirm:
+                    yield Mark(
+                        ("tables", name, kind, column), _spec_words(spec), rounder_bounds(column, spec)
+                    )
+
+
+def _table_words(table: Table) -> str:
+    links = ", ".join(f"{column} -> {key.references}" for column, key in table.foreign_keys.items())
+    seen = "anybody may see its rows" if table.is_public else "which columns are ids, empty or free text"
+    return f"{seen}; {links}" if links else seen
+
+
+def _spec_words(spec: Column | Measure) -> str:
+    if isinstance(spec, Column) and spec.categories:
+        listed = spec.categories
+        few = ", ".join(listed) if len(listed) <= 6 else f"{', '.join(listed[:3])}, .. {listed[-1]}"
+        return f"{len(listed)} categories: {few}"
+    if spec.lower is None:
+        return "its type"
+    return f"{spec.lower} to {spec.upper}"
+
+
+def rounder_bounds(name: str, spec: Column | Measure) -> dict[str, str]:
+    """Bounds that tell less about the rows than those that were read: natural ones, whole years, round numbers.
+
+    Args:
+        name: the column.
+        spec: what the draft says of it.
+
+    >>> rounder_bounds("age", Column(type="int", lower="17", upper="90"))
+    {'lower': '0', 'upper': '120'}
+    >>> rounder_bounds("seats", Column(type="int", lower="2", upper="450"))
+    {'lower': '0', 'upper': '500'}
+    >>> rounder_bounds("sold_on", Column(type="date", lower="2024-03-01", upper="2025-02-28"))
+    {'lower': '2024-01-01', 'upper': '2025-12-31'}
+    """
+    if spec.lower is None or spec.upper is None:
+        return {}
+    if isinstance(spec, Column) and spec.type in ("date", "timestamp"):
+        first, last = date.fromisoformat(spec.lower[:10]), date.fromisoformat(spec.upper[:10])
+        bounds = (first.replace(month=1, day=1).isoformat(), last.replace(month=12, day=31).isoformat())
+    else:
+        bounds = _rounder_numbers(name, spec)
+    return {} if bounds == (spec.lower, spec.upper) else {"lower": bounds[0], "upper": bounds[1]}
+
+
+def _rounder_numbers(name: str, spec: Column | Measure) -> tuple[str, str]:
+    low, high = Decimal(str(spec.lower)), Decimal(str(spec.upper))
+    natural = next((ends for word, ends in NATURAL.items() if word in words(name)), None)
+    if natural is not None and natural[0] <= low <= high <= natural[1]:
+        return (str(natural[0]), str(natural[1]))
+    cuts = spec.cuts if isinstance(spec, Column) else None
+    width = Decimal(cuts.width) if cuts is not None and cuts.width else Decimal(1).scaleb(-(spec.scale or 0))
+    step = round_width(max((high - low) / STEPS, width))
+    while step % width:  # leaves of a cut axis begin at multiples of its width
+        step = round_width(step * 2)
+    low, high = outward(low, step, ROUND_FLOOR), outward(high, step, ROUND_CEILING)
+    return (f"{low:f}", f"{high:f}")
+
+
+def confirm_tables(text: str, choices: Mapping[str, bool]) -> tuple[str, tuple[ConfirmedTable, ...]]:
+    """The text of a catalog without the marks of some tables.
+
+    Args:
+        text: a draft.
+        choices: table, or `privacy` -> whether rounder bounds are written where there are some.
+
+    Raises:
+        InterfaceError: a table has no mark.
+        CatalogError: the draft is no catalog, or a rounder bound does not fit it.
+    """
+    marks = open_marks(parse_catalog(text))
+    groups = list(dict.fromkeys(mark.group for mark in marks))
+    for name in choices:
+        if name not in groups:
+            raise InterfaceError(f"{name}: nothing there waits for confirmation", hint=_waiting(groups))
+    confirmed = [
+        ConfirmedTable(group, rounder, tuple(mark for mark in marks if mark.group == group))
+        for group, rounder in choices.items()
+    ]
+    root = yaml.compose(text, Loader=yaml.BaseLoader)
+    assert isinstance(root, yaml.MappingNode)  # it was read as a catalog
+    changes = [
+        change for table in confirmed for mark in table.marks for change in _changes(text, root, mark, table)
+    ]
+    for start, stop, new in sorted(changes, reverse=True):
+        text = text[:start] + new + text[stop:]
+    parse_catalog(text)
+    return text, tuple(confirmed)
+
+
+def _waiting(groups: Collection[str]) -> str:
+    return f"these do: {', '.join(groups)}" if groups else "every mark is gone: publish it"
+
+
+Change = tuple[int, int, str]
+
+
+def _changes(text: str, root: yaml.MappingNode, mark: Mark, table: ConfirmedTable) -> Iterator[Change]:
+    """Where the text changes: the mark goes, and rounder bounds stand in the place of those that were read."""
+    node = root
+    for key in mark.path:
+        node = next(value for name, value in node.value if name.value == key)
+    pairs: list[tuple[yaml.ScalarNode, yaml.ScalarNode]] = node.value
+    at = next(i for i, (name, _) in enumerate(pairs) if name.value == "confirm")
+    start, stop = pairs[at][0].start_mark.index, pairs[at][1].end_mark.index
+    if not node.flow_style:
+        start, newline = text.rfind("\n", 0, start) + 1, text.find("\n", stop)
+        yield start, len(text) if newline < 0 else newline + 1, ""
+    elif at:
+        yield pairs[at - 1][1].end_mark.index, stop, ""
+    else:
+        yield start, pairs[1][0].start_mark.index if len(pairs) > 1 else stop, ""
+    for name, value in pairs:
+        if table.rounder and name.value in mark.rounder:
+            yield value.start_mark.index, value.end_mark.index, quoted(mark.rounder[name.value])
+
+
+def record_of(catalog: Path) -> Path:
+    """Where it is recorded who confirmed what of a catalog."""
+    return catalog.with_name(f"{catalog.stem}.confirmed.jsonl")
+
+
+def confirm_file(catalog: Path, choices: Mapping[str, bool], by: str) -> tuple[ConfirmedTable, ...]:
+    """Confirm tables of a catalog's file, and record it.
+
+    Args:
+        catalog: the draft.
+        choices: as for `confirm_tables`.
+        by: who says so.
+
+    Raises:
+        InterfaceError, CatalogError: as for `confirm_tables`; nothing is written.
+        OSError: a file cannot be written.
+    """
+    if not by.strip():
+        raise InterfaceError("nobody is named who confirms", hint="write --by and a name")
+    text, confirmed = confirm_tables(catalog_text(catalog), choices)
+    fresh = catalog.with_name(f".{catalog.name}.confirming")
+    fresh.write_text(text, encoding="utf-8")
+    fresh.replace(catalog)
+    with record_of(catalog).open("a", encoding="utf-8") as record:
+        record.writelines(_record_line(table, by, text) for table in confirmed)
+    return confirmed
+
+
+def _record_line(table: ConfirmedTable, by: str, text: str) -> str:
+    places = {
+        ".".join(mark.path): {"read": mark.shown, "written": (table.rounder and mark.rounder) or "as read"}
+        for mark in table.marks
+    }
+    at = datetime.now(UTC).isoformat(timespec="seconds")
+    line = {
+        "at": at,
+        "by": by,
+        "of": table.group,
+        "places": places,
+        "sha256": sha256(text.encode()).hexdigest(),
+    }
+    return json.dumps(line, ensure_ascii=False) + "\n"
