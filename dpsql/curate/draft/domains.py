@@ -253,6 +253,7 @@ def round_width(width: Decimal) -> Decimal:
 
 
 def outward(value: Decimal, width: Decimal, rounding: str) -> Decimal:
+    """The multiple of a width below or above a value, by `ROUND_FLOOR` or `ROUND_CEILING`."""
     return (value / width).to_integral_value(rounding) * width
 
 
