@@ -26,6 +26,7 @@ _HOMES = {
         "Date", "Time", "Timestamp", "DateFromTicks", "TimeFromTicks", "TimestampFromTicks", "Binary",
     ),
     "dpsql.answer.result": ("Result",),
+    "dpsql.curate.frames": ("Catalog",),
     "dpsql.errors": (
         "Warning", "Error", "InterfaceError", "DatabaseError", "DataError", "OperationalError", "ReleaseError",
         "SourceError", "QueryTimeout", "IntegrityError", "InternalError", "ProgrammingError", "SqlSyntaxError",
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from dpsql.api import quote as quote
     from dpsql.api import simulate as simulate
     from dpsql.api import use as use
+    from dpsql.curate.frames import Catalog as Catalog
     from dpsql.doors.dbapi import connect as connect
 
 

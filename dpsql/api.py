@@ -20,7 +20,7 @@ from dpsql.answer import session
 from dpsql.answer.result import hide
 from dpsql.answer.session import ReleasePath
 from dpsql.answer.session import use as use
-from dpsql.progress import Progress, silent
+from dpsql.progress import Progress, in_notebook, silent
 from dpsql.release.request import requested
 
 if TYPE_CHECKING:
@@ -36,17 +36,20 @@ if TYPE_CHECKING:
     from dpsql.curate.draft import CatalogDraft, CuratorChoices, DraftWorkload, Sketch
     from dpsql.curate.forecast import PlanReport
     from dpsql.curate.forget import Forgotten
+    from dpsql.engines.frames import Frames
     from dpsql.ledger import BudgetReport
     from dpsql.publishing.central import Published
     from dpsql.publishing.userlevel.guess import Guess
     from dpsql.release.verify import Verified
+    from dpsql.star import Catalog
     from dpsql.streams.publish import Appended, Arrival, Compared
 
 
 def publish(
-    catalog: ReleasePath,
+    catalog: ReleasePath | Catalog,
     output: ReleasePath,
     *,
+    tables: Frames | None = None,
     label: str | None = None,
     ledger: ReleasePath | None = None,
     new_ledger: bool = False,
@@ -55,8 +58,10 @@ def publish(
     """Spend the budget of a catalog once and write a release.
 
     Args:
-        catalog: the YAML file.
+        catalog: the YAML file, or a `dpsql.Catalog`.
         output: the release file to make.
+        tables: table -> its rows as a data frame of pandas or polars, a table of pyarrow, or a relation of DuckDB, for
+            every table of the catalog; its source is not read then.
         label: makes a repeat safe; by default the output's name. The same specification and label return the existing
             release, or a copy at the output, and charge nothing. Data are not compared: for new rows, change either.
         ledger: the ledger's file, where it is not the catalog's.
@@ -72,16 +77,18 @@ def publish(
 
     **Privacy**: docs/privacy.md section 1, in the catalog's unit, neighbours and epsilon.
     """
+    from dpsql.curate.frames import catalog_of
+    from dpsql.engines.frames import framed
     from dpsql.ledger.memory import memory_of_this_computer
     from dpsql.noise import ExactNoise, os_entropy
     from dpsql.publishing.central import publish_release
-    from dpsql.star import load_catalog
 
     entropy = os_entropy()
-    return publish_release(
-        load_catalog(Path(catalog), ledger), Path(output), noise=ExactNoise(entropy), key=entropy(32), label=label,
-        progress=progress or silent, memory=memory_of_this_computer(new_ledger=new_ledger),
-    )  # fmt: skip
+    with framed(catalog_of(catalog, ledger), tables) as curated:
+        return publish_release(
+            curated, Path(output), noise=ExactNoise(entropy), key=entropy(32), label=label,
+            progress=progress or in_notebook() or silent, memory=memory_of_this_computer(new_ledger=new_ledger),
+        )  # fmt: skip
 
 
 def buy(
@@ -415,15 +422,21 @@ def explain(
 
 
 def plan(
-    catalog: ReleasePath, workload: Sequence[str] = (), *, compare: bool = False, guess: Guess | None = None
+    catalog: ReleasePath | Catalog,
+    workload: Sequence[str] = (),
+    *,
+    compare: bool = False,
+    guess: Guess | None = None,
+    tables: Frames | None = None,
 ) -> PlanReport:
     """Forecast a release's cost and errors before anything is spent.
 
     Args:
-        catalog: the YAML file.
+        catalog: the YAML file, or a `dpsql.Catalog`.
         workload: statements to predict standard errors for.
         compare: also plan the views with flat, tree, tents and Gaussian mechanisms.
         guess: what is publicly known about tables with `max_ids: auto`, for their relative errors.
+        tables: as for `publish`; public ones alone are read.
 
     Returns:
         Views with strategies, cells, bytes and seconds; the workload's errors; the break-even number of queries.
@@ -434,9 +447,11 @@ def plan(
     **Privacy**: spends nothing and opens no private table.
     """
     from dpsql.curate.forecast import plan_catalog
-    from dpsql.star import load_catalog
+    from dpsql.curate.frames import catalog_of
+    from dpsql.engines.frames import framed
 
-    return plan_catalog(load_catalog(Path(catalog)), workload, compare=compare, guess=guess)
+    with framed(catalog_of(catalog), tables) as curated:
+        return plan_catalog(curated, workload, compare=compare, guess=guess)
 
 
 def budget(catalog: ReleasePath) -> BudgetReport:

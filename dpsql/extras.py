@@ -26,7 +26,6 @@ class Extra(NamedTuple):
 
 
 EXTRAS = {
-    "pandas": Extra("pandas", "pandas", "df(), stderr and interval() as data frames"),
     "arrow": Extra("pyarrow", "pyarrow", "arrow()"),
     "password": Extra("scramp", "scramp", "passwords of dpsql serve"),
     "plot": Extra("matplotlib.pyplot", "matplotlib", "plot()"),

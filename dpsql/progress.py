@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import html
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -45,3 +47,20 @@ Progress: TypeAlias = Callable[[Stage], None]
 
 def silent(stage: Stage) -> None:
     """Show nothing."""
+
+
+def in_notebook() -> Progress | None:
+    """A bar below the cell that runs; None outside of a notebook."""
+    shell = sys.modules.get("IPython")
+    running = None if shell is None else shell.get_ipython()
+    if running is None or not hasattr(running, "kernel"):
+        return None
+    from IPython.display import HTML, display
+
+    handle = display(HTML("<progress></progress> starting"), display_id=True)
+
+    def show(stage: Stage) -> None:
+        far = "" if stage.total is None else f' value="{stage.done}" max="{stage.total}"'
+        handle.update(HTML(f"<progress{far}></progress> {html.escape(str(stage))}"))
+
+    return show

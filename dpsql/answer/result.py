@@ -145,14 +145,11 @@ class Result:
         return self.grid(LOW, level, None), self.grid(HIGH, level, None)
 
     def df(self, errors: bool = False, level: float = 0.95) -> pd.DataFrame:
-        """The rows as a pandas data frame; needs the `pandas` extra, as `stderr` and `interval` do.
+        """The rows as a pandas data frame.
 
         Args:
             errors: whether every noisy column is followed by its `with_errors` columns.
             level: of their intervals.
-
-        Raises:
-            InterfaceError: pandas is not installed.
         """
         if not errors:
             return self._frame(self.rows)
@@ -378,8 +375,8 @@ def _tuples(rows: Sequence[Sequence[Any]]) -> int:
 
 def _data_frame(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> pd.DataFrame:
     """A frame whose names may repeat."""
-    pandas = extra("pandas", ROWS)
+    import pandas
 
-    frame: pd.DataFrame = pandas.DataFrame([list(row) for row in rows], columns=range(len(names)))
+    frame = pandas.DataFrame([list(row) for row in rows], columns=range(len(names)))
     frame.columns = pandas.Index(names)
     return frame

@@ -11,7 +11,7 @@ is appended to a record next to the catalog.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from hashlib import sha256
@@ -92,6 +92,11 @@ def open_marks(catalog: Catalog) -> tuple[Mark, ...]:
         catalog: a draft.
     """
     return tuple(_marks(catalog))
+
+
+def groups_of(marks: Iterable[Mark]) -> list[str]:
+    """The tables that wait for confirmation, each once, and the promise."""
+    return list(dict.fromkeys(mark.group for mark in marks))
 
 
 def _marks(catalog: Catalog) -> Iterator[Mark]:
@@ -178,10 +183,7 @@ def confirm_tables(text: str, choices: Mapping[str, bool]) -> tuple[str, tuple[C
         CatalogError: the draft is no catalog, or a rounder bound does not fit it.
     """
     marks = open_marks(parse_catalog(text))
-    groups = list(dict.fromkeys(mark.group for mark in marks))
-    for name in choices:
-        if name not in groups:
-            raise InterfaceError(f"{name}: nothing there waits for confirmation", hint=_waiting(groups))
+    check_waiting(marks, choices)
     confirmed = [
         ConfirmedTable(group, rounder, tuple(mark for mark in marks if mark.group == group))
         for group, rounder in choices.items()
@@ -197,8 +199,17 @@ def confirm_tables(text: str, choices: Mapping[str, bool]) -> tuple[str, tuple[C
     return text, tuple(confirmed)
 
 
-def _waiting(groups: Collection[str]) -> str:
-    return f"these do: {', '.join(groups)}" if groups else "every mark is gone: publish it"
+def check_waiting(marks: Sequence[Mark], names: Iterable[str]) -> None:
+    """Every name is a table, or the promise, that waits for confirmation.
+
+    Raises:
+        InterfaceError: one is not.
+    """
+    groups = groups_of(marks)
+    for name in names:
+        if name not in groups:
+            hint = f"these do: {', '.join(groups)}" if groups else "every mark is gone: publish it"
+            raise InterfaceError(f"{name}: nothing there waits for confirmation", hint=hint)
 
 
 Change = tuple[int, int, str]
@@ -247,9 +258,20 @@ def confirm_file(catalog: Path, choices: Mapping[str, bool], by: str) -> tuple[C
     fresh = catalog.with_name(f".{catalog.name}.confirming")
     fresh.write_text(text, encoding="utf-8")
     fresh.replace(catalog)
-    with record_of(catalog).open("a", encoding="utf-8") as record:
-        record.writelines(_record_line(table, by, text) for table in confirmed)
+    append_record(catalog, [(by, table) for table in confirmed], text)
     return confirmed
+
+
+def append_record(catalog: Path, confirmed: Iterable[tuple[str, ConfirmedTable]], text: str) -> None:
+    """Write down who confirmed what.
+
+    Args:
+        catalog: the file.
+        confirmed: names, and what each of them confirmed.
+        text: the catalog as it then was.
+    """
+    with record_of(catalog).open("a", encoding="utf-8") as lines:
+        lines.writelines(_record_line(table, by, text) for by, table in confirmed)
 
 
 def _record_line(table: ConfirmedTable, by: str, text: str) -> str:

@@ -39,7 +39,7 @@ from dpsql.engines.united import (
 from dpsql.engines.values import DATABASE, FILES, INTEGERS, family, type_word
 from dpsql.errors import CatalogError, SourceError
 from dpsql.star import Catalog
-from dpsql.star.source import CSV, DUCKDB, PARQUET, Csv, SourceKind, expand, query_of
+from dpsql.star.source import CSV, DUCKDB, FRAMES, PARQUET, Csv, SourceKind, expand, query_of
 from dpsql.star.sql import identifier, literal
 from dpsql.star.sql.rowlocal import Query
 
@@ -377,6 +377,7 @@ READERS: dict[str, Reader] = {".parquet": _parquet, **dict.fromkeys((".csv", ".t
 PLACES: dict[SourceKind, SourcePlaces] = {
     PARQUET: FolderFiles(_parquet),
     CSV: FolderFiles(_load),
+    FRAMES: FolderFiles(_parquet),
     DUCKDB: Database(),
 }
 

@@ -292,13 +292,15 @@ def release_spend(catalog: Catalog, plan: ReleasePlan, raw: Engine, unit: str | 
 def source_tables(catalog: Catalog, raw: Engine) -> tuple[SourceTable, ...]:
     """The private tables of a catalog by their canonical places: those that a server resolves, or paths.
 
+    Data frames have none.
+
     A SELECT over private rows may join a file that is itself a public table; that place is nobody's.
     """
     source = catalog.whole_source()
     private = [
         name for name in source.tables if name in catalog.tables and not catalog.tables[name].is_public
     ]
-    if source.kind.is_server:
+    if not source.kind.has_paths:
         return tuple(SourceTable(name, raw.places(name)) for name in private)
     root, written = source.folder(catalog.file), source.expanded()
     shared = {

@@ -97,16 +97,20 @@ class SourceKind(NamedTuple):
         name: the catalog's word.
         has_views: whether what it calls a table may be a statement.
         is_server: whether `root` is a server's address, and no folder or file.
+        has_paths: whether a path says which table is which; a server's engine says it, and data frames lie nowhere.
     """
 
     name: str
     has_views: bool = False
     is_server: bool = False
+    has_paths: bool = True
 
 
 PARQUET, CSV, DUCKDB = SourceKind("parquet"), SourceKind("csv"), SourceKind("duckdb", has_views=True)
-POSTGRESQL = SourceKind("postgresql", has_views=True, is_server=True)
-SPARK = SourceKind("spark", has_views=True, is_server=True)
+POSTGRESQL = SourceKind("postgresql", has_views=True, is_server=True, has_paths=False)
+SPARK = SourceKind("spark", has_views=True, is_server=True, has_paths=False)
+FRAMES = SourceKind("frames", has_paths=False)
+"""Data frames of a program, written to private Parquet files while they are read; no catalog names them."""
 
 _SECRET = re.compile(r"(password|token|secret)\s*=|://[^/@\s]*:[^/@\s]*@", re.IGNORECASE)
 

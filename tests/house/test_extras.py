@@ -99,6 +99,6 @@ def test_tables_of_libraries_hold_the_rows(tmp_path: Path) -> None:
 
 
 def test_an_extra_that_there_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(dpsql.InterfaceError, match=r'pip install "dpsql\[pandas\]"'):
-        extra("pandas")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(dpsql.InterfaceError, match=r'pip install "dpsql\[arrow\]"'):
+        extra("arrow")

@@ -3,6 +3,7 @@
     several files   whole numbers in one file, decimals and floats in the next, text in the last; halves among them
     DuckDB file     COLLATE NOCASE or NFC, a generated column, views, macros named like functions
     CSV, folders    text; a column in the names of folders
+    frames          of pandas, polars, Arrow and DuckDB: a missing value makes whole numbers of pandas floats
     PostgreSQL      numeric, citext, ICU and non-deterministic collations, domains, enums, timestamptz, char(n)
 
 A person's key may be text that an engine would take for somebody else's: another case, or another normal form.
@@ -33,6 +34,7 @@ from dpsql.curate.prove.layouts import (
     stored_columns,
 )
 from dpsql.curate.prove.sides import LATER, NeighbourSide, measure_pair
+from dpsql.engines.frames import write_frames
 from dpsql.star import Catalog, load_catalog
 from dpsql.star.source import Source
 from dpsql.star.sql import identifier
@@ -125,12 +127,42 @@ class Postgresql:
         return rng.choice(TYPES[f"key {kind}" if is_key else kind])
 
 
+@dataclass(frozen=True)
+class DataFrames:
+    """Tables as frames of one library, written as publishing writes them.
+
+    Args:
+        name: what makes a frame of a relation.
+    """
+
+    name: str
+
+    def fits(self, catalog: Catalog) -> bool:
+        return True
+
+    def write(self, place: Path, tables: Tables, catalog: Catalog) -> dict[str, Any]:
+        """See `SourceLayout`."""
+        place.mkdir(parents=True, exist_ok=True)
+        with duckdb.connect() as raw:
+            load_tables(raw, tables)
+            frames = {name: FRAMES[self.name](raw.table(identifier(name))) for name in tables}
+            return {"root": str(place), "tables": write_frames(frames, place)}
+
+
+FRAMES: Mapping[str, Callable[[duckdb.DuckDBPyRelation], object]] = {
+    "pandas": lambda relation: relation.df(),
+    "polars": lambda relation: relation.pl(),
+    "Arrow": lambda relation: relation.to_arrow_table(),
+    "relations": lambda relation: relation,
+}
+
 SOURCES: dict[str, Callable[[int], SourceLayout]] = {
     "one file": lambda seed: OneFile(),
     "several files": lambda seed: SeveralFiles(DIFFERING),
     "DuckDB file": lambda seed: DatabaseFile(("NOCASE", "NFC", "NOACCENT")[seed % 3]),
     "CSV": lambda seed: CsvFiles(),
     "folders": lambda seed: Folders(),
+    **{name: lambda seed, name=name: DataFrames(name) for name in FRAMES},  # type: ignore[misc]
     "PostgreSQL": Postgresql,
 }
 """By name: seed -> layout."""

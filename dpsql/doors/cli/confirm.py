@@ -41,11 +41,11 @@ def confirm(
     there is one question a table; elsewhere --as-read and --rounder name the tables, and without them the marks are
     only shown. Who confirmed what is recorded in a file next to the catalog.
     """
-    from dpsql.curate.confirm import confirm_file, open_marks, record_of
+    from dpsql.curate.confirm import confirm_file, groups_of, open_marks, record_of
     from dpsql.star import load_catalog
 
     marks = open_marks(load_catalog(catalog))
-    groups = list(dict.fromkeys(mark.group for mark in marks))
+    groups = groups_of(marks)
     choices = _named(groups, as_read, rounder)
     if not choices and asks():
         choices = ask_tables(marks)
