@@ -60,8 +60,7 @@ def publish(
     Args:
         catalog: the YAML file, or a `dpsql.Catalog`.
         output: the release file to make.
-        tables: table -> its rows as a data frame of pandas or polars, a table of pyarrow, or a relation of DuckDB, for
-            every table of the catalog; its source is not read then.
+        tables: table -> data frame (pandas, polars, pyarrow, DuckDB), for every table; no source is read then.
         label: makes a repeat safe; by default the output's name. The same specification and label return the existing
             release, or a copy at the output, and charge nothing. Data are not compared: for new rows, change either.
         ledger: the ledger's file, where it is not the catalog's.
@@ -77,31 +76,24 @@ def publish(
 
     **Privacy**: docs/privacy.md section 1, in the catalog's unit, neighbours and epsilon.
     """
-    from dpsql.curate.frames import catalog_of
-    from dpsql.engines.frames import framed
+    from dpsql.curate.frames import curated
     from dpsql.ledger.memory import memory_of_this_computer
     from dpsql.noise import ExactNoise, os_entropy
     from dpsql.publishing.central import publish_release
 
     entropy = os_entropy()
-    with framed(catalog_of(catalog, ledger), tables) as curated:
+    with curated(catalog, tables, ledger) as star:
         return publish_release(
-            curated, Path(output), noise=ExactNoise(entropy), key=entropy(32), label=label,
+            star, Path(output), noise=ExactNoise(entropy), key=entropy(32), label=label,
             progress=progress or in_notebook() or silent, memory=memory_of_this_computer(new_ledger=new_ledger),
         )  # fmt: skip
 
 
 def buy(
-    catalog: ReleasePath,
-    statements: str | Sequence[str],
-    output: ReleasePath,
-    *,
-    epsilon: Fraction | str,
-    label: str | None = None,
-    ledger: ReleasePath | None = None,
-    new_ledger: bool = False,
+    catalog: ReleasePath, statements: str | Sequence[str], output: ReleasePath, *, epsilon: Fraction | str,
+    label: str | None = None, ledger: ReleasePath | None = None, new_ledger: bool = False,
     progress: Progress | None = None,
-) -> Published:
+) -> Published:  # fmt: skip
     """Publish just what a few statements need, with the least error for exactly these.
 
     Args:
@@ -422,13 +414,9 @@ def explain(
 
 
 def plan(
-    catalog: ReleasePath | Catalog,
-    workload: Sequence[str] = (),
-    *,
-    compare: bool = False,
-    guess: Guess | None = None,
+    catalog: ReleasePath | Catalog, workload: Sequence[str] = (), *, compare: bool = False, guess: Guess | None = None,
     tables: Frames | None = None,
-) -> PlanReport:
+) -> PlanReport:  # fmt: skip
     """Forecast a release's cost and errors before anything is spent.
 
     Args:
@@ -447,11 +435,10 @@ def plan(
     **Privacy**: spends nothing and opens no private table.
     """
     from dpsql.curate.forecast import plan_catalog
-    from dpsql.curate.frames import catalog_of
-    from dpsql.engines.frames import framed
+    from dpsql.curate.frames import curated
 
-    with framed(catalog_of(catalog), tables) as curated:
-        return plan_catalog(curated, workload, compare=compare, guess=guess)
+    with curated(catalog, tables) as star:
+        return plan_catalog(star, workload, compare=compare, guess=guess)
 
 
 def budget(catalog: ReleasePath) -> BudgetReport:
@@ -461,8 +448,7 @@ def budget(catalog: ReleasePath) -> BudgetReport:
         catalog: the YAML file.
     """
     from dpsql.ledger import budget_report
-    from dpsql.star import load_catalog
-    from dpsql.star.graph import ledger_path
+    from dpsql.star import ledger_path, load_catalog
 
     return budget_report(ledger_path(load_catalog(Path(catalog))))
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import html
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
 from typing import Any, Self
@@ -32,7 +33,7 @@ from dpsql.curate.confirm import (
 from dpsql.curate.design import design_catalog
 from dpsql.curate.draft import CuratorChoices, draft
 from dpsql.curate.draft.look import SourceFiles
-from dpsql.engines.frames import Frames, written_frames
+from dpsql.engines.frames import Frames, framed, written_frames
 from dpsql.errors import CatalogError, InterfaceError
 from dpsql.star.source import PARQUET
 
@@ -169,15 +170,22 @@ def _words(spec: Any) -> str:
     return spec.type if spec.lower is None else f"{spec.type}, {spec.lower} to {spec.upper}"
 
 
-def catalog_of(
-    catalog: star.Catalog | str | PathLike[str], ledger: str | PathLike[str] | None = None
-) -> star.Catalog:
-    """A catalog object as it is, or the one that a YAML file holds.
+@contextmanager
+def curated(
+    catalog: star.Catalog | str | PathLike[str],
+    frames: Frames | None,
+    ledger: str | PathLike[str] | None = None,
+) -> Iterator[star.Catalog]:
+    """A catalog object, or the one that a YAML file holds, over data frames or its own source, while the block runs.
 
     Args:
         catalog: the object, or the file.
+        frames: as for `framed`.
         ledger: the ledger's file, where it is not the catalog's.
     """
     if not isinstance(catalog, star.Catalog):
-        return star.load_catalog(Path(catalog), ledger)
-    return catalog if ledger is None else catalog.model_copy(update={"ledger": str(Path(ledger).absolute())})
+        catalog = star.load_catalog(Path(catalog), ledger)
+    elif ledger is not None:
+        catalog = catalog.model_copy(update={"ledger": str(Path(ledger).absolute())})
+    with framed(catalog, frames) as over_frames:
+        yield over_frames

@@ -228,6 +228,9 @@ def _write_pandas(frame: Any, file: Path) -> None:
         folder.cleanup()
 
 
+NUMBERS = "?bhilqBHILQfd"
+"""Characters of numpy's truths, integers of up to 64 bits, and floats of 32 and 64."""
+
 Values = tuple[np.ndarray[Any, Any], str]
 """A column's values, and SQL of `{x}` for what they are."""
 
@@ -242,28 +245,28 @@ def _pandas_column(name: str, column: Any) -> Values:
     """
     import pandas
 
-    kind = column.dtype
-    if isinstance(kind, pandas.CategoricalDtype):
-        return _pandas_column(name, column.astype(kind.categories.dtype))
-    if isinstance(kind, pandas.StringDtype):
+    dtype = column.dtype
+    if isinstance(dtype, pandas.CategoricalDtype):
+        return _pandas_column(name, column.astype(dtype.categories.dtype))
+    if isinstance(dtype, pandas.StringDtype):
         return column.to_numpy(dtype=object, na_value=None), AS_IS
-    if isinstance(kind, pandas.DatetimeTZDtype):
+    if isinstance(dtype, pandas.DatetimeTZDtype):
         # the microsecond before, as the engine reads nanoseconds, and the zone away: instants in UTC
         instants = column.dt.tz_convert("UTC").dt.tz_localize(None)
         return instants.to_numpy().astype("datetime64[us]"), INSTANT
-    if isinstance(kind, pandas.api.extensions.ExtensionDtype):
-        plain = getattr(kind, "numpy_dtype", None)
-        if plain is None or plain.kind not in "iufb":
+    if isinstance(dtype, pandas.api.extensions.ExtensionDtype):
+        plain = getattr(dtype, "numpy_dtype", None)
+        if plain is None or plain.char not in NUMBERS:
             raise UnreadableFrame(
-                f"`{name}` has the type {kind}", f"cast it, for instance `frame[{name!r}].astype(str)`"
+                f"`{name}` has the type {dtype}", f"cast it, for instance `frame[{name!r}].astype(str)`"
             )
         missing = column.isna().to_numpy()
         return np.ma.masked_array(column.to_numpy(dtype=plain, na_value=0), missing), AS_IS
-    if kind.kind == "O":
+    if isinstance(dtype, np.dtypes.ObjectDType):
         return _object_column(name, column)
-    if kind.kind not in "iufbM" or str(kind) in ("float16", "float128", "longdouble"):
+    if dtype.char not in f"{NUMBERS}M":
         raise UnreadableFrame(
-            f"`{name}` has the type {kind}", f"cast it, for instance `frame[{name!r}].astype(float)`"
+            f"`{name}` has the type {dtype}", f"cast it, for instance `frame[{name!r}].astype(float)`"
         )
     return column.to_numpy(), AS_IS  # NaN and NaT of pandas are NULL to DuckDB
 
@@ -276,7 +279,10 @@ def _object_column(name: str, column: Any) -> Values:
     """
     missing = column.isna().to_numpy()
     present = [value for value, absent in zip(column.to_numpy(), missing, strict=True) if not absent]
-    kinds = {next((kind for kind in OBJECTS if isinstance(value, kind)), object) for value in present}
+    kinds = {
+        next((python_type for python_type in OBJECTS if isinstance(value, python_type)), object)
+        for value in present
+    }
     if kinds == {datetime.datetime}:
         zones = {value.tzinfo for value in present}
         what = "times of several zones" if len(zones) > 1 else "times as Python objects"
@@ -287,14 +293,14 @@ def _object_column(name: str, column: Any) -> Values:
         raise UnreadableFrame(
             f"`{name}` holds values of several types", f"cast it, for instance frame[{name!r}].astype(str)"
         )
-    kind = kinds.pop() if kinds else str
-    if kind is int and all(-(1 << 63) <= value < 1 << 63 for value in present):
+    python_type = kinds.pop() if kinds else str
+    if python_type is int and all(-(1 << 63) <= value < 1 << 63 for value in present):
         numbers = np.zeros(len(missing), dtype=np.int64)
         numbers[~missing] = present
         return np.ma.masked_array(numbers, missing), AS_IS
     values = np.array([None] * len(missing), dtype=object)
-    values[~missing] = [format(value, "f") if kind is Decimal else str(value) for value in present]
-    return values, OBJECTS[kind]
+    values[~missing] = [format(value, "f") if python_type is Decimal else str(value) for value in present]
+    return values, OBJECTS[python_type]
 
 
 OBJECTS: Mapping[type, str] = {

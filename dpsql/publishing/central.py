@@ -262,7 +262,7 @@ def confirmed_source(catalog: Catalog) -> Source:
     if unconfirmed:
         raise CatalogError(
             f"{unconfirmed[0]}: a bound was read from data and is not confirmed ({len(unconfirmed)} such places)",
-            hint="replace it by a public bound and remove `confirm: true`",
+            hint="look at it by `dpsql confirm`, or write a public bound and remove `confirm: true`",
         )
     if catalog.source is None and catalog.collection is not None:
         raise CatalogError(
