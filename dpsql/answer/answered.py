@@ -11,14 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from dpsql.answer.block import ShapePlans
 from dpsql.answer.leafsets import FloatArray, IntArray, RowContribution, WeightedValues, masks, reach
 from dpsql.answer.plan import Box, ViewPlan, presence
 from dpsql.answer.run import prepared, rows_of
+from dpsql.answer.shape_plans import margin_sums
 from dpsql.answer.terms import Term
 from dpsql.answer.uncertainty.forms import Linear
 from dpsql.answer.uncertainty.partial_bins import most_moved
@@ -115,7 +118,7 @@ NumberArray = npt.NDArray[Any]
 
 @dataclass(frozen=True, eq=False)
 class Lookup:
-    """One statement and its values, ready to run; kept for `explain`.
+    """One statement over the file, and its values.
 
     Args:
         statistics: ids of the statistics, of which the same is added up.
@@ -320,25 +323,36 @@ def _asked(plan: ViewPlan, wanted: Mapping[int, Sequence[Box]], release: Release
     return list(queries.values())
 
 
-def recombine(
+def _statements(
     plan: ViewPlan, wanted: Mapping[int, Sequence[Box]], release: Release
-) -> tuple[tuple[Lookup, ...], dict[int, Recombined]]:
+) -> list[tuple[BoxQuery, Lookup]]:
+    """The statements over the file that answer boxes on some statistics."""
+    queries = _asked(plan, wanted, release)
+    return [(query, lookup) for query in queries for lookup in lookups(plan, query, release)]
+
+
+def recombine(
+    plan: ViewPlan, wanted: Mapping[int, Sequence[Box]], release: Release, plans: ShapePlans | None = None
+) -> dict[int, Recombined]:
     """Answer boxes on some statistics.
 
     Args:
         plan: the plan.
         wanted: id of a statistic -> the boxes wanted of it, distinct.
         release: an open release.
+        plans: of a shape that comes again.
 
     Returns:
-        The statements that ran, and each statistic's answers.
+        Each statistic's answers.
 
     Raises:
         DataError: the sum leaves the range of int64.
     """
-    ran: list[tuple[BoxQuery, Lookup]] = []
-    for query in _asked(plan, wanted, release):
-        ran += [(query, each) for each in lookups(plan, query, release)]
+    sums = None if plans is None else margin_sums(plan, wanted, release, plans)
+    if sums is not None:
+        zeros = np.zeros(plan.shape, np.int64)
+        return {s: Recombined(totals, dict.fromkeys(totals, zeros)) for s, totals in sums.items()}
+    ran = _statements(plan, wanted, release)
     cutting = {statistic for _, each in ran if not each.whole for statistic in each.statistics}
     out: dict[int, NumberArray] = {
         s: np.zeros((len(boxes), *plan.shape), np.float64 if s in cutting else np.int64)
@@ -355,7 +369,7 @@ def recombine(
                 cut[statistic][at] += weight * np.array(cuts, kind)
     except OverflowError as error:
         raise DataError("a sum leaves the range of 64-bit integers", hint="ask for a smaller part") from error
-    return tuple(each for _, each in ran), {
+    return {
         s: Recombined(*(dict(zip(boxes, arrays[s], strict=True)) for arrays in (out, cut)))
         for s, boxes in wanted.items()
     }
@@ -385,16 +399,21 @@ class AnsweredTerms:
     Args:
         plan: the plan.
         totals: term -> value for each group, flat.
-        lookups: the statements that ran.
+        wanted: id of a statistic -> the boxes that were added up of it.
         errors: variances for the groups that are shown.
         cuts: term -> most that cutting a bin may add to it, for each group.
     """
 
     plan: ViewPlan
     totals: dict[Term, FloatArray]
-    lookups: tuple[Lookup, ...]
+    wanted: Mapping[int, Sequence[Box]]
     errors: PlanVariances
     cuts: dict[Term, FloatArray]
+
+    @cached_property
+    def lookups(self) -> tuple[Lookup, ...]:
+        """The statements over the file that give the totals; a shape that comes again adds up a margin of it."""
+        return tuple(lookup for _, lookup in _statements(self.plan, self.wanted, self.errors.release))
 
     def at(self, groups: IntArray) -> AnsweredTerms:
         """The same for some of the groups, by their rows."""
@@ -424,18 +443,31 @@ class AnsweredTerms:
 
 
 def answer_terms(
-    plan: ViewPlan, terms: Sequence[Term], index: tuple[np.ndarray, ...], release: Release
+    plan: ViewPlan,
+    terms: Sequence[Term],
+    index: tuple[np.ndarray, ...],
+    release: Release,
+    plans: ShapePlans | None = None,
 ) -> AnsweredTerms:
-    """Recombine every statistic that the terms read, once, and add up."""
+    """Recombine every statistic that the terms read, once, and add up.
+
+    Args:
+        plan: the plan.
+        terms: what it answers.
+        index: for each axis the group of each row.
+        release: an open release.
+        plans: of a shape that comes again.
+    """
     summed = [*terms, *_rows_of(plan, terms, release)]
-    wanted: dict[int, dict[Any, None]] = {}
+    asked: dict[int, dict[Any, None]] = {}
     for term in summed:
         for statistic in _statistics(plan, term):
-            wanted.setdefault(statistic, {}).update(dict.fromkeys(plan.boxes_for(term)))
-    ran, recombined = recombine(plan, {s: list(boxes) for s, boxes in wanted.items() if boxes}, release)
+            asked.setdefault(statistic, {}).update(dict.fromkeys(plan.boxes_for(term)))
+    wanted = {s: list(boxes) for s, boxes in asked.items() if boxes}
+    recombined = recombine(plan, wanted, release, plans)
     totals = {term: _total(plan, term, recombined, index) for term in summed}
     cuts = {term: _cut(plan, term, recombined, index, release) for term in terms}
-    return AnsweredTerms(plan, totals, ran, PlanVariances(plan, release, index), cuts)
+    return AnsweredTerms(plan, totals, wanted, PlanVariances(plan, release, index), cuts)
 
 
 def _rows_of(plan: ViewPlan, terms: Sequence[Term], release: Release) -> list[Term]:

@@ -2,10 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
+from typing import Any, TypeVar, cast
 
 from dpsql.answer.terms import ColumnRef, Condition, Expression
 from dpsql.answer.uncertainty.forms import Value
+from dpsql.release import Release
+from dpsql.release.request import current
+
+T = TypeVar("T")
+
+
+class ShapePlans:
+    """What blocks of one shape share; threads may work the same out twice."""
+
+    def __init__(self) -> None:
+        self._worked_out: dict[Hashable, Any] = {}
+
+    def once(self, question: Hashable, release: Release, rule: str | None, make: Callable[[], T]) -> T:
+        """What a question of the shape's plan gave when it was first asked, under the same settings and role.
+
+        Args:
+            question: which part of the plan.
+            release: an open release.
+            rule: what the session does with bins that are cut.
+            make: works it out.
+        """
+        request = current()
+        role = "" if request is None else request.role
+        key = (question, id(release), release.meta.release_id, release.nonnegative, rule, role)
+        if key not in self._worked_out:
+            self._worked_out[key] = make()
+        return cast(T, self._worked_out[key])
 
 
 @dataclass(frozen=True)
@@ -23,6 +52,7 @@ class Block:
         listing: True for a domain list (no aggregate at all): answered from the catalog.
         tables: what it reads.
         release: the release that the statement names for it, in lower case; empty where any may answer.
+        plans: what it shares with other blocks of its shape; None where its statement was read and not filled.
     """
 
     root: str
@@ -35,3 +65,4 @@ class Block:
     listing: bool = False
     tables: tuple[str, ...] = field(default=())
     release: str = ""
+    plans: ShapePlans | None = field(default=None, compare=False, repr=False)

@@ -220,7 +220,8 @@ def _along(column: Expression, group: Expression, block: Block) -> Block:
     )
     where = every([block.where, Predicate(present)])
     groups = (*block.groups, group)
-    return replace(block, where=where, groups=groups, values=(one(Term("count")),), listing=False)
+    values = (one(Term("count")),)
+    return replace(block, where=where, groups=groups, values=values, listing=False, plans=None)
 
 
 def _rising(column: Expression, block: Block, release: Release, schema: Schema) -> ColumnMeta | None:

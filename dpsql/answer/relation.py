@@ -16,7 +16,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
@@ -28,6 +28,8 @@ from dpsql.answer.known import catalog_plan, known_values, not_an_axis
 from dpsql.answer.notes import Note, bias_notes, bounding_notes, domain_notes, reported_notes
 from dpsql.answer.people import asks_people, no_people_view, not_taken
 from dpsql.answer.plan import (
+    Places,
+    ReleaseView,
     ViewPlan,
     make_plan,
     needed_measures,
@@ -90,21 +92,13 @@ def choose(
         NoViewError: no view has what the block needs; says what is lacking, view by view.
     """
     reasons, plans = [], []
-    partial: PartialBinError | None = None
-    lacking: int | None = None
-    for view in views_of(release):
-        if view.of.lower() != block.root.lower():
-            continue
-        if not needed_measures(terms, view):
-            reasons.append(
-                f"{view.name} lacks {', '.join(t.measure for t in terms if t.measure not in view.statistics)}"
-            )
-            continue
-        placed = place(block, terms, view, release, schema)
+    refused: PartialBinError | None = None
+    candidates = partial(_candidates, block, terms, release, schema)
+    shape = block.plans
+    views = candidates() if shape is None else shape.once(("views", *terms), release, asked, candidates)
+    for view, placed in views.places:
         if isinstance(placed, str):
-            if release.declares(view.name):
-                reasons.append(f"{view.name} lacks {placed}")
-            lacking = next((i for i, ref in enumerate(block.columns) if str(ref) == placed), lacking)
+            reasons.append(placed)
             continue
         plan = make_plan(block, terms, view, placed, release)
         if untaken := not_taken(plan, terms, release):
@@ -118,7 +112,7 @@ def choose(
                 f"{view.name} has bins of {mixed} that hold several values, and would spread them evenly"
             )
         elif rule == "limit" and (refusal := partial_refusal(plan, terms, release, along)):
-            partial = partial or refusal
+            refused = refused or refusal
         else:
             plans.append(plan)
     reasons += [
@@ -126,9 +120,11 @@ def choose(
         if view.ways and view.of.lower() == block.root.lower()
     ]  # fmt: skip
     if not plans and asks_people(terms):
-        raise partial or no_people_view(block, terms, reasons, release, schema)
+        raise refused or no_people_view(block, terms, reasons, release, schema)
     if not plans:
-        raise partial or no_view(block, reasons, schema, lacking, wanted_view(block, terms, release.catalog))
+        raise refused or no_view(
+            block, reasons, schema, views.lacking, wanted_view(block, terms, release.catalog)
+        )
     if len(plans) == 1:
         return plans[0]
     return min(
@@ -142,6 +138,39 @@ def choose(
             p.view.name,
         ),
     )
+
+
+class BlockViews(NamedTuple):
+    """The views of a block's table.
+
+    Args:
+        places: each view with the places of the block's columns, or with what it lacks.
+        lacking: the number of a column that the last of those without a column lacks.
+    """
+
+    places: list[tuple[ReleaseView, Places | str]]
+    lacking: int | None
+
+
+def _candidates(block: Block, terms: Sequence[Term], release: Release, schema: Schema) -> BlockViews:
+    """Which views could answer some terms of a block; constants do not matter."""
+    places: list[tuple[ReleaseView, Places | str]] = []
+    lacking: int | None = None
+    for view in views_of(release):
+        if view.of.lower() != block.root.lower():
+            continue
+        if not needed_measures(terms, view):
+            measures = ", ".join(term.measure for term in terms if term.measure not in view.statistics)
+            places.append((view, f"{view.name} lacks {measures}"))
+            continue
+        placed = place(block, terms, view, release, schema)
+        if not isinstance(placed, str):
+            places.append((view, placed))
+            continue
+        if release.declares(view.name):
+            places.append((view, f"{view.name} lacks {placed}"))
+        lacking = next((i for i, ref in enumerate(block.columns) if str(ref) == placed), lacking)
+    return BlockViews(places, lacking)
 
 
 def _steps(plan: ViewPlan, along: Expression | None, release: Release) -> int:
@@ -349,7 +378,8 @@ def _assemble(
     plan = plans[0][0]
     index = _group_index(block, plan)
     answered = tuple(
-        answer_terms(p, t, index if p is plan else _group_index(block, p), release) for p, t in plans
+        answer_terms(p, t, index if p is plan else _group_index(block, p), release, block.plans)
+        for p, t in plans
     )
     notes += [
         Note(line)

@@ -14,7 +14,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from math import inf, isinf, prod
-from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -108,8 +107,7 @@ def box_answers(
         forms |= {"SUM": summed, "AVG": Ratio(summed, one(Term(there.measure)), mean=True)}
     plan = cast(Any, boxes)
     index = tuple(np.arange(len(count)) for _ in boxes.masks)
-    lookup = cast(Any, SimpleNamespace(nodes=(len(count),)))
-    answered = AnsweredTerms(plan, totals, (lookup,), PlanVariances(plan, release, index), {})
+    answered = AnsweredTerms(plan, totals, {}, PlanVariances(plan, release, index), {})
     return {
         name: _answer(form, answered, 1.0 if name == "COUNT" else 1 / scale) for name, form in forms.items()
     }

@@ -22,6 +22,7 @@ from dpsql.errors import CatalogError, InterfaceError, InternalError, ReleaseErr
 from dpsql.release.claims import read_meta
 from dpsql.release.format import DOMAIN, OTHER, AxisMeta, Meta, ScaleMeta, StatisticMeta
 from dpsql.release.held import held
+from dpsql.release.margins import Margins
 from dpsql.release.request import executed
 from dpsql.release.signature import Signer, check_signature, signer_of
 from dpsql.release.stream import AsOf, named_batch, state_file
@@ -79,6 +80,7 @@ class Release:
         signer: whose signature it carries; None where it carries none.
         together: of a release in memory: two statistics -> how both err together; of a file nothing, since its
             statistics err independently.
+        margins: copies of its small margins, made when a shape of statements comes again.
     """
 
     path: Path
@@ -92,6 +94,7 @@ class Release:
     _readings: dict[tuple[int, str], Reading] = field(default_factory=dict)
     _atoms: dict[int, dict[str, Any]] = field(default_factory=dict)
     _kept: OrderedDict[Hashable, Any] = field(default_factory=OrderedDict, repr=False)
+    margins: Margins = field(default_factory=lambda: Margins(LOCKDOWN), repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     @property
@@ -297,6 +300,7 @@ class Release:
 
     def close(self) -> None:
         self.connection.close()
+        self.margins.close()
 
     def read(
         self,

@@ -30,6 +30,7 @@ from typing import NamedTuple
 
 from sqlglot import exp
 
+from dpsql.answer.block import ShapePlans
 from dpsql.answer.schema import Schema
 from dpsql.answer.sql.parse import parse
 from dpsql.answer.sql.rewrite import take_apart
@@ -47,7 +48,7 @@ from dpsql.answer.terms import (
     some,
 )
 from dpsql.errors import SqlSyntaxError
-from dpsql.star.sql.expression import Node
+from dpsql.star.sql.expression import Node, parse_one
 from dpsql.star.sql.guard import MAX_BYTES, check_text
 
 KEPT = 256
@@ -137,6 +138,11 @@ def shape_of(text: str) -> StatementShape | None:
         constants.append(constant)
     complete = end == len(text) and len(constants) <= MOST_CONSTANTS
     return StatementShape("".join(pieces), tuple(constants)) if complete else None
+
+
+def _literals(expression: str) -> list[str]:
+    """The constants of an expression of the catalog, as their texts."""
+    return [str(literal.this) for literal in parse_one(expression).find_all(exp.Literal)]
 
 
 def _is_safe(text: str) -> bool:
@@ -266,6 +272,11 @@ class CachedStatement:
         usable = tuple(fill for fill in fills if fill is not None)
         return usable if len(usable) == len(fills) else None
 
+    @cached_property
+    def plans(self) -> tuple[ShapePlans, ...]:
+        """What the blocks of all statements of this shape share."""
+        return tuple(ShapePlans() for _ in self.read.blocks)
+
     def changed(self, constants: Sequence[Constant]) -> frozenset[int]:
         """Numbers of the constants that differ from those that were read."""
         pairs = enumerate(zip(self.constants, constants, strict=True))
@@ -274,10 +285,9 @@ class CachedStatement:
     def filled(self, constants: Sequence[Constant]) -> Statement:
         """The statement over other constants."""
         assert self.fills is not None, "it is not fit"
-        pairs = zip(self.read.blocks, self.fills, strict=True)
-        return replace(
-            self.read, blocks=tuple(replace(block, where=fill(constants)) for block, fill in pairs)
-        )
+        parts = zip(self.read.blocks, self.fills, self.plans, strict=True)
+        blocks = tuple(replace(block, where=fill(constants), plans=plans) for block, fill, plans in parts)
+        return replace(self.read, blocks=blocks)
 
     def check(self, fresh: Statement, constants: Sequence[Constant]) -> None:
         """Learn from a statement of the shape that was read."""
@@ -392,21 +402,21 @@ class Shapes:
     _exchanged: OrderedDict[tuple[str, str], frozenset[int]] = field(default_factory=OrderedDict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def __post_init__(self) -> None:
-        """Remember the catalog's own expressions."""
+    @cached_property
+    def _declared(self) -> frozenset[str]:
+        """The constants of the catalog's own expressions."""
         tables = self.schema.tables.values()
-        self._declared = "\n".join(
-            body for t in tables for body in (*t.derived.values(), *t.measures.values())
-        )
+        bodies = [body for table in tables for body in (*table.derived.values(), *table.measures.values())]
+        return frozenset(text for body in bodies for text in _literals(body))
 
     def filled(self, text: str, dialect: str) -> Statement | None:
         """A statement as an earlier one of its shape tells; None where it must be read."""
         shape = shape_of(text)
-        if shape is None or self._declares(shape):
+        if shape is None:
             return None
         with self._lock:
             stored = self._find(shape, dialect)
-            if stored is None:
+            if stored is None or self._declares(shape, stored.exchanged):
                 return None
             changed = stored.changed(shape.constants)
             fits = stored.fit and changed <= stored.proved
@@ -422,15 +432,17 @@ class Shapes:
         """
         tree = parse(text, dialect)
         shape = shape_of(text)
-        numbers = frozenset() if shape is None or self._declares(shape) else _exchangeable(tree, shape)
+        numbers = frozenset() if shape is None else _exchangeable(tree, shape)
+        if shape is not None and self._declares(shape, numbers):
+            numbers = frozenset()
         statement = take_apart(tree, self.schema, text)
         if shape is not None and numbers and statement.moment is None:
             self._learn(statement, shape, dialect, numbers)
         return statement
 
-    def _declares(self, shape: StatementShape) -> bool:
-        """Whether a constant stands in an expression of the catalog."""
-        return bool(self._declared) and any(constant.text in self._declared for constant in shape.constants)
+    def _declares(self, shape: StatementShape, numbers: frozenset[int]) -> bool:
+        """Whether one of some constants stands in an expression of the catalog."""
+        return any(shape.constants[number].text in self._declared for number in numbers)
 
     def _find(self, shape: StatementShape, dialect: str) -> CachedStatement | None:
         exchanged = self._exchanged.get((dialect, shape.words))
