@@ -190,7 +190,10 @@ def put_together(
     )
     all_notes = [*(note for relation in relations for note in relation.notes), *outer.notes, *stamp]
     notes = list(dict.fromkeys(all_notes))
-    kind = "non-negative" if any(map(_positive, releases, relations)) else "unbiased"
+    positive = any(release.nonnegative is not None for release in releases) and any(
+        map(_positive, releases, relations)
+    )
+    kind = "non-negative" if positive else "unbiased"
     origin = provenance(runs.release, relations) | {"estimates": kind}
     origin |= {"moment": str(statement.moment)} if statement.moment else {}
     return Result(
@@ -227,6 +230,13 @@ def provenance(release: Release, relations: Sequence[Relation]) -> dict[str, Any
         prefix for relation in relations for _, groups in relation.prefixes.values() for prefix in groups
     )
     views += [prefix.view for prefix in prefixes]
+    notes = [note.text for relation in relations for note in relation.notes]
+    facts = release.kept("provenance", partial(_release_facts, release))
+    return {**facts, "views": list(dict.fromkeys(views)), "notes": notes}
+
+
+def _release_facts(release: Release) -> dict[str, Any]:
+    """What of the provenance is the same for all answers of a release."""
     local, arrived = release.meta.local, release.meta.stream
     collected: dict[str, Any] = {} if local is None else {"local": to_json(local)}
     collected |= {"simulated": True} if local is not None and local.simulated else {}
@@ -238,9 +248,9 @@ def provenance(release: Release, relations: Sequence[Relation]) -> dict[str, Any
         "signer": None if release.signer is None else str(release.signer),
         "catalog": release.name,
         "privacy": to_json(release.meta.privacy),
-        "views": list(dict.fromkeys(views)),
+        "views": [],
         "scale": {table: to_json(scale) for table, scale in release.scales.items()},
-        "notes": [note.text for relation in relations for note in relation.notes],
+        "notes": [],
         **collected,
         **stream,
     }

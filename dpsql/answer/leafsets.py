@@ -169,6 +169,11 @@ class AxisQuery:
         """Whether every leaf counts fully and there is nothing to evaluate."""
         return not (self.filters or self.groups or self.classes or self.inner or self.factors)
 
+    @property
+    def plain(self) -> bool:
+        """Whether it is only asked which leaves meet its filters."""
+        return not (self.groups or self.classes or self.factors)
+
 
 class AtomFactor(NamedTuple):
     """Values of an expression over the atoms of each cell, arrays of shape (c,); NULL is 0.
@@ -349,13 +354,16 @@ def ask_axis(release: Release, question: AxisQuery) -> AxisCells:
     """
     leaves = release.axes[question.axis].leaves
     if question.whole:
-        return whole_axis(leaves)
+        return release.kept(("whole", leaves), lambda: whole_axis(leaves))
+    if question.plain and release.axes[question.axis].atomic and leaves <= MANY_ATOMS:
+        return _ask(
+            release, question, leaves
+        )  # numpy compares so few atoms in the time that it takes to look it up
     return release.kept(question, lambda: _ask(release, question, leaves))  # it comes back with every chart
 
 
 def _ask(release: Release, question: AxisQuery, leaves: int) -> AxisCells:
-    plain = not (question.groups or question.classes or question.factors)
-    if release.axes[question.axis].atomic and plain:
+    if release.axes[question.axis].atomic and question.plain:
         atoms = atoms_that_hold(release, question.axis, question.columns, question.filters, question.inner)
         if atoms is not None:
             return _covered(leaves, *atoms)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
 from typing import NamedTuple
 
 import numpy as np
@@ -333,10 +334,11 @@ def make_plan(
     }
     by_axis, remaining = _by_axis(_assign(block.where, settled), placed)
     measured = (_assign(term.condition, settled) for term in terms)
-    class_predicates = {p for condition in [remaining, *measured] for p in predicates(condition)}
+    in_conditions = {p for condition in [remaining, *measured] for p in predicates(condition)}
+    class_predicates = sorted(in_conditions, key=repr) if in_conditions else []
     questions = []
     for position, axis in enumerate(view.axes):
-        classes = [p for p in sorted(class_predicates, key=repr) if _axis_of(p, placed) == position]
+        classes = [p for p in class_predicates if _axis_of(p, placed) == position]
         groups = tuple(g for g in block.groups if _position(g.columns, placed) == position)
         filters = tuple(p for p in by_axis.get(position, ()) if p.negated or not _by_kind(p, block, placed))
         weighing = dict.fromkeys(term.factor for term in terms if term.factor is not None)
@@ -352,7 +354,7 @@ def make_plan(
         questions.append(AxisQuery(axis, columns, filters, groups, tuple(classes), inner, factors, partners))
     cells = tuple(ask_axis(release, question) for question in questions)
     plan = ViewPlan(view, tuple(questions), cells, remaining, tuple(q.classes for q in questions), settled)
-    if int(np.prod([float(g) for g in plan.shape])) > MAX_GROUPS:
+    if prod(plan.shape) > MAX_GROUPS:
         raise NotSupportedError(
             f"the statement has more than {MAX_GROUPS} groups", hint="group more coarsely"
         )

@@ -22,7 +22,7 @@ import numpy as np
 
 from dpsql.answer.answered import AnsweredTerms, answer_terms
 from dpsql.answer.block import Block
-from dpsql.answer.conflated import catalog_notes, key_notes
+from dpsql.answer.conflated import catalog_notes, has_dangling_keys, key_notes
 from dpsql.answer.errorfunctions import ErrorFunction
 from dpsql.answer.known import catalog_plan, known_values, not_an_axis
 from dpsql.answer.notes import Note, bias_notes, bounding_notes, domain_notes, reported_notes
@@ -308,7 +308,10 @@ def relate(
         return _assemble(block, [(plan, [])], release, schema, notes, asked)
     choice = partial(choose, block, release=release, schema=schema, asked=asked, along=quantile_of)
     plans = _plans(block, terms, choice)
-    notes += [note for plan, plan_terms in plans for note in bias_notes(plan, plan_terms, release)]
+    for plan, plan_terms in plans:
+        biases = partial(bias_notes, plan, plan_terms, release)
+        question = ("biases", plan.view.name, plan.view.axes, *plan_terms)
+        notes += biases() if block.plans is None else block.plans.once(question, release, asked, biases)
     notes += domain_notes(plans[0][0], release) if quantile_of is None else []
     return _assemble(block, plans, release, schema, notes, asked)
 
@@ -397,7 +400,10 @@ def _assemble(
         columns.append([keys[g][place] for g in index[position]])
     prefixes = _quantiles(block, columns, release, schema, on_partial_bin)
     views = dict.fromkeys((k, prefix.view) for k, (_, groups) in prefixes.items() for prefix in groups)
-    notes += key_notes(block, [p for p, _ in plans], release, schema)
+    if block.plans is None or block.plans.once(
+        "keys", release, None, partial(has_dangling_keys, block, schema)
+    ):
+        notes += key_notes(block, [p for p, _ in plans], release, schema)
     notes += catalog_notes(block, plan, release, schema)
     notes += [Note(f"the quantile of {k.expression.words()} comes from the view {view}") for k, view in views]
     relation = Relation(block, (), (), (), answered, tuple(notes), prefixes)
@@ -489,6 +495,8 @@ def _column(
         kind, flat = known_values(value, relation.block, plan, release, schema)
         return kind, [flat[i] for i in np.ravel_multi_index(index, plan.shape)] if index else flat[:1]
     answered = relation.answered_for(value)
-    return "DOUBLE", [None] * rows if answered is None else nullable(
-        Composite.of_form(value, answered).central()
-    )
+    if answered is None:
+        return "DOUBLE", [None] * rows
+    linear = value.sides[0] if len(value.sides) == 1 else None
+    central = Composite.of_form(value, answered).central() if linear is None else answered.value(linear)
+    return "DOUBLE", nullable(central)

@@ -191,15 +191,13 @@ class Pattern:
         """The expression over other constants, of the same kinds; where it stands in the text is not known."""
         sql = [piece if i % 2 == 0 else constants[int(piece)].text for i, piece in enumerate(self.pieces)]
         compared = zip(self.read.comparisons, self.places, strict=True)
-        return replace(
-            self.read,
-            sql="".join(sql),
-            span=None,
-            words=partial(_words, self, constants),
-            comparisons=tuple(
-                _compared(comparison, place, constants[place.constant]) for comparison, place in compared
-            ),
-            constants=None,
+        comparisons = tuple(
+            _compared(comparison, place, constants[place.constant]) for comparison, place in compared
+        )
+        words = partial(_words, self, constants)
+        read = self.read
+        return Expression(
+            "".join(sql), read.columns, read.monotone, None, words, comparisons, None, read.choices
         )
 
 
