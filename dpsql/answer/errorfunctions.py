@@ -84,13 +84,27 @@ class Interval(NamedTuple):
     high: FloatArray
 
 
-@np.errstate(over="ignore", invalid="ignore", divide="ignore")  # a denominator of 0: NaN and infinity
+LEVELS = 2
+"""Levels whose intervals numbers keep: that of standard errors, and the one that is asked."""
+
+
 def interval(numbers: Estimated, level: float) -> Interval:
     """The interval of the plain answer over all rows: of the noise, widened by what else may be off.
 
     Every error that is shown comes from here. An average's interval is cut to the values that its measure may have, but
     never so far that the average itself lies outside.
     """
+    ends = numbers.intervals.get(level)
+    if ends is None:
+        ends = _interval(numbers, level)
+        if len(numbers.intervals) >= LEVELS:
+            numbers.intervals.clear()
+        numbers.intervals[level] = ends
+    return Interval(*ends)
+
+
+@np.errstate(over="ignore", invalid="ignore", divide="ignore")  # a denominator of 0: NaN and infinity
+def _interval(numbers: Estimated, level: float) -> Interval:
     z, middle, components, limits = (
         numbers.z(level),
         numbers.central(),

@@ -303,7 +303,11 @@ class OuterStatement:
     @Lazy
     def _columns(self) -> Sequence[Emitted | Unknown | None]:
         """For each named column where its cells are, or why there are none."""
-        if not self.statement.blocks:
+        unsettled = [number for number, forms in enumerate(self.statement.forms) if not self._settled(forms)]
+        keys = bool(self.statement.direct) and all(
+            self.statement.direct[n].startswith("k") for n in unsettled
+        )
+        if not self.statement.blocks or keys:  # labels of groups have no noise
             return [None] * len(self.statement.names)
         try:
             carried = self.carried

@@ -44,7 +44,7 @@ from dpsql.answer.schema import Schema
 from dpsql.answer.terms import TRUE, Expression, Term
 from dpsql.answer.uncertainty.composite import Composite
 from dpsql.answer.uncertainty.estimated import nullable
-from dpsql.answer.uncertainty.forms import ErrorOf, Form, Known, Linear, Value
+from dpsql.answer.uncertainty.forms import ErrorOf, Form, Known, Linear, Noisy, Value
 from dpsql.answer.uncertainty.partial_bins import cut_notes, mixed_axes, partial_refusal
 from dpsql.errors import InterfaceError, NotSupportedError, NoViewError, PartialBinError
 from dpsql.release import Release
@@ -208,6 +208,10 @@ def _cut_axes(plan: ViewPlan, release: Release) -> str:
     return ", ".join(release.axes[question.axis].name for question, cells in pairs if cells.cut)
 
 
+MOST_KEPT = 2048
+"""Groups whose composites are kept for further errors: some hundred kilobytes."""
+
+
 @dataclass(frozen=True, eq=False)
 class Relation:
     """The groups of a block.
@@ -227,6 +231,7 @@ class Relation:
     answered: tuple[AnsweredTerms, ...] = ()
     notes: tuple[Note, ...] = ()
     prefixes: dict[Known, tuple[str, list[Prefix]]] = field(default_factory=dict)
+    _composites: dict[Noisy, Composite] = field(default_factory=dict, repr=False)
 
     def answered_for(self, form: Value) -> AnsweredTerms | None:
         """The plan that holds all terms of a form, or None."""
@@ -250,9 +255,8 @@ class Relation:
             form: (kind, [counts[group] for group in groups])
             for form, (kind, counts) in self.prefixes.items()
         }
-        return replace(
-            self, answered=tuple(answered.at(rows) for answered in self.answered), prefixes=prefixes
-        )
+        answered = tuple(terms.at(rows) for terms in self.answered)
+        return replace(self, answered=answered, prefixes=prefixes, _composites={})
 
     def errors_of(
         self, error: ErrorFunction, form: Form | None, level: float
@@ -275,7 +279,10 @@ class Relation:
         answered = self.answered_for(form) if form is not None else None
         if form is None or answered is None:
             return error.type, None
-        return error.type, error.column(Composite.of_form(form, answered), level)
+        composite = self._composites.get(form) or Composite.of_form(form, answered)
+        if len(composite.middle) <= MOST_KEPT:
+            self._composites[form] = composite
+        return error.type, error.column(composite, level)
 
 
 def relate(

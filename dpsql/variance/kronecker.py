@@ -72,6 +72,8 @@ class AxisSplit:
         Returns:
             (u' C u - k (g.u)^2, (g.u)^2), each of shape (g,).
         """
+        if len(masks) > 1 and masks.strides[0] == 0:  # one mask for all rows
+            return tuple(np.broadcast_to(part, len(masks)) for part in self.parts(masks[:1]))  # type: ignore[return-value]
         share = (masks @ self.spread) ** 2
         remainder = self.model.quadratic(masks) - self.total * share
         return np.maximum(remainder, 0.0), share

@@ -18,7 +18,7 @@ there is none where g >= 1.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
@@ -103,6 +103,7 @@ class Composite:
         by_sides: whether the variance of quotients is worked out from their sides.
         near: denominators of other quotients.
         average: limits of averages.
+        intervals: those that were worked out last, by level: a standard error and both ends ask for the same.
     """
 
     middle: FloatArray
@@ -112,6 +113,7 @@ class Composite:
     by_sides: bool = False
     near: Denominators | None = None
     average: AverageLimits | None = None
+    intervals: dict[float, tuple[FloatArray, FloatArray]] = field(default_factory=dict)
 
     @staticmethod
     def of_form(form: Noisy, answered: AnsweredTerms) -> Composite:

@@ -60,6 +60,10 @@ class ErrorComponents:
 class Estimated(Protocol):
     """Some noisy numbers and their errors; every array has shape (rows,)."""
 
+    @property
+    def intervals(self) -> dict[float, tuple[FloatArray, FloatArray]]:
+        """Those that were worked out last, by level."""
+
     def central(self) -> FloatArray:
         """The numbers; NaN where one is NULL."""
 

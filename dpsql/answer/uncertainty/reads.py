@@ -198,13 +198,19 @@ class PlanVariances:
         for block in blocks(len(self.index[0]), max(mask.shape[1] for mask in left_masks)):
             rows = [index[block] for index in self.index]
             u, v = (
-                [mask[i] for mask, i in zip(masks, rows, strict=True)] for masks in (left_masks, right_masks)
+                [_of_rows(mask, i) for mask, i in zip(masks, rows, strict=True)]
+                for masks in (left_masks, right_masks)
             )
             alone = left == right and second == statistic
             covariances.append(reading.covariance(u, None if alone else v))
         if not covariances:
             return Covariance(np.zeros(0))
         return Covariance(*(_joined(pieces, len(self.index[0])) for pieces in zip(*covariances, strict=True)))
+
+
+def _of_rows(mask: FloatArray, rows: npt.NDArray[np.int64]) -> FloatArray:
+    """The mask of each row; the one mask of an axis without groups is not copied."""
+    return np.broadcast_to(mask, (len(rows), mask.shape[1])) if len(mask) == 1 else mask[rows]
 
 
 def _joined(pieces: Sequence[FloatArray | float], rows: int) -> FloatArray:
