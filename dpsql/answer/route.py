@@ -19,7 +19,8 @@ standard error: both follow from published variances and shapes.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -37,9 +38,10 @@ from dpsql.answer.sample_test import Sample, SampleTest, best_total, sample_test
 from dpsql.answer.schema import Schema, SchemaTable
 from dpsql.answer.sql.parse import parse, pointed
 from dpsql.answer.sql.rewrite import take_apart
+from dpsql.answer.sql.shapes import Shapes
 from dpsql.answer.sql.statement import Statement
 from dpsql.answer.views import shown
-from dpsql.errors import Error, NotSupportedError, NoViewError, UnknownName
+from dpsql.errors import DataError, Error, NotSupportedError, NoViewError, ProgrammingError, UnknownName
 from dpsql.release import Release
 from dpsql.release.request import requested
 from dpsql.star.sql import identifier as quoted
@@ -214,8 +216,23 @@ class Router:
         """What the releases say of everybody; worked out when it is first asked."""
         return population_sources(self.answerers, self.names, self.combine)
 
+    @cached_property
+    def _shapes(self) -> Mapping[RouteCandidate, Shapes]:
+        """The shapes of what each candidate was asked."""
+        schemas = [self._joined(answerer) for answerer in self.answerers]
+        named = {name.lower(): schema for name, schema in zip(self.names, schemas, strict=True)}
+        candidates = self.standing.candidates
+        return {c: Shapes(replace(self._joined(c.answerer), named=named)) for c in candidates}
+
     def _answer(self, text: str, dialect: str) -> Result:
-        question = self._read(text, dialect)
+        filled = self._filled(text, dialect)
+        if filled is not None:
+            # said anew, with its place in this text
+            with suppress(ProgrammingError, NotSupportedError, DataError):
+                return self._answer_of(filled, text, dialect)
+        return self._answer_of(self._read(text, dialect), text, dialect)
+
+    def _answer_of(self, question: RoutedStatement, text: str, dialect: str) -> Result:
         try:
             chosen, seen = question.chosen()
         except NoViewError:
@@ -234,6 +251,12 @@ class Router:
         )
         return self._told(answer, by or [runs], seen, question.left_out)
 
+    def _filled(self, text: str, dialect: str) -> RoutedStatement | None:
+        """The statement as earlier ones of its shape tell each candidate; None where one of them must read it."""
+        filled = {c: shapes.filled(shown(text), dialect) for c, shapes in self._shapes.items()}
+        statements = {c: statement for c, statement in filled.items() if statement is not None}
+        return self._agreed(statements, []) if len(statements) == len(filled) else None
+
     def _read(self, text: str, dialect: str, carries: bool = False) -> RoutedStatement:
         """The statement as each candidate reads it; those that read it as the first one does.
 
@@ -242,18 +265,24 @@ class Router:
         """
         statements: dict[RouteCandidate, Statement] = {}
         refusals: list[Refusal] = []
-        named = {
-            name.lower(): self._joined(answerer)
-            for name, answerer in zip(self.names, self.answerers, strict=True)
-        }
-        shape = None
-        for candidate in self.standing.candidates:
-            schema = replace(self._joined(candidate.answerer), named=named)
+        for candidate, shapes in self._shapes.items():
             try:
-                statement = take_apart(parse(shown(text), dialect), schema, text, carries)
+                statements[candidate] = (
+                    take_apart(parse(shown(text), dialect), shapes.schema, shown(text), carries)
+                    if carries
+                    else shapes.read(shown(text), dialect)
+                )
             except (NotSupportedError, UnknownName) as error:
                 refusals.append(error)
-                continue
+        if not statements:
+            raise refusals[0]
+        return self._agreed(statements, refusals)
+
+    def _agreed(self, read: Mapping[RouteCandidate, Statement], refusals: list[Refusal]) -> RoutedStatement:
+        """The statements that differ from the first one in their blocks alone."""
+        statements: dict[RouteCandidate, Statement] = {}
+        shape = None
+        for candidate, statement in read.items():
             statement_shape = (
                 statement.outer,
                 statement.common,
@@ -264,8 +293,6 @@ class Router:
             shape = shape or statement_shape
             if statement_shape == shape:
                 statements[candidate] = statement
-        if not statements:
-            raise refusals[0]
         return RoutedStatement(statements, refusals)
 
     def _joined(self, answerer: Answerer) -> Schema:

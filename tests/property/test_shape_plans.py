@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from dpsql.answer import Answerer
+from dpsql.answer.session import OpenReleases
 from dpsql.answer.sql import shapes
 from dpsql.release import Release, margins, open_release
 from dpsql.release.request import Request
@@ -71,6 +72,25 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Release:
     return open_release(write_fixture(tmp_path_factory.mktemp("star") / "f.dpsql", make_rows(sales=300), 1.0))
 
 
+@pytest.fixture(scope="module")
+def other(tmp_path_factory: pytest.TempPathFactory) -> Release:
+    """A release of another star, opened beside it."""
+    beside = open_release(
+        write_fixture(tmp_path_factory.mktemp("star") / "g.dpsql", make_rows(sales=100), 1.0)
+    )
+    beside.meta.catalog["name"] = "market"
+    return beside
+
+
+def together(release: Release, other: Release, answerer: Callable[[Release], Answerer]) -> OpenReleases:
+    """Both, asked as one; nothing is kept of an answerer without shapes."""
+    opened = OpenReleases((release, other), (answerer(release), answerer(other)))
+    if answerer is unkept and opened.router is not None:
+        shapes = {c: Unkept(s.schema) for c, s in opened.router._shapes.items()}
+        opened.router.__dict__["_shapes"] = shapes
+    return opened
+
+
 class Unkept(shapes.Shapes):
     """Shapes that keep nothing."""
 
@@ -113,6 +133,21 @@ def test_two_thousand_constants_a_shape(release: Release, name: str) -> None:
     seen = compared(release, name, MANY, random.SystemRandom().randrange(2**32))
     assert seen["filled"] > 0.9 * MANY, seen
     assert seen["refused"] if name == "cut bins" else seen["answered"], seen
+
+
+@pytest.mark.parametrize("name", ["range", "several views", "cut bins", "groups", "or"])
+def test_releases_that_are_open_together_keep_shapes(release: Release, other: Release, name: str) -> None:
+    text, draws = SHAPES[name]
+    text = text.replace("FROM sales", "FROM shop.sales").replace("JOIN ", "JOIN shop.")
+    draw, filled = random.Random(3), 0
+    kept = together(release, other, Answerer)
+    for _ in range(FEW // 2):
+        asked = text.format(*(constant(draw) for constant in draws))
+        router = kept.router
+        assert router is not None
+        filled += router._filled(asked, "duckdb") is not None
+        assert told(kept, asked) == told(together(release, other, unkept), asked), asked
+    assert filled > FEW / 4
 
 
 def test_margins_add_up_what_comes_again(release: Release, monkeypatch: pytest.MonkeyPatch) -> None:
