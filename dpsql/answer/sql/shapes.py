@@ -7,7 +7,7 @@ constants by their text alone where they are compared with something in WHERE, a
 |---|---|
 | where it stands | beside a comparison under AND, OR and NOT of WHERE; it ends in conditions of blocks |
 | as what | it stays of its kind: digits, decimal number, day, instant or text |
-| not | where the catalog's own expressions hold it: an equal part of a statement becomes their column |
+| not | where a condition of the catalog's own holds it: an equal part of a statement becomes its column |
 
 Everything else is part of the shape, character by character: other constants, names, blanks, the dialect. A statement
 with comments, other quotes or anything else that a regular expression might misread has no shape and is always read.
@@ -138,11 +138,6 @@ def shape_of(text: str) -> StatementShape | None:
         constants.append(constant)
     complete = end == len(text) and len(constants) <= MOST_CONSTANTS
     return StatementShape("".join(pieces), tuple(constants)) if complete else None
-
-
-def _literals(expression: str) -> list[str]:
-    """The constants of an expression of the catalog, as their texts."""
-    return [str(literal.this) for literal in parse_one(expression).find_all(exp.Literal)]
 
 
 def _is_safe(text: str) -> bool:
@@ -356,6 +351,15 @@ def _same(condition: Condition) -> Fill:
 def _pattern_fill(predicate: Predicate, constants: Mapping[int, Constant]) -> Fill | None:
     pattern = _pattern(predicate.expression, constants)
     return None if pattern is None else lambda new: Predicate(pattern.filled(new), predicate.negated)
+
+
+def _literals(expression: str) -> list[str]:
+    """The constants of a catalog's expression that a comparison of WHERE could be a part of, as their texts."""
+    tree = parse_one(expression)
+    root = type(tree)
+    if root is not exp.Literal and root not in AROUND and root not in LOGIC and root not in COMPARED:
+        return []  # a comparison inside of a larger expression is no condition of WHERE
+    return [str(literal.this) for literal in tree.find_all(exp.Literal)]
 
 
 COMPARED = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Between, exp.In)
