@@ -30,7 +30,7 @@ CHARTS = (
     + " GROUP BY DATE_TRUNC('month', sold_on) ORDER BY count DESC LIMIT 1000",
     "SELECT DATE_TRUNC('month', sold_on) AS __timestamp, SUM(amount) AS \"SUM(amount)\" FROM main.sales WHERE " + SINCE
     + " GROUP BY DATE_TRUNC('month', sold_on) ORDER BY \"SUM(amount)\" DESC LIMIT 10000",
-    f"SELECT category, AVG(amount) AS a {JOINED} WHERE brand <> '{{brand}}' GROUP BY category "
+    f"SELECT category, AVG(amount) AS a {JOINED} WHERE brand <> '{{brand}}' GROUP BY 1 "
     "ORDER BY a DESC LIMIT 100",
     "SELECT sold_on AS \"time\", COUNT(*) AS value FROM sales WHERE sold_on BETWEEN '{any_day}' AND '{until}' GROUP BY 1 "
     "ORDER BY 1",
@@ -47,7 +47,7 @@ CHARTS = (
     'select "_"."region" as "region", "_"."a0" as "a0" from (select "rows"."region" as "region", count(1) as "a0" '
     'from (select "region", "sold_on" from "retail") "rows" where "rows"."sold_on" >= \'{day}\' and "rows"."sold_on" < '
     "'{until}' group by \"region\") \"_\" where not \"_\".\"a0\" is null limit 1000001",
-    f"SELECT brand, COUNT(*), SUM(amount) AS s {JOINED} WHERE category = '{{category}}' GROUP BY 1 "
+    f"SELECT brand, COUNT(*), SUM(amount) {JOINED} WHERE category = '{{category}}' GROUP BY 1 "
     "ORDER BY 2 DESC LIMIT 5",
     f"SELECT CASE WHEN age < 45 THEN 1 ELSE 0 END AS young, COUNT(*) AS n {JOINED} WHERE brand = '{{brand}}' GROUP BY 1",
     f"SELECT SUM(CASE WHEN age < 45 THEN 1 ELSE 0 END) AS young, COUNT(*) AS n {JOINED} WHERE price < {{dear}}",

@@ -19,7 +19,7 @@ import duckdb
 import numpy as np
 
 from benchmarks.figures import Figures
-from benchmarks.speed import answers, wire
+from benchmarks.speed import answers, dashboards, repeated, wire
 from dpsql.answer.answerer import Answerer
 from dpsql.mechanisms.axis.lue_dptree import lue_dptree
 from dpsql.mechanisms.axis.strategy import estimate, measure
@@ -154,6 +154,13 @@ def wide(folder: Path) -> Answerer:
     return publish(folder / "wide.yaml")
 
 
+def board(folder: Path) -> Answerer:
+    """A release of 200 days x 60 ages: what a dashboard shows."""
+    repeated.board_rows(folder)
+    (folder / "board.yaml").write_text(repeated.BOARD.format(root=folder))
+    return publish(folder / "board.yaml")
+
+
 def megabytes(answerer: Answerer) -> float:
     """How large a release's file is."""
     return answerer.release.path.stat().st_size / 1e6
@@ -176,6 +183,8 @@ def main() -> None:
         folder = Path(name)
         large = million(folder)
         costs = answers.measure(large, figures)
+        repeated.measure("million", large, figures, small=False)
+        repeated.measure("board", board(folder), figures, small=True)
         wire.measure(large.release.path, costs[wire.KIND], figures)
         bins = wide(folder)
         figures.at_most("release of 4,000 cells over a million values, MB", megabytes(bins), 3.0)
@@ -187,6 +196,7 @@ def main() -> None:
         join = "FROM sales JOIN customer USING (customer_id) JOIN product USING (product_id)"
         template = f"SELECT COUNT(*) {join} WHERE age BETWEEN 1{{a}} AND 7{{b}} AND price < {{c}}.5 + 20"
         figures.at_most("warm query on the shop, p50 ms", latency(answerer, ranges(template, 10)), 10.0)
+        dashboards.measure(answerer, figures)
         rate, tail = crowd(answerer)
         figures.at_least("16 clients, queries per second", rate, 500.0)
         figures.at_most("16 clients, p99 ms", tail, 100.0)
