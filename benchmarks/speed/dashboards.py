@@ -32,7 +32,7 @@ CHARTS = (
     + " GROUP BY DATE_TRUNC('month', sold_on) ORDER BY \"SUM(amount)\" DESC LIMIT 10000",
     f"SELECT category, AVG(amount) AS a {JOINED} WHERE brand <> '{{brand}}' GROUP BY 1 "
     "ORDER BY a DESC LIMIT 100",
-    "SELECT sold_on AS \"time\", COUNT(*) AS value FROM sales WHERE sold_on BETWEEN '{any_day}' AND '{until}' GROUP BY 1 "
+    "SELECT sold_on AS \"time\", COUNT(*) AS v FROM sales WHERE sold_on BETWEEN '{any_day}' AND '{until}' GROUP BY 1 "
     "ORDER BY 1",
     "SELECT COUNT(*) FROM sales WHERE sold_on >= '{any_day}'",
     f'SELECT "customer"."region" AS "region", SUM(1) AS "cnt:sales:ok" {TABLEAU} WHERE (("sales"."sold_on" >= '
@@ -49,7 +49,7 @@ CHARTS = (
     "'{until}' group by \"region\") \"_\" where not \"_\".\"a0\" is null limit 1000001",
     f"SELECT brand, COUNT(*), SUM(amount) {JOINED} WHERE category = '{{category}}' GROUP BY 1 "
     "ORDER BY 2 DESC LIMIT 5",
-    f"SELECT CASE WHEN age < 45 THEN 1 ELSE 0 END AS young, COUNT(*) AS n {JOINED} WHERE brand = '{{brand}}' GROUP BY 1",
+    f"SELECT CASE WHEN age < 45 THEN 1 ELSE 0 END AS young, COUNT(*) {JOINED} WHERE brand = '{{brand}}' GROUP BY 1",
     f"SELECT SUM(CASE WHEN age < 45 THEN 1 ELSE 0 END) AS young, COUNT(*) AS n {JOINED} WHERE price < {{dear}}",
     f"SELECT COUNT(*) {JOINED} WHERE age >= {{age}} AND age < {{old}} AND price >= {{price}} AND price < {{dear}}",
     "SELECT sex, COUNT(*) AS customers FROM customer WHERE income >= {income} AND age > {age} GROUP BY sex",

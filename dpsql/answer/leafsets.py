@@ -440,7 +440,7 @@ def masks(cells: AxisCells, taken: Taken) -> FloatArray:
         Shape (groups, leaves), in [0, 1]; where a factor weighs it, times the factor's mean over what is covered.
     """
     mask = np.zeros(len(cells.keys) * cells.leaves)
-    keep = classes_taken(cells, taken.truths if isinstance(taken, WeightedValues) else taken)
+    keep = classes_taken(cells, taken)
     at = cells.group[keep] * cells.leaves + cells.leaf[keep]
     if isinstance(taken, WeightedValues):
         np.add.at(mask, at, cells.factors[taken.factor].total[keep])
@@ -450,8 +450,9 @@ def masks(cells: AxisCells, taken: Taken) -> FloatArray:
     return mask.reshape(len(cells.keys), cells.leaves)
 
 
-def classes_taken(cells: AxisCells, truths: frozenset[int] | None) -> Any:
-    """Which cells have some truth patterns; None takes all."""
+def classes_taken(cells: AxisCells, taken: Taken) -> Any:
+    """Which cells have the truth patterns that are taken."""
+    truths = taken.truths if isinstance(taken, WeightedValues) else taken
     return slice(None) if truths is None else np.isin(cells.truths, list(truths))
 
 
@@ -464,7 +465,7 @@ class RowContribution(NamedTuple):
 
 def reach(cells: AxisCells, taken: WeightedValues) -> RowContribution:
     """Between which values a factor lies in each leaf; 0 is one of them where a part of the leaf is not taken."""
-    keep, factor = classes_taken(cells, taken.truths), cells.factors[taken.factor]
+    keep, factor = classes_taken(cells, taken), cells.factors[taken.factor]
     at = cells.group[keep], cells.leaf[keep]
     low, high = (np.full((len(cells.keys), cells.leaves), edge) for edge in (np.inf, -np.inf))
     np.minimum.at(low, at, factor.low[keep])

@@ -21,7 +21,7 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 
 from dpsql.answer.answered import AnsweredTerms, answer_terms
-from dpsql.answer.block import Block
+from dpsql.answer.block import Block, ShapePlans
 from dpsql.answer.conflated import catalog_notes, has_dangling_keys, key_notes
 from dpsql.answer.errorfunctions import ErrorFunction
 from dpsql.answer.known import catalog_plan, known_values, not_an_axis
@@ -94,11 +94,11 @@ def choose(
     reasons, plans = [], []
     refused: PartialBinError | None = None
     candidates = partial(_candidates, block, terms, release, schema)
-    shape = block.plans
-    views = candidates() if shape is None else shape.once(("views", *terms), release, asked, candidates)
-    for view, placed in views.places:
-        if isinstance(placed, str):
-            reasons.append(placed)
+    plans_of_shape = block.plans or ShapePlans()
+    views = plans_of_shape.once(("views", *terms), release, asked, candidates)
+    for view, placed, lacks in views.places:
+        if placed is None:
+            reasons.append(lacks)
             continue
         plan = make_plan(block, terms, view, placed, release)
         if untaken := not_taken(plan, terms, release):
@@ -144,31 +144,31 @@ class BlockViews(NamedTuple):
     """The views of a block's table.
 
     Args:
-        places: each view with the places of the block's columns, or with what it lacks.
+        places: each view with the places of the block's columns, or None and what it lacks.
         lacking: the number of a column that the last of those without a column lacks.
     """
 
-    places: list[tuple[ReleaseView, Places | str]]
+    places: list[tuple[ReleaseView, Places | None, str]]
     lacking: int | None
 
 
 def _candidates(block: Block, terms: Sequence[Term], release: Release, schema: Schema) -> BlockViews:
     """Which views could answer some terms of a block; constants do not matter."""
-    places: list[tuple[ReleaseView, Places | str]] = []
+    places: list[tuple[ReleaseView, Places | None, str]] = []
     lacking: int | None = None
     for view in views_of(release):
         if view.of.lower() != block.root.lower():
             continue
         if not needed_measures(terms, view):
             measures = ", ".join(term.measure for term in terms if term.measure not in view.statistics)
-            places.append((view, f"{view.name} lacks {measures}"))
+            places.append((view, None, f"{view.name} lacks {measures}"))
             continue
         placed = place(block, terms, view, release, schema)
         if not isinstance(placed, str):
-            places.append((view, placed))
+            places.append((view, placed, ""))
             continue
         if release.declares(view.name):
-            places.append((view, f"{view.name} lacks {placed}"))
+            places.append((view, None, f"{view.name} lacks {placed}"))
         lacking = next((i for i, ref in enumerate(block.columns) if str(ref) == placed), lacking)
     return BlockViews(places, lacking)
 

@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.answer.block import ShapePlans
-from dpsql.answer.leafsets import AxisCells, WeightedValues, ask_axis, classes_taken
+from dpsql.answer.leafsets import AxisCells, ask_axis, classes_taken
 from dpsql.answer.plan import Box, ViewPlan
 from dpsql.errors import DataError
 from dpsql.release import Release
@@ -111,6 +111,8 @@ def margin_sums(
 def _margin(plan: ViewPlan, statistics: Sequence[int], release: Release) -> MarginPlan | None:
     """The margin of the axes that a plan asks; None where there is none, or its sums are none of leaves."""
     axes = tuple(position for position, query in enumerate(plan.questions) if not query.whole)
+    if any(query.factors for query in plan.questions):
+        return None
     if not axes or not all(_adds_leaves(plan, statistic, release) for statistic in statistics):
         return None
     trees = [release.tree(plan.view.axes[position]) for position in axes]
@@ -170,10 +172,8 @@ def _added(plan: ViewPlan, box: Box, margin: MarginPlan, release: Release) -> li
     """The sums of one box for each statistic of a margin; None where it is not made of whole leaves."""
     forms, values, places = [], [], []
     for position in margin.axes:
-        taken, cells = box[position], plan.cells[position]
-        if isinstance(taken, WeightedValues):
-            return None
-        keep = classes_taken(cells, taken)
+        cells = plan.cells[position]
+        keep = classes_taken(cells, box[position])
         leaves = cells.leaf[keep]
         if not len(leaves) or np.any(cells.coverage[keep] != 1.0):
             return None

@@ -434,13 +434,16 @@ class Shapes:
         """
         tree = parse(text, dialect)
         shape = shape_of(text)
-        numbers = frozenset() if shape is None else _exchangeable(tree, shape)
-        if shape is not None and self._declares(shape, numbers):
-            numbers = frozenset()
+        numbers = frozenset() if shape is None else self._exchangeable(tree, shape)
         statement = take_apart(tree, self.schema, text)
         if shape is not None and numbers and statement.moment is None:
             self._learn(statement, shape, dialect, numbers)
         return statement
+
+    def _exchangeable(self, tree: Node, shape: StatementShape) -> frozenset[int]:
+        """Numbers of the constants that may be exchanged; none where the catalog has one of them."""
+        numbers = _exchangeable(tree, shape)
+        return frozenset() if self._declares(shape, numbers) else numbers
 
     def _declares(self, shape: StatementShape, numbers: frozenset[int]) -> bool:
         """Whether one of some constants stands in an expression of the catalog."""
