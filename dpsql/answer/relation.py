@@ -16,7 +16,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -95,8 +95,8 @@ def choose(
     refused: PartialBinError | None = None
     candidates = partial(_candidates, block, terms, release, schema)
     plans_of_shape = block.plans or ShapePlans()
-    views = plans_of_shape.once(("views", *terms), release, asked, candidates)
-    for view, placed, lacks in views.places:
+    views, lacking = plans_of_shape.once(("views", *terms), release, asked, candidates)
+    for view, placed, lacks in views:
         if placed is None:
             reasons.append(lacks)
             continue
@@ -122,9 +122,7 @@ def choose(
     if not plans and asks_people(terms):
         raise refused or no_people_view(block, terms, reasons, release, schema)
     if not plans:
-        raise refused or no_view(
-            block, reasons, schema, views.lacking, wanted_view(block, terms, release.catalog)
-        )
+        raise refused or no_view(block, reasons, schema, lacking, wanted_view(block, terms, release.catalog))
     if len(plans) == 1:
         return plans[0]
     return min(
@@ -140,20 +138,15 @@ def choose(
     )
 
 
-class BlockViews(NamedTuple):
-    """The views of a block's table.
+def _candidates(
+    block: Block, terms: Sequence[Term], release: Release, schema: Schema
+) -> tuple[list[tuple[ReleaseView, Places | None, str]], int | None]:
+    """Which views could answer some terms of a block; constants do not matter.
 
-    Args:
-        places: each view with the places of the block's columns, or None and what it lacks.
-        lacking: the number of a column that the last of those without a column lacks.
+    Returns:
+        Each view with the places of the block's columns, or None and what it lacks; and the number of a column that the
+        last view without a column lacks.
     """
-
-    places: list[tuple[ReleaseView, Places | None, str]]
-    lacking: int | None
-
-
-def _candidates(block: Block, terms: Sequence[Term], release: Release, schema: Schema) -> BlockViews:
-    """Which views could answer some terms of a block; constants do not matter."""
     places: list[tuple[ReleaseView, Places | None, str]] = []
     lacking: int | None = None
     for view in views_of(release):
@@ -170,7 +163,7 @@ def _candidates(block: Block, terms: Sequence[Term], release: Release, schema: S
         if release.declares(view.name):
             places.append((view, None, f"{view.name} lacks {placed}"))
         lacking = next((i for i, ref in enumerate(block.columns) if str(ref) == placed), lacking)
-    return BlockViews(places, lacking)
+    return places, lacking
 
 
 def _steps(plan: ViewPlan, along: Expression | None, release: Release) -> int:

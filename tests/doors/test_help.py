@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import duckdb
 import pytest
 
 from dpsql.doors.cli import EXAMPLES, all_commands
+from dpsql.doors.cli.summaries import SUMMARIES
 from dpsql.examples.retail import make_star, write_star
 from tests.command import dpsql_command
 from tests.stream_shop import CATALOG as DAYS
@@ -92,6 +95,20 @@ def test_every_command_shows_its_examples() -> None:
         assert shown(command) == list(EXAMPLES[name]), "help wraps no line of an example"
         assert all(line.split()[1] == name for line in shown(command))
     assert all((ROOT / path).exists() for path in STAY.values())
+
+
+def test_a_summary_is_the_first_sentence_of_a_command_s_help() -> None:
+    sentences = {name: line for lines in SUMMARIES.values() for name, line in lines.items()}
+    assert sentences == {name: command.get_short_help_str(1000) for name, command in all_commands().items()}
+
+
+def test_help_loads_no_command() -> None:
+    code = (
+        "import sys; from dpsql.doors.cli import cli; cli.main(['--help'], standalone_mode=False); "
+        "print({m for m in sys.modules if m.split('.')[0] in ('duckdb', 'numpy', 'sqlglot', 'pydantic')})"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.endswith("\nset()\n") and "  query  " in done.stdout
 
 
 def cases() -> Iterator[object]:

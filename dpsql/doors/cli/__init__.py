@@ -11,11 +11,13 @@ describes the tables in `data`, `shop.dpsql` is its release.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import import_module
 
 import click
 
 from dpsql.doors.cli.command import cli
+from dpsql.doors.cli.summaries import SUMMARIES
 
 SALES = '"SELECT region, COUNT(*) FROM shop GROUP BY region"'
 
@@ -71,16 +73,18 @@ def epilog(command: str) -> str | None:
     return "\n".join(["\b", title, *(f"  $ {line}" for line in lines)])
 
 
-def all_commands() -> Mapping[str, click.Command]:
-    """The commands by name; each module registers its own."""
-    from dpsql.doors.cli import analyst, collect, confirm, curate, doctor, draft, plan  # noqa: F401
-
+def all_commands(modules: Iterable[str] = SUMMARIES) -> Mapping[str, click.Command]:
+    """The commands by name, once some modules have registered theirs."""
+    for module in modules:
+        import_module(f"dpsql.doors.cli.{module}")
     for name, command in cli.commands.items():
         command.epilog = epilog(name)
     return cli.commands
 
 
+cli.load = all_commands
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of the console script."""
-    all_commands()
     cli.main(args=list(arguments) if arguments is not None else sys.argv[1:], prog_name="dpsql")

@@ -6,7 +6,7 @@ import json
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import click
 
+from dpsql.doors.cli.summaries import SUMMARIES
 from dpsql.errors import INTERRUPTED, Error, MachineFault, visible_lines
 from dpsql.progress import Progress, Stage
 
@@ -22,7 +23,32 @@ FILE = click.Path(path_type=Path)
 
 
 class CommandGroup(click.Group):
-    """A click group that turns dpsql's errors into one line and an exit code."""
+    """A click group that loads a command when it is run, and turns dpsql's errors into one line and an exit code.
+
+    Args:
+        load: registers the commands of some modules.
+    """
+
+    load: Callable[[Iterable[str]], Mapping[str, click.Command]]
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted({*super().list_commands(ctx), *_sentences()})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self.commands:
+            self.load([module for module, names in SUMMARIES.items() if cmd_name in names] or SUMMARIES)
+        return super().get_command(ctx, cmd_name)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands by their summaries, none of them loaded."""
+        sentences = sorted(_sentences().items())
+        limit = formatter.width - 6 - max(len(name) for name, _ in sentences)
+        lines = [
+            (name, click.Command(name, help=sentence).get_short_help_str(limit))
+            for name, sentence in sentences
+        ]
+        with formatter.section("Commands"):
+            formatter.write_dl(lines)
 
     def invoke(self, ctx: click.Context) -> object:
         """Run the command; print an error's one line and leave with its code."""
@@ -40,6 +66,11 @@ class CommandGroup(click.Group):
             from dpsql.faults import ANEW, reason
 
             _refuse(ctx, MachineFault(f"the machine refused: {reason(fault)}", hint=ANEW))
+
+
+def _sentences() -> dict[str, str]:
+    """What is said of each command."""
+    return {name: sentence for lines in SUMMARIES.values() for name, sentence in lines.items()}
 
 
 @contextmanager
