@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from dpsql.doors.wire.parameters import bind
 from tests.doors.test_shell import ENDLESS
 from tests.doors.test_wire import serving
 from tests.doors.wire_zoo.measure import Verdict, judge, verdicts
-from tests.doors.wire_zoo.programs import clients, run_client
+from tests.doors.wire_zoo.programs import PYTHON, clients, run_client
 from tests.doors.wire_zoo.wire import Asker, Given
 from tests.doors_release import build
 
@@ -91,6 +92,29 @@ def test_intervals_stand_beside_their_columns(shop: Path, port: int) -> None:
     chosen.ask("SET dp_errors = off")
     assert len(chosen.ask(text).columns) == 2
     session.close()
+
+
+PANDAS = """
+import sys, pandas, sqlalchemy as sa
+engine = sa.create_engine(f"postgresql+psycopg2://me@127.0.0.1:{sys.argv[1]}/shop")
+text = sa.text("SELECT region, COUNT(*) AS n FROM shop GROUP BY region ORDER BY region")
+with engine.connect() as connection:
+    plain = pandas.read_sql(text, connection)
+    connection.execute(sa.text("SET dp_errors = on"))
+    wide = pandas.read_sql(text, connection)
+assert list(plain.columns) == ["region", "n"] and list(wide.columns) == ["region", "n", "n_low", "n_high"]
+assert (wide.n_low <= wide.n).all() and (wide.n <= wide.n_high).all() and (wide.n == plain.n).all()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif("sqlalchemy-psycopg2" not in clients(), reason="needs the clients of `make wire`")
+def test_pandas_through_sqlalchemy_has_intervals(port: int) -> None:
+    done = subprocess.run([PYTHON, "-c", PANDAS, str(port)], capture_output=True, text=True, check=False)
+    print(
+        f"figure wire-pandas-intervals: {done.returncode == 0:d} (1) {'short' if done.returncode else 'ok'}"
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_transaction_that_has_failed_refuses_until_it_ends(port: int) -> None:

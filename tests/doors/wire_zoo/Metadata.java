@@ -21,6 +21,18 @@ public class Metadata {
   static void same(Object value, Object wanted) {
     if (!wanted.equals(value)) throw new AssertionError(value + " is not " + wanted);
   }
+  // Values for the parameters of a call: null for a catalog, then a schema, then a table; no number and no array.
+  static Object[] defaults(Class<?>[] types) {
+    String[] names = {null, "main", "product"};
+    Object[] values = new Object[types.length];
+    int strings = 0;
+    for (int i = 0; i < types.length; i++) {
+      if (types[i] == String.class) values[i] = names[strings++ % 3];
+      else if (types[i] == int.class) values[i] = 1;
+      else if (types[i] == boolean.class) values[i] = true;
+    }
+    return values;
+  }
   public static void main(String[] words) throws Exception {
     String url = "jdbc:postgresql://127.0.0.1:" + words[0] + "/shop?user=jdbc";
     Connection c = DriverManager.getConnection(url);
@@ -53,6 +65,22 @@ public class Metadata {
     step("column privileges", () -> m.getColumnPrivileges(null, "main", "sales", "%"));
     step("client properties", () -> m.getClientInfoProperties());
     step("names", () -> { m.getDatabaseProductVersion(); m.getSQLKeywords(); m.getMaxColumnNameLength(); m.getUserName(); });
+    step("every call of DatabaseMetaData", () -> {
+      List<String> wrong = new ArrayList<>();
+      int answered = 0;
+      for (java.lang.reflect.Method method : DatabaseMetaData.class.getDeclaredMethods()) {
+        try {
+          Object given = method.invoke(m, defaults(method.getParameterTypes()));
+          if (given instanceof ResultSet) { ResultSet rows = (ResultSet) given; while (rows.next()) rows.getObject(1); rows.close(); }
+          answered++;
+        } catch (java.lang.reflect.InvocationTargetException thrown) {
+          Throwable cause = thrown.getCause(); // what the driver itself does not have, it never asks a server
+          if (!(cause instanceof SQLFeatureNotSupportedException)) wrong.add(method.getName() + ": " + cause.getMessage());
+        }
+      }
+      if (answered < 150) wrong.add("only " + answered + " answered");
+      same(wrong, List.of());
+    });
     step("session", () -> {
       c.getSchema(); c.getTransactionIsolation(); c.setReadOnly(true); c.isValid(5);
       c.setClientInfo("ApplicationName", "zoo");

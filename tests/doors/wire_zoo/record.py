@@ -17,6 +17,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -175,7 +176,9 @@ def versions() -> dict[str, str]:
     for module in NODE_DRIVERS.values():
         package = NODE / "node_modules" / module / "package.json"
         found[f"node {module}"] = json.loads(package.read_text())["version"]
-    found["pgjdbc"] = JDBC.resolve().stem.removeprefix("postgresql-")
+    with zipfile.ZipFile(JDBC) as jar:
+        manifest = jar.read("META-INF/MANIFEST.MF").decode()
+    found["pgjdbc"] = re.search(r"^Implementation-Version: (\S+)", manifest, re.MULTILINE)[1]  # type: ignore[index]
     found["psql"] = subprocess.run(
         ["psql", "--version"], capture_output=True, text=True, check=True
     ).stdout.strip()
