@@ -19,7 +19,7 @@ import duckdb
 import numpy as np
 
 from benchmarks.figures import Figures
-from benchmarks.speed import answers, dashboards, repeated, wire
+from benchmarks.speed import answers, cold, dashboards, repeated, wire
 from dpsql.answer.answerer import Answerer
 from dpsql.mechanisms.axis.lue_dptree import lue_dptree
 from dpsql.mechanisms.axis.strategy import estimate, measure
@@ -197,6 +197,7 @@ def main() -> None:
         template = f"SELECT COUNT(*) {join} WHERE age BETWEEN 1{{a}} AND 7{{b}} AND price < {{c}}.5 + 20"
         figures.at_most("warm query on the shop, p50 ms", latency(answerer, ranges(template, 10)), 10.0)
         dashboards.measure(answerer, figures)
+        cold.measure(answerer.release.path, figures)
         rate, tail = crowd(answerer)
         figures.at_least("16 clients, queries per second", rate, 500.0)
         figures.at_most("16 clients, p99 ms", tail, 100.0)
