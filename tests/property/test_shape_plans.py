@@ -128,6 +128,7 @@ def test_a_kept_plan_answers_as_a_fresh_one(release: Release, name: str) -> None
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("name", SHAPES)
 def test_two_thousand_constants_a_shape(release: Release, name: str) -> None:
     seen = compared(release, name, MANY, random.SystemRandom().randrange(2**32))
