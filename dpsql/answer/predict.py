@@ -9,7 +9,8 @@ absent, or made up.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -44,6 +45,7 @@ class PredictedColumn:
         open_groups: groups whose interval has an open end, for too few people are expected to be seen in the noise.
         ratio: whether it is one number over another, such as an average: its error does not grow with the rows.
         relative: the median over groups of the error over the answer; None where the release has no estimates.
+        components: name of `PARTS` -> its median over the groups, where it is above 0.
     """
 
     name: str
@@ -60,6 +62,7 @@ class PredictedColumn:
     open_groups: int = 0
     ratio: bool = False
     relative: float | None = None
+    components: Mapping[str, float] = field(default_factory=dict)
 
 
 def predict(answerer: Answerer, text: str, *, dialect: str = "duckdb") -> tuple[PredictedColumn, ...]:
@@ -134,7 +137,16 @@ def _column(name: str, form: Form, relation: Relation) -> PredictedColumn:
         unbounded,
         ratio,
         relative,
+        _components(estimated),
     )
+
+
+def _components(estimated: Composite) -> dict[str, float]:
+    """What the errors of a column are made of, where that has an end."""
+    medians = {
+        name: np.nanmedian(part.values(estimated, DEFAULT_LEVEL)) for name, part in STDERR.parts.items()
+    }
+    return {name: float(median) for name, median in medians.items() if np.isfinite(median) and median > 0}
 
 
 def _relative(errors: np.ndarray, values: np.ndarray) -> float | None:

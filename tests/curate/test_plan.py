@@ -129,7 +129,8 @@ def test_the_plan_says_why_others_were_not_taken(tmp_path: Path):
     assert family.expected_error <= min(lost.values())
     reasons = {refusal.name: refusal.reason for refusal in family.refused}
     assert "by name alone" in reasons["DiffHR"]
-    text = plan_text(report)
+    assert "days, line" not in plan_text(report)
+    text = plan_text(report, mechanisms=True)
     assert f"days, line: {family.taken} {family.expected_error:.4g} (behind: " in text
     assert "not DiffHR: is had by name alone" in text
     catalog.write_text(catalog.read_text().replace("delta: 1e-6", "delta: 0"))
@@ -188,6 +189,11 @@ def test_command_line(tmp_path: Path):
     text = plan_text(api.plan(catalog, statements(workload), compare=True))
     assert "better than paying per query from" in text
     assert "Gaussian" in text
+    half = 1.96 * report["queries"][0]["columns"][0]["median"]
+    assert (
+        text.startswith("answers (±: half of the 95% interval")
+        and f"count_star(): ± {half:.4g}, one number" in text
+    )
     with pytest.raises(InterfaceError, match="cannot be read"):
         statements(tmp_path / "none.sql")
 

@@ -177,11 +177,10 @@ def _design_lines(designed: CatalogDesign) -> list[str]:
             continue
         noisy = [column for column in question.columns if column.view]
         views = ", ".join(dict.fromkeys(column.view for column in noisy))
+        exact = "its error depends on the answer" if question.columns else "from the catalog, no noise"
         errors = [f"{c.name} +- {c.median:.4g}" for c in noisy if c.median is not None]
         about = [] if question.relative is None else [f"about {question.relative:.1%} of a typical answer"]
-        lines.append(
-            f"   {'; '.join([*about, *errors, *([f'view {views}'] if views else ['from the catalog, no noise'])])}"
-        )
+        lines.append(f"   {'; '.join([*about, *errors, *([f'view {views}'] if views else [exact])])}")
     return lines
 
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 @cli.command()
 @click.argument("catalog", type=FILE)
 @click.option("--workload", type=FILE, help="file of SQL statements, each ended by `;`")
+@click.option("--mechanisms", is_flag=True, help="show how each view is measured, and what was compared")
 @click.option("--compare", is_flag=True, help="show flat, tree, tents and Gaussian side by side")
 @click.option(
     "--units",
@@ -57,16 +58,19 @@ if TYPE_CHECKING:
     help="public guess: what a measure averages",
 )
 @tells
-def plan(catalog: Path, workload: Path | None, compare: bool, **known: Any) -> CommandOutput:
-    """Say what publishing CATALOG will cost and how far each answer will be off; spends nothing.
+def plan(
+    catalog: Path, workload: Path | None, mechanisms: bool, compare: bool, **known: Any
+) -> CommandOutput:
+    """Say how far each answer over CATALOG will be off and what publishing it will cost; spends nothing.
 
-    Errors are one standard error; no private table is opened. With --units and --rows, tables with
+    Questions come first, each with the 95% interval that will be printed and what it is made of; --mechanisms adds how
+    views are measured. No private table is opened. With --units and --rows, tables with
     `max_ids: auto` are rehearsed on made-up rows and get the errors that a release will show, and reported columns
     the error of their channel; state what is public anyway, not what a private table says.
     """
     guess = _guess(**known)
     report = api.plan(catalog, statements(workload) if workload else (), compare=compare, guess=guess)
-    return CommandOutput(asdict(report), plan_text(report), result=True)
+    return CommandOutput(asdict(report), plan_text(report, mechanisms=mechanisms), result=True)
 
 
 def _guess(
@@ -122,29 +126,56 @@ def statements(file: Path) -> tuple[str, ...]:
     return tuple(piece.text for piece in pieces if not piece.command and piece.text.strip())
 
 
-def plan_text(report: PlanReport) -> str:
-    """A report for people."""
-    lines = ["views and measures (typical: standard error of a random range on every axis)"]
-    for statistic in report.statistics:
-        lines += _statistic_lines(statistic)
-    lines += [bound.line() for bound in report.bounds]
-    size = sum(statistic.bytes for statistic in report.statistics)
-    seconds = sum(statistic.seconds for statistic in report.statistics)
-    lines.append(f"in all about {size / 2**20:.0f} MiB and {seconds:.1f} s, counting rows on top")
-    lines += [f"  warning: {_beaten_line(each)}" for each in report.beaten]
-    lines += [] if report.refreshes is None else [_refreshes_line(report.refreshes)]
-    if report.not_taken:
-        lines.append("what was compared, and why other mechanisms were not taken")
-        lines += [line for each in report.not_taken for line in _not_taken_lines(each)]
-    lines += [
-        f"{column}: its channel's error is not counted; state --units and --rows of those who will report"
-        for column in report.unforeseen
-    ]
+HALF = 1.96
+"""Half of a 95% interval in standard errors."""
+
+
+def plan_text(report: PlanReport, *, mechanisms: bool = False) -> str:
+    """A report for people: the questions first.
+
+    Args:
+        report: a plan's report.
+        mechanisms: whether it says how views are measured, and what was compared.
+    """
+    lines = ["answers (±: half of the 95% interval that will be printed)"] if report.queries else []
     for number, query in enumerate(report.queries, 1):
         lines += _query_lines(number, query)
     if report.break_even is not None:
         lines.append(f"better than paying per query from {report.break_even} queries on")
-    return "\n".join([*lines, *class_lines(report), *_comparison_lines(report)])
+    lines += [
+        f"{column}: its channel's error is not counted; state --units and --rows of those who will report"
+        for column in report.unforeseen
+    ]
+    lines += class_lines(report)
+    lines += _release_lines(report)
+    if mechanisms:
+        lines += _mechanism_lines(report)
+    elif report.statistics:
+        lines.append("how each view is measured, and what was compared: --mechanisms")
+    return "\n".join([*lines, *_comparison_lines(report)])
+
+
+def _release_lines(report: PlanReport) -> list[str]:
+    """What is published, what it costs, and warnings."""
+    views = len({statistic.view for statistic in report.statistics})
+    cells = sum(statistic.cells for statistic in report.statistics)
+    size = sum(statistic.bytes for statistic in report.statistics)
+    seconds = sum(statistic.seconds for statistic in report.statistics)
+    sizes = f"{len(report.statistics)} statistics, {cells:,} cells, about {size / 2**20:.0f} MiB and {seconds:.1f} s"
+    lines = [f"the release: {views} views, {sizes}, counting rows on top"]
+    lines += [bound.line() for bound in report.bounds]
+    lines += [f"  warning: {_beaten_line(beaten)}" for beaten in report.beaten]
+    return lines if report.refreshes is None else [*lines, _refreshes_line(report.refreshes)]
+
+
+def _mechanism_lines(report: PlanReport) -> list[str]:
+    """How each view is measured, and what was compared."""
+    lines = ["views and measures (typical: standard error of a random range on every axis)"]
+    lines += [line for statistic in report.statistics for line in _statistic_lines(statistic)]
+    if report.not_taken:
+        lines.append("what was compared, and why other mechanisms were not taken")
+        lines += [line for not_taken in report.not_taken for line in _not_taken_lines(not_taken)]
+    return lines
 
 
 def _refreshes_line(quota: Refreshes) -> str:
@@ -233,11 +264,13 @@ def _query_lines(number: int, query: QueryForecast) -> list[str]:
             )
             lines.append(f"   {column.name}: {why}{_cut_words(column)}")
             continue
-        relative = "" if column.relative is None else f", {column.relative:.1%} of a typical answer"
-        spread = f" ({column.least:.4g} to {column.most:.4g})" if column.most > column.least else ""
+        relative = "" if column.relative is None else f", {column.relative * HALF:.1%} of a typical answer"
+        ends = (column.least * HALF, column.most * HALF)
+        spread = f" ({ends[0]:.4g} to {ends[1]:.4g})" if ends[1] > ends[0] else ""
+        groups = "one number" if column.groups == 1 else f"{column.groups} groups"
         lines.append(
-            f"   {column.name}: +- {column.median:.4g}{spread}{relative}, {column.groups} groups, view {column.view}, "
-            f"{column.cells} cells{_open_words(column)}{_cut_words(column)}"
+            f"   {column.name}: ± {column.median * HALF:.4g}{spread}{relative}, {groups}, view {column.view}"
+            f"{_component_words(column)}{_open_words(column)}{_cut_words(column)}"
         )
     even = query.break_even
     return (
@@ -245,6 +278,16 @@ def _query_lines(number: int, query: QueryForecast) -> list[str]:
         if even is not None
         else lines
     )
+
+
+def _component_words(column: PredictedColumn) -> str:
+    """What an interval is made of besides the noise, each as half of a 95% interval of its own."""
+    if column.components.keys() <= {"noise"}:
+        return ""
+    listed = ", ".join(
+        f"{name.replace('_', ' ')} {error * HALF:.3g}" for name, error in column.components.items()
+    )
+    return f"; {listed}"
 
 
 def _open_words(column: PredictedColumn) -> str:
