@@ -98,10 +98,15 @@ def check_catalog(catalog: CatalogFields) -> None:
     _check_stream(catalog)
 
 
+def may_be_named(name: str) -> bool:
+    """Whether a catalog may hold such a name: SQL could not tell `alk.phos` from a table and its column."""
+    return _NAME.fullmatch(name) is not None
+
+
 def _distinct(names: Iterable[str], *path: str) -> None:
     seen: dict[str, str] = {}
     for name in names:
-        if not _NAME.fullmatch(name):
+        if not may_be_named(name):
             raise Problem(
                 (*path, name), "a name may not hold quotes, dots, brackets, commas or control characters"
             )

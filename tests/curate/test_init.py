@@ -349,6 +349,15 @@ def test_a_workload_keeps_what_it_names(tmp_path: Path) -> None:
     assert "ballID" not in [column.column for column in made.dropped]
 
 
+def test_a_column_whose_name_no_catalog_may_hold_is_left_out(tmp_path: Path) -> None:
+    (tmp_path / "visits.csv").write_text(
+        "id,alk.phos,stage\n" + "".join(f"{i},{i % 9},{i % 3}\n" for i in range(90))
+    )
+    made = draft_from_source(tmp_path, tmp_path / "visits.yaml", None, leave_open)
+    assert [(column.column, column.why) for column in made.dropped] == [("alk.phos", "its name")]
+    assert "stage" in load_catalog(tmp_path / "visits.yaml").tables["visits"].columns
+
+
 def test_one_question_a_table_confirms_a_draft(tmp_path: Path) -> None:
     drafted(make_trips(tmp_path), tmp_path / "trips.yaml")
     runner, catalog = CliRunner(), str(tmp_path / "trips.yaml")

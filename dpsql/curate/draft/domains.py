@@ -22,6 +22,7 @@ from typing import NamedTuple
 from dpsql.curate.design.text import quoted
 from dpsql.curate.draft.look import DAY, DECIMAL, MOMENT, TEXT, TRUTH, WHOLE, ColumnFacts
 from dpsql.curate.draft.words import GRADES, NAMES, TEXTS, is_name, words
+from dpsql.star.checks import may_be_named
 from dpsql.star.tables import alike_but_for_blanks
 
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
@@ -131,7 +132,7 @@ class LeftOut(NamedTuple):
     by_rows: bool = False
 
 
-TAKEN = LeftOut("")
+TAKEN, ITS_NAME = LeftOut(""), LeftOut("its name")
 FREE_TEXT, AN_ID, EMPTY = (LeftOut(why, by_rows=True) for why in ("free text", "an id", "empty"))
 BLANKS = LeftOut("texts that differ in blanks alone, or hold NUL: trim it in `derive`", by_rows=True)
 
@@ -140,6 +141,8 @@ def left_out(column: ColumnFacts, *, of_people: bool = False) -> LeftOut:
     """Why a column is left out; what people are called is no axis however few they are."""
     named, is_text = words(column.name), column.nature is TEXT
     wanted = column.named and (not is_text or bool(column.values))
+    if not may_be_named(column.name):
+        return ITS_NAME
     if of_people and is_text and is_name(named) and not wanted:
         return LeftOut("a name")
     if column.nature is None:
@@ -167,6 +170,8 @@ def _is_id(named: frozenset[str]) -> bool:
 
 def keeping(column: ColumnFacts) -> str:
     """The line that keeps a column which the draft leaves out, or what to write first where no line alone does."""
+    if not may_be_named(column.name):
+        return "rename the column: a name may not hold quotes, dots, brackets or commas"
     if column.distinct == 0:
         return "nothing stands in it"
     if column.nature is None:
