@@ -15,6 +15,7 @@ from typing import Literal
 
 from dpsql.axis import Axis, build_axis
 from dpsql.errors import BatchOrderError, CatalogError
+from dpsql.mechanisms.family.registry import DATA_DEPENDENT
 from dpsql.publishing.bounding import bounding_of
 from dpsql.star import Catalog, ResolvedAxis
 from dpsql.star.base import GRAIN_MICROSECONDS
@@ -105,7 +106,7 @@ def _midnight(day: date) -> datetime:
 MECHANISMS = ("auto", "lue_dptree", "struct_construct", "tree", "identity", "gaussian")
 """Mechanisms that measure integer rows, whose sums over batches are rows again."""
 
-LOOKING = frozenset({"signal", "diffhr", "blocks", "allow"})
+LOOKING = frozenset({"allow", *(word for mechanism in DATA_DEPENDENT for word in mechanism.NAMED)})
 """What a view says, as its mechanism or under `data_dependent`, that wants a look at the data before it measures."""
 
 

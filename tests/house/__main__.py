@@ -2,10 +2,10 @@
 
     python -m tests.house                 the figures
     python -m tests.house --list tags     what one of them counted (tags, cycles, parameters, unreached, upward,
-                                          values, long, names, protocols)
+                                          values, long, names, protocols, replays)
 
 Each figure's rule stands at the head of its module: tags.py, graph.py, shapes.py, values.py, reach.py, traced.py,
-words.py.
+replay.py, words.py.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import sys
 from collections import Counter
 
 from benchmarks.figures import Figures
-from tests.house import graph, reach, shapes, tags, traced, values, words
+from tests.house import graph, reach, replay, shapes, tags, traced, values, words
 from tests.house.source import ROOT, Package, read_package
 
 CODE_LINES_BEFORE = 52189
@@ -30,6 +30,11 @@ LISTS = {
     "values": values.idle_values,
     "long": shapes.long_modules,
     "names": shapes.repeated_modules,
+    "replays": lambda package: [
+        f"{name}: {module}"
+        for name, family in replay.REPLAYS.items()
+        for module in replay.touched(package, family)
+    ],
     "protocols": lambda package: [f"{count} {place}" for count, place in shapes.protocols(package)],
 }
 
@@ -75,6 +80,10 @@ def counts(package: Package) -> dict[str, tuple[float, float]]:
         "house-modules-above-600-lines": (len(shapes.long_modules(package)), 0),
         "house-module-names-that-occur-twice": (len(shapes.repeated_modules(package)), 0),
         "house-protocol-members": (shapes.protocols(package)[-1][0], 14),
+        **{
+            f"house-replay-of-{name}": (len(replay.touched(package, family)), 3)
+            for name, family in replay.REPLAYS.items()
+        },
         "house-statistic-meta-places": (len(shapes.constructions(package, "StatisticMeta")), 1),
     }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from tests.house import graph, reach, shapes, tags, traced, values
+from tests.house import graph, reach, replay, shapes, tags, traced, values
 from tests.house.source import ROOT, Package, read_package
 
 PROJECT = '[project]\nname = "dpsql"\n[project.scripts]\ndpsql = "dpsql.door:main"\n'
@@ -218,3 +218,16 @@ def test_places_that_make_a_class_are_counted(tmp_path: Path) -> None:
     assert shapes.constructions(made, "StatisticMeta") == ["dpsql/a.py:1", "dpsql/b.py:2"]
     house = read_package(ROOT / "dpsql")
     assert len(shapes.constructions(house, "StatisticMeta")) == 1
+
+
+def test_a_replay_touches_what_imports_or_names_the_family(tmp_path: Path) -> None:
+    found = package(
+        tmp_path,
+        blocks="PEOPLE = 1\n",
+        registry="from dpsql import blocks\n",
+        model='WORDS = ("auto", "blocks")\n',
+        plan="from dpsql.measures import PEOPLE\ndef asks(name): return name == PEOPLE\n",
+        other="blocks = 3\ndef f(): return blocks\n",
+    )
+    family = replay.Replay(frozenset({"dpsql.blocks"}), frozenset({"blocks", "PEOPLE"}))
+    assert replay.touched(found, family) == ["dpsql.model", "dpsql.plan", "dpsql.registry"]

@@ -10,6 +10,7 @@ from tests.house.source import ROOT, read_package
 pytestmark = pytest.mark.long
 
 SHORT: dict[str, float] = {
+    "house-replay-of-people": 20,
     "house-variants-asked-what-they-are": 54,
     "house-functions-of-seven-parameters": 10,
     "house-unreached-definitions": 2,
