@@ -31,13 +31,13 @@ class KeyColumn(NamedTuple):
 
     Args:
         table, column: where it is.
-        kind: its DuckDB type.
+        sql_type: its DuckDB type.
         place: how the catalog names it, for messages.
     """
 
     table: str
     column: str
-    kind: str
+    sql_type: str
     place: str
 
 
@@ -84,33 +84,33 @@ def type_keys(catalog: Catalog, raw: RawSide, first: Mapping[str, str]) -> None:
     for root, members in _groups(catalog, raw).items():
         target = raw.key_types[root] = group_type(catalog, root, members, first.get(root))
         for member in members:
-            value = exact_cast(identifier(member.column), member.kind, target)
+            value = exact_cast(identifier(member.column), member.sql_type, target)
             if value is None:
                 raise SourceError(
-                    f"{member.place}: {type_word(member.kind)} is never equal to {root}.{catalog.tables[root].key}, "
-                    f"which holds {type_word(family(target))} values",
+                    f"{member.place}: {type_word(member.sql_type)} is never equal to "
+                    f"{root}.{catalog.tables[root].key}, which holds {type_word(family(target))} values",
                     hint="write both in one type, or declare the key's column `type: int` if its text holds numbers",
                 )
             if value != identifier(member.column):
                 _not_joined(catalog, raw, member.table, target)
                 casts.setdefault(member.table, {})[member.column] = (value, target)
     for table, columns in casts.items():
-        every = {name: (identifier(name), kind) for name, kind in raw.columns[table].items()}
+        every = {name: (identifier(name), sql_type) for name, sql_type in raw.columns[table].items()}
         retyped(raw, table, every | columns)
 
 
 def group_type(catalog: Catalog, root: str, members: list[KeyColumn], first: str | None) -> str:
     """The type of a group's keys: its own where all agree, else one that holds every value of its family."""
-    members = [m for m in members if m.kind != EMPTY] or members
+    members = [m for m in members if m.sql_type != EMPTY] or members
     key = next(
-        (m.kind for m in members if (m.table, m.column.lower()) == (root, key_of(catalog, root))),
-        members[0].kind,
+        (m.sql_type for m in members if (m.table, m.column.lower()) == (root, key_of(catalog, root))),
+        members[0].sql_type,
     )
     base = first or (key if key != EMPTY else "VARCHAR")
     declared = catalog.tables[root].columns.get(str(catalog.tables[root].key))
     if declared is not None and declared.type == "int" and family(base) == "text":
         base = "HUGEINT"
-    if {member.kind for member in members} == {base}:
+    if {member.sql_type for member in members} == {base}:
         return base
     # A public key keeps its type where it can: its axis shows it.
     keeps = catalog.tables[root].is_public and key == base and family(base) == "integer"
@@ -123,9 +123,9 @@ def _groups(catalog: Catalog, raw: RawSide) -> dict[str, list[KeyColumn]]:
     for (table, column), root in roots(catalog).items():
         foreign = [name for name in catalog.tables[table].foreign_keys if name.lower() == column]
         place = f"tables.{table}.foreign_keys.{foreign[0]}" if foreign else f"tables.{table}.key"
-        for name, kind in raw.columns.get(table, {}).items():
+        for name, sql_type in raw.columns.get(table, {}).items():
             if name.lower() == column:
-                groups.setdefault(root, []).append(KeyColumn(table, name, kind, place))
+                groups.setdefault(root, []).append(KeyColumn(table, name, sql_type, place))
     return groups
 
 

@@ -277,7 +277,7 @@ def _common_key(server: str, kinds: Set[str]) -> tuple[str, str] | None:
     """The type of keys of several types, and the cast into it: whole numbers, and any numbers on PostgreSQL."""
     if kinds <= BITS.keys():
         return "BIGINT", "CAST({} AS BIGINT)"
-    exact = all(kind == "NUMERIC" or family(kind) in ("integer", "decimal") for kind in kinds)
+    exact = all(name == "NUMERIC" or family(name) in ("integer", "decimal") for name in kinds)
     return ("NUMERIC", "trim_scale(CAST({} AS numeric))") if exact and server == POSTGRESQL else None
 
 

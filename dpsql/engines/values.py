@@ -71,52 +71,52 @@ class Digits(NamedTuple):
     places: int
 
 
-def decimal_digits(kind: str | None) -> Digits | None:
+def decimal_digits(sql_type: str | None) -> Digits | None:
     """The digits of a decimal type; None for any other.
 
     >>> decimal_digits("DECIMAL(12,2)")
     Digits(whole=12, places=2)
     """
-    match = _DECIMAL.fullmatch(kind or "")
+    match = _DECIMAL.fullmatch(sql_type or "")
     return Digits(int(match[1]), int(match[2])) if match else None
 
 
-def family(kind: str) -> str:
+def family(sql_type: str) -> str:
     """What kind of values a type holds: integer, decimal, float, text, time, or the type itself.
 
     >>> family("UBIGINT"), family("DECIMAL(9,0)"), family("DECIMAL(9,2)"), family("ENUM('a')"), family("UUID")
     ('integer', 'integer', 'decimal', 'text', 'UUID')
     """
-    digits = decimal_digits(kind)
-    if kind in INTEGERS or (digits and digits.places == 0):
+    digits = decimal_digits(sql_type)
+    if sql_type in INTEGERS or (digits and digits.places == 0):
         return "integer"
     if digits:
         return "decimal"
-    if kind in FLOATS:
+    if sql_type in FLOATS:
         return "float"
-    if kind == "VARCHAR" or kind.startswith("ENUM("):
+    if sql_type == "VARCHAR" or sql_type.startswith("ENUM("):
         return "text"
-    return "time" if kind in TIMES else kind
+    return "time" if sql_type in TIMES else sql_type
 
 
-def type_word(kind: str) -> str:
+def type_word(sql_type: str) -> str:
     """A type as messages name it: members of an ENUM and fields of a STRUCT may be values.
 
     >>> type_word("ENUM('HIV', 'flu')"), type_word("DECIMAL(9,2)"), type_word("STRUCT(a INTEGER)[]")
     ('ENUM', 'DECIMAL(9,2)', 'STRUCT')
     """
-    return kind if decimal_digits(kind) else kind.partition("(")[0]
+    return sql_type if decimal_digits(sql_type) else sql_type.partition("(")[0]
 
 
-def widest(kind: str) -> str:
+def widest(sql_type: str) -> str:
     """The type that holds every value of a type's family (decimals: of its scale).
 
     >>> widest("SMALLINT"), widest("DECIMAL(9,2)"), widest("FLOAT"), widest("DATE"), widest("UUID")
     ('HUGEINT', 'DECIMAL(38,2)', 'DOUBLE', 'TIMESTAMP', 'UUID')
     """
     widest_types = {"integer": "HUGEINT", "float": "DOUBLE", "text": "VARCHAR", "time": "TIMESTAMP"}
-    digits = decimal_digits(kind)
-    return widest_types.get(family(kind)) or (f"DECIMAL(38,{digits.places})" if digits else kind)
+    digits = decimal_digits(sql_type)
+    return widest_types.get(family(sql_type)) or (f"DECIMAL(38,{digits.places})" if digits else sql_type)
 
 
 class SourceColumn(NamedTuple):
@@ -300,10 +300,10 @@ def leaving(source: str, stored: str, column: str, *, key: bool) -> SourceColumn
     form = None if match is None else match[0].key if key else match[0].value
     if match is None or form is None:
         return None
-    kind = form[0].format(*match[1])
-    kind = kind if kind == EMPTY else kind.upper()
-    kind = (_SPARK_NAMES if source == SPARK else {}).get(kind, kind)
-    return SourceColumn(_NAMES.get(kind, kind), form[1].replace("{x}", column))
+    sql_type = form[0].format(*match[1])
+    sql_type = sql_type if sql_type == EMPTY else sql_type.upper()
+    sql_type = (_SPARK_NAMES if source == SPARK else {}).get(sql_type, sql_type)
+    return SourceColumn(_NAMES.get(sql_type, sql_type), form[1].replace("{x}", column))
 
 
 def exact_cast(value: str, own: str, target: str) -> str | None:
@@ -363,24 +363,24 @@ def _small(value: str) -> str:
     return f"({value} > -{LARGEST} AND {value} < {LARGEST})"
 
 
-def canonical_text(value: str, kind: str) -> str:
+def canonical_text(value: str, sql_type: str) -> str:
     """SQL of DuckDB for the one text of a value: of a number the shortest decimal, as docs/values.md writes it.
 
     Args:
         value: SQL of a column that left its source.
-        kind: its type.
+        sql_type: its type.
 
     >>> canonical_text("id", "BIGINT")
     'CAST(id AS VARCHAR)'
     """
-    text, digits = f"CAST({value} AS VARCHAR)", decimal_digits(kind)
-    if kind == "VARCHAR":
+    text, digits = f"CAST({value} AS VARCHAR)", decimal_digits(sql_type)
+    if sql_type == "VARCHAR":
         return value
-    if kind == "BLOB":
+    if sql_type == "BLOB":
         return f"lower(hex({value}))"
     if digits and digits.places:
         return f"regexp_replace({text}, '[.]?0+$', '')"
-    if kind not in FLOATS:
+    if sql_type not in FLOATS:
         return text
     integer = f"CAST(TRY_CAST({value} AS HUGEINT) AS VARCHAR)"
     sign = f"CASE WHEN {value} < 0 THEN '-' ELSE '' END"
@@ -420,9 +420,9 @@ READS: dict[str, frozenset[str]] = {
 """Declared type -> families of stored types that stand for its values; others are refused from the schema."""
 
 
-def reads(declared: str, kind: str) -> bool:
-    """Whether a declared type reads columns of a kind; without a declaration all are read."""
-    return kind == EMPTY or not declared or family(kind) in READS[declared]
+def reads(declared: str, sql_type: str) -> bool:
+    """Whether a declared type reads columns of a stored type; without a declaration all are read."""
+    return sql_type == EMPTY or not declared or family(sql_type) in READS[declared]
 
 
 KEY_WORDS = {
@@ -431,21 +431,23 @@ KEY_WORDS = {
 }  # fmt: skip
 
 
-def key_words(kind: str) -> str:
+def key_words(sql_type: str) -> str:
     """What keys of a type are compared as, for the certificate.
 
     >>> key_words("BIGINT"), key_words("NUMERIC"), key_words("UUID")
     ('canonical integer text', 'canonical decimal text', 'canonical text')
     """
-    return KEY_WORDS["decimal"] if kind == "NUMERIC" else KEY_WORDS.get(family(kind), "canonical text")
+    return (
+        KEY_WORDS["decimal"] if sql_type == "NUMERIC" else KEY_WORDS.get(family(sql_type), "canonical text")
+    )
 
 
-def is_rounded(kind: str, declared: DeclaredType) -> bool:
+def is_rounded(sql_type: str, declared: DeclaredType) -> bool:
     """Whether a number of a stored type may have more digits behind the point than are kept."""
-    digits = decimal_digits(kind)
+    digits = decimal_digits(sql_type)
     if declared.type not in ("int", "decimal"):
         return False
-    return family(kind) in ("float", "text") or (digits is not None and digits.places > declared.places)
+    return family(sql_type) in ("float", "text") or (digits is not None and digits.places > declared.places)
 
 
 def common_type(kinds: Collection[str], declared: DeclaredType) -> str | None:
@@ -467,16 +469,18 @@ def common_type(kinds: Collection[str], declared: DeclaredType) -> str | None:
     >>> common_type(["HUGEINT", "DOUBLE"], DeclaredType(small=True))
     'DOUBLE'
     """
-    real = sorted({kind for kind in kinds if kind != EMPTY})
-    families = {family(kind) for kind in real}
+    real = sorted({sql_type for sql_type in kinds if sql_type != EMPTY})
+    families = {family(sql_type) for sql_type in real}
     if len(real) <= 1:
         return real[0] if real else "VARCHAR"
     if families == {"integer"}:
-        return "BIGINT" if all(kind in BITS for kind in real) else "HUGEINT"
+        return "BIGINT" if all(sql_type in BITS for sql_type in real) else "HUGEINT"
     if families <= {"integer", "decimal"}:
         return _wide_decimal(real) or "VARCHAR"
     if families == {"integer", "float"}:
-        exact = declared.small or all(kind in FLOATS or BITS.get(kind, 128) <= FLOAT_BITS for kind in real)
+        exact = declared.small or all(
+            sql_type in FLOATS or BITS.get(sql_type, 128) <= FLOAT_BITS for sql_type in real
+        )
         return "DOUBLE" if exact else "VARCHAR"
     if families == {"float"}:
         return "DOUBLE"
@@ -489,7 +493,9 @@ def common_type(kinds: Collection[str], declared: DeclaredType) -> str | None:
 
 def _wide_decimal(kinds: Sequence[str]) -> str | None:
     """A decimal that holds every value of some whole and decimal types; None where 38 digits are too few."""
-    decimals = [decimal_digits(kind) or Digits(len(str(1 << BITS.get(kind, 128))), 0) for kind in kinds]
+    decimals = [
+        decimal_digits(sql_type) or Digits(len(str(1 << BITS.get(sql_type, 128))), 0) for sql_type in kinds
+    ]
     places = max(decimal.places for decimal in decimals)
     needed = max(decimal.whole - decimal.places for decimal in decimals) + places
     return f"DECIMAL({needed},{places})" if needed <= 38 else None
@@ -501,30 +507,30 @@ def key_type(kinds: Collection[str], declared_int: bool) -> str | None:
     >>> key_type(["BIGINT", "DOUBLE"], False), key_type(["BIGINT", "VARCHAR"], False)
     ('HUGEINT', None)
     """
-    real = sorted({kind for kind in kinds if kind != EMPTY})
-    families = {family(kind) for kind in real}
+    real = sorted({sql_type for sql_type in kinds if sql_type != EMPTY})
+    families = {family(sql_type) for sql_type in real}
     if len(real) <= 1:
         return real[0] if real else EMPTY
     if "text" in families and families != {"text"}:
         return "HUGEINT" if declared_int and families <= {"text", "integer", "decimal", "float"} else None
     if families == {"integer"}:
-        return "BIGINT" if all(kind in BITS for kind in real) else "HUGEINT"
+        return "BIGINT" if all(sql_type in BITS for sql_type in real) else "HUGEINT"
     if families <= {"integer", "decimal", "float"}:
-        places = [digits.places for kind in real if (digits := decimal_digits(kind))]
+        places = [digits.places for sql_type in real if (digits := decimal_digits(sql_type))]
         return f"DECIMAL(38,{max(places)})" if "decimal" in families else "HUGEINT"
     return "TIMESTAMP" if families == {"time"} else None
 
 
-def carried(value: str, kind: str, target: str) -> str:
+def carried(value: str, sql_type: str, target: str) -> str:
     """SQL of DuckDB for a value in the type in which its files meet; see `common_type`.
 
     Args:
         value: SQL of a column that left its file.
-        kind: its type.
+        sql_type: its type.
         target: where it is carried.
     """
-    if kind == target:
+    if sql_type == target:
         return value
-    if kind == EMPTY:
+    if sql_type == EMPTY:
         return f"CAST(NULL AS {target})"
-    return canonical_text(value, kind) if target == "VARCHAR" else f"TRY_CAST({value} AS {target})"
+    return canonical_text(value, sql_type) if target == "VARCHAR" else f"TRY_CAST({value} AS {target})"

@@ -212,8 +212,8 @@ class PlannedStatistic:
     @property
     def family(self) -> tuple[str, str, str]:
         """Statistics of one family estimate the same margins; some kinds of views stay alone."""
-        together = self.measurement.facts.family
-        return self.of, self.measure.name, self.view if together is None else together
+        name = self.measurement.facts.family
+        return self.of, self.measure.name, self.view if name is None else name
 
     @property
     def counts_people(self) -> bool:
