@@ -94,14 +94,12 @@ def open_tables(
         raise CatalogError(f"source.kind: this needs rows in files or DuckDB, not in {source.kind.name}")
     opened = [name for name in (source.tables if names is None else names) if name in catalog.tables]
     places = {name: query_of(source, catalog.tables, name) or source.tables[name] for name in opened}
-    public = [name for name in opened if catalog.tables[name].is_public]
     uses = {name: table_use(catalog, name) for name in opened}
     raw = open_sources(
         source.kind,
         source.folder(catalog.file),
         places,
         csv=source.csv,
-        public=public,
         own_files=stand_ins,
         uses=uses,
     )
@@ -139,7 +137,6 @@ def open_sources(
     tables: Mapping[str, str | Query],
     *,
     csv: Csv | None = None,
-    public: Collection[str] = (),
     own_files: Mapping[str, Path] | None = None,
     uses: Mapping[str, TableUse] | None = None,
 ) -> RawSide:
@@ -151,7 +148,6 @@ def open_sources(
         tables: table -> file name under root, table name in the database, or a checked SELECT; as the catalog writes
             them, for errors print what is written and never what ${NAME} stands for.
         csv: how CSV files are written; RFC 4180 unless given.
-        public: tables in which a line that is no row is an error.
         own_files: table -> Parquet or CSV file that stands in for its place.
         uses: table -> what its catalog makes of its columns; where there is none, types are as stored.
 
@@ -170,7 +166,7 @@ def open_sources(
         raw.connection.execute("CREATE SCHEMA csv")
         place_of = PLACES[kind]
         _attach(raw.connection, place_of, root)
-        opening = _Opening(raw, place_of, root, dialect, frozenset(public), uses or {})
+        opening = _Opening(raw, place_of, root, dialect, uses or {})
         for table in sorted(tables, key=lambda name: _joins(tables[name])):
             place = stand_ins.get(table, tables[table])
             if isinstance(place, Query):
@@ -291,12 +287,11 @@ class _Opening(NamedTuple):
     places: SourcePlaces
     root: Path
     dialect: Csv
-    public: frozenset[str]
     uses: Mapping[str, TableUse]
 
-    def folders(self, table: str) -> tuple[str, ...]:
-        """The columns of a table that folders name."""
-        return self.uses.get(table, TableUse()).folders
+    def use(self, table: str) -> TableUse:
+        """What the catalog makes of a table."""
+        return self.uses.get(table, TableUse())
 
 
 def _joins(place: str | Query) -> bool:
@@ -319,7 +314,7 @@ def _read_by(opening: _Opening, table: str, place: str | Path | Query) -> str:
     """The source whose types a table's rows have: what a SELECT makes of texts may have a collation."""
     if isinstance(place, Path):
         return FILES
-    if isinstance(place, Query) and (place.trusted or table in opening.public):
+    if isinstance(place, Query) and (place.trusted or opening.use(table).public):
         return DATABASE
     return opening.places.stored_in
 
@@ -339,14 +334,14 @@ def _nothing_there(table: str, place: str | Path) -> SourceError:
 def _parquet(opening: _Opening, table: str, files: Sequence[Path]) -> list[SchemaGroup]:
     """Parquet files, each read by its own schema."""
     try:
-        return parquet_members(opening.raw.connection, files, opening.root, opening.folders(table))
+        return parquet_members(opening.raw.connection, files, opening.root, opening.use(table).folders)
     except duckdb.Error as error:
         raise _unreadable(table, error) from None  # the engine's words list columns and quote values
 
 
 def _load(opening: _Opening, table: str, files: Sequence[Path]) -> list[SchemaGroup]:
     """Read CSV files into tables."""
-    folders = opening.folders(table)
+    folders = opening.use(table).folders
     return [
         _member(opening, table, _load_file(opening, table, file))._replace(
             folders=folder_values(file, opening.root, folders), files=1
@@ -361,7 +356,7 @@ def _load_file(opening: _Opening, table: str, file: Path) -> str:
     target = f"csv.{identifier(f'{table} {file}')}"
     left_out = load_csv(raw.connection, target, file, opening.dialect, names)
     raw.from_csv.add(table)
-    if left_out and table in opening.public:
+    if left_out and opening.use(table).public:
         raise SourceError(
             f"source.tables.{table}: {left_out} lines of {file.name} are no rows",
             hint="write source.csv as the file is written: one row a line, as many fields as the header",
@@ -404,7 +399,7 @@ def _unreadable(table: str, error: duckdb.Error) -> SourceError:
 
 def _view(opening: _Opening, table: str, members: Sequence[SchemaGroup], source: str) -> dict[str, str]:
     """Make the view of a table, `raw.<table>`; its columns and their types."""
-    select, types = united(table, members, opening.uses.get(table, TableUse()), source)
+    select, types = united(table, members, opening.use(table), source)
     try:
         opening.raw.connection.execute(f"CREATE OR REPLACE VIEW memory.raw.{identifier(table)} AS {select}")
     except duckdb.Error as error:

@@ -78,6 +78,7 @@ class TableUse:
         declared: column -> what it declares.
         keys: key and foreign keys -> whether the key that they name is declared `type: int`.
         folders: columns whose values stand in names of folders.
+        public: whether its rows are; then a line that is no row is an error.
         listed: whether columns of types that are not listed are left out; a draft and a SELECT see them.
     """
 
@@ -85,6 +86,7 @@ class TableUse:
     keys: Mapping[str, bool] = field(default_factory=dict)
     folders: tuple[str, ...] = ()
     listed: bool = False
+    public: bool = False
 
     def names(self, column: str) -> bool:
         """Whether the catalog names a column."""
@@ -114,7 +116,7 @@ def _declared_use(catalog: Catalog, name: str, folders: Sequence[str] = ()) -> T
         if owner == name and column not in derived:
             spec = {c.lower(): s for c, s in catalog.tables[root].columns.items()}.get(key_of(catalog, root))
             keys[column] = spec is not None and spec.type == "int"
-    return TableUse(declared, keys, tuple(folders), listed=True)
+    return TableUse(declared, keys, tuple(folders), listed=True, public=table.is_public)
 
 
 def _is_small(lower: str | None, upper: str | None) -> bool:

@@ -13,6 +13,7 @@ import pytest
 from dpsql.curate.draft import draft_from_source, leave_open
 from dpsql.engines import open_sources
 from dpsql.engines.csv import LONGEST, blocks_of_lines, parse_lines
+from dpsql.engines.united import TableUse
 from dpsql.errors import SourceError
 from dpsql.star.source import CSV, Csv
 from tests.privacy.csv_case import (
@@ -108,7 +109,7 @@ def files(tmp_path: Path) -> Iterator[Path]:
 
 def test_a_public_line_that_is_no_row_is_an_error_without_its_text(files: Path) -> None:
     with pytest.raises(SourceError) as caught:
-        open_sources(CSV, files, {"t": "t.csv"}, public={"t"})
+        open_sources(CSV, files, {"t": "t.csv"}, uses={"t": TableUse(public=True)})
     assert "source.tables.t" in str(caught.value) and "t.csv" in str(caught.value)
     assert "SECRET" not in str(caught.value)
 
