@@ -11,8 +11,10 @@ from typing import Any
 
 import duckdb
 import pytest
+from sqlglot import exp
 
 from dpsql.answer.answerer import Answerer
+from dpsql.answer.sql import per_person
 from dpsql.errors import NotSupportedError
 from dpsql.noise import ZeroNoise
 from dpsql.publishing.central import publish_release
@@ -60,6 +62,8 @@ tables:
 views:
   visits: {of: customer, axes: [customer.visits, customer.region], measures: [count, customer.spent, customer.pieces]}
   money: {of: customer, axes: [customer.spent, customer.paid], measures: [count]}
+  buyers: {of: customer, measures: [count], share: 0.01, axes: [
+    {axis: customer.spent, cuts: [11, 21]}, {axis: customer.paid, cuts: [1]}, {axis: customer.visits, cuts: [1]}]}
   pieces: {of: customer, axes: [customer.pieces, customer.visits], measures: [count]}
   cohort: {of: customer, axes: [customer.first_day, customer.last_day, customer.region], measures: [count]}
   gaps: {of: customer, axes: [customer.gap, customer.region], measures: [count]}
@@ -160,3 +164,31 @@ def test_a_sum_of_people_says_what_one_counts_for(shop: tuple[Answerer, duckdb.D
     assert "a customer counts for at most 60 of visits" in notes
     notes = shop[0].query("SELECT visits, COUNT(*) FROM customer GROUP BY 1").notes
     assert not any("counts for at most" in note for note in notes)
+
+
+class TestPlanted:
+    """A mapping that forgets a rule gives other rows than DuckDB."""
+
+    def wrong(self, shop: tuple[Answerer, duckdb.DuckDBPyConnection]) -> int:
+        answerer, raw = shop
+        plain = Answerer(answerer.release)  # remembers no statement
+        return sum(
+            groups(plain.query(statement).rows) != groups(raw.execute(statement).fetchall())
+            for statement in STATEMENTS
+            if "AVG" not in statement
+        )
+
+    def test_none_without_one(self, shop: tuple[Answerer, duckdb.DuckDBPyConnection]) -> None:
+        assert self.wrong(shop) == 0
+
+    def test_people_without_rows(
+        self, shop: tuple[Answerer, duckdb.DuckDBPyConnection], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(per_person._Mapping, "present", lambda *_: exp.true())
+        assert self.wrong(shop) >= 5
+
+    def test_sums_of_nothing(
+        self, shop: tuple[Answerer, duckdb.DuckDBPyConnection], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(per_person._Mapping, "_may_be_null", lambda *_: False)
+        assert self.wrong(shop) >= 1
