@@ -54,7 +54,7 @@ def ask(name: str, figures: Figures) -> None:
             truth, errors = numbers(exact.query(sql).rows), []
             for answerer in noisy:
                 answer = answerer.query(sql)
-                low, high = (numbers(side.itertuples(index=False)) for side in answer.interval(0.95))
+                low, high = (numbers(list(side.itertuples(index=False))) for side in answer.interval(0.95))
                 errors += [
                     error
                     for error in numbers(list(answer.stderr.itertuples(index=False)))
