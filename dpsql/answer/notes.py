@@ -19,6 +19,7 @@ left out of the table as a whole; a group whose units own more or fewer rows tha
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from decimal import Decimal
 from enum import Enum
 from typing import NamedTuple
 
@@ -30,6 +31,7 @@ from dpsql.answer.uncertainty.reads import weight_error
 from dpsql.release import Release
 from dpsql.release.format import MeasureScale, Meta, ScaleMeta
 from dpsql.star.devices import NONRESPONSES
+from dpsql.star.tables import NUMERIC
 
 
 class Note(NamedTuple):
@@ -234,7 +236,32 @@ def bias_notes(plan: ViewPlan, terms: Sequence[Term], release: Release) -> list[
         if axis.other_leaf is not None
     ]
     bounded = [] if asks_only_people(terms) else bounding_notes(plan.view.of, release)
-    return [*channel_notes(plan, release), *notes, *outside, *bounded]
+    return [*channel_notes(plan, release), *notes, *outside, *summary_notes(plan, terms, release), *bounded]
+
+
+def summary_notes(plan: ViewPlan, terms: Sequence[Term], release: Release) -> list[Note]:
+    """What one person counts for at most in sums and averages of facts about people."""
+    table = release.catalog.privacy.unit.table
+    measures = [plan.view.statistics[term.measure].measure for term in terms]
+    axes = [release.axes[question.axis] for question in plan.questions if question.factors]
+    summed = [measure.partition(".")[::2] for measure in measures if not measure.startswith("count")]
+    summed += [(axis.columns[0].table, axis.columns[0].column) for axis in axes]
+    notes = []
+    for owner, column in dict.fromkeys(summed):
+        summary = (
+            release.catalog.tables[owner].summaries.get(column) if owner in release.catalog.tables else None
+        )
+        if (
+            summary is None
+            or not summary.out_of_domain.nearest
+            or summary.lower is None
+            or summary.upper is None
+        ):
+            continue
+        high = f"{Decimal(summary.upper):,}" if summary.type in NUMERIC else summary.upper
+        low = "" if summary.lower == "0" else f"at least {summary.lower} and "
+        notes.append(Note(f"a {table} counts for {low}at most {high} of {column}"))
+    return notes
 
 
 def bounding_notes(of: str, release: Release) -> list[Note]:

@@ -9,6 +9,7 @@ from typing import Any
 import duckdb
 import pytest
 
+from dpsql.engines import summaries as lines
 from dpsql.engines.engine import Engine
 from dpsql.engines.keys import open_star
 from dpsql.engines.registry import open_engine
@@ -48,18 +49,18 @@ def by_duckdb(folder: Path, threads: int = 1) -> tuple[Catalog, dict[int, tuple[
         fetched = raw.connection.execute(statement(catalog, raw)).fetchall()
     finally:
         raw.close()
-    lines: dict[int, tuple[Any, ...]] = {}
+    people: dict[int, tuple[Any, ...]] = {}
     for key, *values in fetched:
-        assert lines.setdefault(key, tuple(values)) == tuple(values)  # one who stands twice has equal lines
-    return catalog, lines
+        assert people.setdefault(key, tuple(values)) == tuple(values)  # one who stands twice has equal lines
+    return catalog, people
 
 
 @pytest.mark.parametrize(("order", "threads"), [(0, 1), (1, 4), (2, 1), (3, 4)])
 def test_duckdb_gives_what_python_gives(order: int, threads: int, tmp_path: Path) -> None:
     rows = made_up(order % 2)
-    catalog, lines = by_duckdb(write_parquet(tmp_path, rows, order), threads)
-    assert lines == expected(catalog, rows)
-    assert max(len(set(column)) for column in zip(*lines.values(), strict=True)) > 5
+    catalog, found = by_duckdb(write_parquet(tmp_path, rows, order), threads)
+    assert found == expected(catalog, rows)
+    assert max(len(set(column)) for column in zip(*found.values(), strict=True)) > 5
 
 
 def test_nobody_else_moves_when_one_person_goes(tmp_path: Path) -> None:
@@ -173,3 +174,31 @@ def test_derived_columns_and_expressions(kind: str, tmp_path: Path) -> None:
         (2, None, 0, 500),
         (3, None, 0, 0),
     ]
+
+
+DEFECTS = {
+    "a sum of floats": ("sum(x", "sum(1.0::DOUBLE * x"),
+    "a mode of the greatest among equals": ("ORDER BY m DESC, x2", "ORDER BY m DESC, x2 DESC"),
+    "an inner join": ("LEFT JOIN person", "JOIN person"),
+    "equal values counted once": (
+        "row_number() OVER (PARTITION BY k ORDER BY x",
+        "dense_rank() OVER (PARTITION BY k ORDER BY x",
+    ),
+    "texts without their case": ("CAST(c0 AS VARCHAR)", "lower(CAST(c0 AS VARCHAR))"),
+}
+
+
+@pytest.mark.parametrize("defect", DEFECTS)
+def test_planted_defects_are_found(defect: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Values differ from plain Python's."""
+    rows, (old, new) = made_up(1), DEFECTS[defect]
+    made = lines.people_rows
+
+    def planted(*given: Any) -> str:
+        text = made(*given)
+        assert old in text
+        return text.replace(old, new)
+
+    monkeypatch.setattr("dpsql.engines.duck.people_rows", planted)
+    catalog, values = by_duckdb(write_parquet(tmp_path, rows))
+    assert values != expected(catalog, rows)

@@ -23,6 +23,7 @@ from dpsql.answer.sql.members import count_members
 from dpsql.answer.sql.names import name_columns
 from dpsql.answer.sql.normal import normal
 from dpsql.answer.sql.parse import DEFAULT_DIALECT, check, refusal
+from dpsql.answer.sql.per_person import map_people
 from dpsql.answer.sql.regroup import Inner
 from dpsql.answer.sql.rows import aggregates, bind_from, holds_rows, is_row_level, sources
 from dpsql.answer.sql.select import build
@@ -65,6 +66,7 @@ def take_apart(tree: Node, schema: Schema, text: str, carries: bool = False) -> 
     dialect = tree.meta.get("dialect", DEFAULT_DIALECT)
     tree, moment = fold_clock(name_columns(tree, dialect, text))
     tree = spread_sets(normal(native(tree, dialect)))
+    notes = map_people(tree, schema)
     count_members(tree, schema)
     check(tree)
     check_growth(tree)
@@ -85,7 +87,7 @@ def take_apart(tree: Node, schema: Schema, text: str, carries: bool = False) -> 
     return Statement(
         blocks, written(node), tuple(written(expression) for expression in (common.expressions if common else ())),
         tuple(shape.names), tuple(shape.forms), tuple(shape.carriers.values()), context.catalog_tables,
-        tuple(dict.fromkeys(context.public_tables)), picked, ordered, asks_errors, keeps, moment,
+        tuple(dict.fromkeys(context.public_tables)), picked, ordered, asks_errors, keeps, moment, notes,
     )  # fmt: skip
 
 

@@ -43,6 +43,7 @@ class Statement:
             `sql.carry` says.
         keeps: whether a clause of the outer statement keeps some of its rows.
         moment: what its clock shows, in UTC; None where it does not read the clock.
+        notes: what a reader should know of the rows that were asked for in other words.
     """
 
     blocks: tuple[Block, ...]
@@ -58,6 +59,7 @@ class Statement:
     asks_errors: bool
     keeps: bool
     moment: datetime | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def block_errors(self) -> bool:

@@ -174,6 +174,11 @@ def _both(first: Node, second: Node | None) -> Node:
     return first if second is None else exp.and_(first.copy(), second.copy())
 
 
+def over_rows(call: Aggregate, condition: Node | None) -> Aggregate:
+    """The aggregate over those rows alone that meet a condition too."""
+    return call if condition is None else call._replace(condition=_both(condition, call.condition))
+
+
 def spelling(call: Aggregate, name: Callable[[ColumnName], str]) -> str:
     """One text for all spellings of an aggregate.
 
