@@ -25,9 +25,8 @@ from dpsql.doors.wire.cursors import (
     no_cursor,
 )
 from dpsql.doors.wire.parameters import bind, infer, without_array_casts
-from dpsql.doors.wire.protocol import WireColumn
+from dpsql.doors.wire.protocol import StatementRefused, WireColumn
 from dpsql.doors.wire.rewrite import names_of
-from dpsql.doors.wire.states import StatementRefused
 from dpsql.doors.wire.tree import parse
 from dpsql.doors.wire.values import TYPES, oid_of
 from dpsql.doors.wire.variables import REPORTED, Variables

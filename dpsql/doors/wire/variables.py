@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from dpsql.doors.wire.states import StatementRefused
+from dpsql.doors.wire.protocol import StatementRefused
 
 DEFAULTS: Mapping[str, str] = {
     "application_name": "", "bytea_output": "hex", "client_encoding": "UTF8", "client_min_messages": "notice",
