@@ -10,12 +10,12 @@ from tests.house.source import the_package
 pytestmark = pytest.mark.long
 
 SHORT: dict[str, float] = {
-    "house-variants-asked-what-they-are": 54,
-    "house-functions-of-seven-parameters": 10,
+    "house-variants-asked-what-they-are": 36,
+    "house-functions-of-seven-parameters": 9,
     "house-unreached-definitions": 2,
-    "house-code-lines-ratio": 1.067,
-    "house-idle-value-classes": 135,
-    "house-modules": 396,
+    "house-code-lines-ratio": 1.066,
+    "house-idle-value-classes": 118,
+    "house-modules": 391,
 }
 """Figures above their bound, and their ceilings meanwhile: lower one when its figure falls, remove it at the bound."""
 
