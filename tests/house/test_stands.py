@@ -15,7 +15,7 @@ SHORT: dict[str, float] = {
     "house-unreached-definitions": 2,
     "house-code-lines-ratio": 1.066,
     "house-idle-value-classes": 118,
-    "house-modules": 391,
+    "house-modules": 384,
 }
 """Figures above their bound, and their ceilings meanwhile: lower one when its figure falls, remove it at the bound."""
 
