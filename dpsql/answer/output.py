@@ -121,14 +121,14 @@ class Renderable(Protocol):
         """The first rows alone."""
 
 
-def drowned(result: Renderable, min_relative_error: float) -> tuple[bool, ...]:
-    """Which rows of an answer drown in noise: each of their noisy numbers is smaller than so many standard errors.
+def suppressed(result: Renderable, min_relative_error: float) -> tuple[bool, ...]:
+    """Which rows of an answer are suppressed as noise: each noisy number is smaller than so many standard errors.
 
     Only answers that name their groups, by a column without noise, have any.
 
     Args:
         result: the answer.
-        min_relative_error: standard error over value from which a number counts as drowned, above 0.
+        min_relative_error: standard error over value from which a number counts as noise, above 0.
 
     Raises:
         InterfaceError: another number.
@@ -212,11 +212,11 @@ def text_table(result: Renderable) -> str:
 
 
 def html_table(result: Renderable) -> str:
-    """The same for notebooks, with margins in small print and groups that drown in noise in grey."""
+    """The same for notebooks, with margins in small print and groups suppressed as noise in grey."""
     cells, below = shown(result)
     head = "".join(f"<th>{html.escape(name)}</th>" for name in result.columns)
     grey = ("", " style='opacity:.5'")
-    pairs = zip(cells, drowned(result.head(MOST_SHOWN), MARKED), strict=True)
+    pairs = zip(cells, suppressed(result.head(MOST_SHOWN), MARKED), strict=True)
     body = "".join(f"<tr{grey[lost]}>{''.join(map(_html_cell, row))}</tr>" for row, lost in pairs)
     notes = "".join(f"<p><small>{html.escape(line)}</small></p>" for line in below)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{notes}"

@@ -77,23 +77,23 @@ class TablePair:
 
     Args:
         left, right: the tables.
-        leans: whether the right one was scaled by the left one's total, whose error is not in its errors yet.
+        scaled_by_left: whether the right one was scaled by the left one's total, whose error is not in its errors yet.
     """
 
     left: ViewTable
     right: ViewTable
-    leans: bool = False
+    scaled_by_left: bool = False
 
     def crossed(self, a: str, b: str) -> tuple[BilinearForm, ...]:
         """Cov(left a, right b)."""
-        if not self.leans:
+        if not self.scaled_by_left:
             return ()
         return (Lean(self.left.with_count(a), self.right.values[b] / self.left.total),)
 
     def right_errors(self) -> ViewTable:
         """The right table with all of its errors."""
         return self.right.sharing(
-            math.sqrt(self.left.total_variance) / self.left.total if self.leans else 0.0
+            math.sqrt(self.left.total_variance) / self.left.total if self.scaled_by_left else 0.0
         )
 
     @property
@@ -255,7 +255,9 @@ def _pool(
         names.append(called[sample.release.meta.release_id])
     if len(names) < 2 or population_table is None:
         return None
-    best = population_table if few is None else TablePair(population_table, few, leans=True).together()
+    best = (
+        population_table if few is None else TablePair(population_table, few, scaled_by_left=True).together()
+    )
     base = population_table.release
     title = f"{best.of} of {' and '.join(names)}"
     catalog = {**base.meta.catalog, "name": POOL}

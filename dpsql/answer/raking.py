@@ -92,12 +92,12 @@ def raked(sample: Sample, central: Release) -> Release | None:
         margins = _margins(
             central, table, [overlap for overlap in overlaps if overlap.right.name == view.name]
         )
-        weighted = None if margins is None else _weighted(table, margins)
-        if margins is not None and weighted is not None:
-            tables.append(weighted)
+        raked_table = None if margins is None else _weighted(table, margins)
+        if margins is not None and raked_table is not None:
+            tables.append(raked_table)
             columns |= dict.fromkeys(margins.columns)
             stands_for = StandsFor(
-                weighted.total, sqrt(weighted.total_variance), central.name, tuple(columns)
+                raked_table.total, sqrt(raked_table.total_variance), central.name, tuple(columns)
             )
     if stands_for is None:
         return None

@@ -324,19 +324,19 @@ class Result:
 
 
 def hide(result: Result, min_relative_error: float) -> Result:
-    """The answer without the groups that drown in noise, and a note of how many there were.
+    """The answer without the groups suppressed as noise, and a note of how many there were.
 
     Groups that remain were picked by their noise: small ones that are shown are those that noise made larger. The note
     says how many are hidden, so that nobody takes the others for all.
 
     Args:
         result: the answer.
-        min_relative_error: as for `drowned`.
+        min_relative_error: as for `suppressed`.
 
     Raises:
         InterfaceError: no number above 0.
     """
-    visible = [not lost for lost in output.drowned(result, min_relative_error)]
+    visible = [not lost for lost in output.suppressed(result, min_relative_error)]
     hidden = len(visible) - sum(visible)
     if not hidden:
         return result

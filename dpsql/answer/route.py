@@ -458,9 +458,11 @@ def _candidate(
     scaled = as_everybody(sample) if sample.local.sampled and passed else None
     if scaled is not None:
         return RouteCandidate(name, _like(answerer, scaled), frozenset(Reads), (name,)), True
-    weighted = None if passed or not declared else _raked(sample, central)
-    if weighted is not None:
-        return RouteCandidate(name, _like(answerer, weighted), frozenset(Reads), (name,), last=True), False
+    raked_release = None if passed or not declared else _raked(sample, central)
+    if raked_release is not None:
+        return RouteCandidate(
+            name, _like(answerer, raked_release), frozenset(Reads), (name,), last=True
+        ), False
     stands = PARTICIPATIONS[sample.local.participation if passed else "unknown"].everybody
     return RouteCandidate(name, answerer, stands, (name,)), False
 
@@ -468,12 +470,12 @@ def _candidate(
 def _raked(sample: Sample, central: Sequence[Release]) -> Release | None:
     """Respondents weighted to a central release's margins, if that makes them agree with every central release."""
     for release in central:
-        weighted = raked(sample, release)
-        if weighted is not None:
-            again = replace(sample, release=weighted)
+        raked_release = raked(sample, release)
+        if raked_release is not None:
+            again = replace(sample, release=raked_release)
             if not any(sample_test(again, reference, scaled=True).rejected for reference in central):
-                return weighted
-            weighted.close()
+                return raked_release
+            raked_release.close()
     return None
 
 

@@ -112,7 +112,7 @@ class Settings:
 
     Args:
         nonnegative: answer counts from their non-negative (biased) estimates; None as the releases were opened.
-        min_relative_error: hide groups that drown in noise from here on; None hides none.
+        min_relative_error: suppress groups as noise from here on; None hides none.
         errors: put the ends of its interval beside each noisy column.
     """
 

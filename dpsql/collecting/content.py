@@ -11,7 +11,7 @@ who were asked whether they have one, and their part is taken out.
 | here       | there | unit |
 |------------|-------|------|
 | `none`     | z     | share of people without a row |
-| lean       | gain x items | leaves moved by a view's items |
+| influence  | gain x items | leaves moved by a view's items |
 
 **Privacy**: post-processing of reports that were private before they left the device.
 """

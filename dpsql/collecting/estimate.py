@@ -339,8 +339,8 @@ def rest(covariance: FloatArray) -> FloatArray:
     total = float(covariance.sum())
     if total <= 0:
         return covariance
-    lean = covariance.sum(axis=1)
-    return np.asarray(covariance - np.outer(lean, lean) / total)
+    with_total = covariance.sum(axis=1)
+    return np.asarray(covariance - np.outer(with_total, with_total) / total)
 
 
 class NoisyCells(NamedTuple):

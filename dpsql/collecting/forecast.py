@@ -6,7 +6,7 @@ Everybody answers one question with all of epsilon, so a view costs the part of 
 |------------|------|
 | `error`    | one standard error of a count, as a share of the people |
 | `size`     | the answer's own share of the people, if they are spread evenly |
-| drowned    | an error of more than half the answer: its 95% interval holds 0 |
+| is noise   | an error of more than half the answer: its 95% interval holds 0 |
 
 **Privacy**: public facts alone.
 """
@@ -21,7 +21,7 @@ from dpsql.client.plan import Plan
 from dpsql.collecting.tau import Prediction
 from dpsql.errors import InterfaceError
 
-DROWNED = 0.5
+NOISE_SHARE = 0.5
 """Which part of an answer an error may be at most."""
 CLOSE = 0.99
 TRIES = 12
@@ -94,9 +94,9 @@ def _part(plan: Plan, axes: Sequence[int]) -> float:
     return share / sum(view.share for view in plan.views)
 
 
-def drowned(prediction: Prediction) -> bool:
+def is_noise(prediction: Prediction) -> bool:
     """Whether noise is more than half of an even answer."""
-    return prediction.error > DROWNED * prediction.size
+    return prediction.error > NOISE_SHARE * prediction.size
 
 
 def ways_out(
@@ -113,13 +113,13 @@ def ways_out(
     Returns:
         Sentences; each alone would do, where it can.
     """
-    times = (prediction.error / (DROWNED * prediction.size)) ** 2
+    times = (prediction.error / (NOISE_SHARE * prediction.size)) ** 2
     ways = [f"more people: {math.ceil(people * times):,} instead of {people:,}"]
     epsilon = _enough_epsilon(float(plan.epsilon), prediction, at_epsilon)
     if epsilon is not None:
         ways.append(f"more epsilon: {epsilon:g} instead of {float(plan.epsilon):g}")
     if len(prediction.axes) > 1:
-        most_cells, cells = math.floor(DROWNED / prediction.error), round(1 / prediction.size)
+        most_cells, cells = math.floor(NOISE_SHARE / prediction.error), round(1 / prediction.size)
         if most_cells > 1:
             ways.append(
                 f"fewer cells: {most_cells} instead of {cells}, by wider cuts (`cuts`) or fewer categories"
@@ -140,7 +140,7 @@ def _enough_epsilon(
     """Least epsilon tried at which a question's answers no longer drown."""
     while (epsilon := math.ceil(100 * epsilon * STEP) / 100) <= LARGEST_EPSILON:
         again = [p for p in at_epsilon(epsilon) if p.axes == prediction.axes]
-        if not any(map(drowned, again)):
+        if not any(map(is_noise, again)):
             return epsilon
     return None
 

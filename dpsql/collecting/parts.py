@@ -48,12 +48,12 @@ class Fits:
     """Joint fits of one collection, each made once: most of the time that a release takes.
 
     Args:
-        joint: whether any is made; without them interactions come straight from the grids.
+        fitted: whether any is made; without them interactions come straight from the grids.
         parts: interactions by axes and measure; None where no report tells about one.
         shares: of slots per leaf combination, by the axes of a fit to counts.
     """
 
-    joint: bool = True
+    fitted: bool = True
     parts: dict[tuple[PartKey, int | None], Interaction | None] = field(default_factory=dict)
     shares: dict[PartKey, FloatArray] = field(default_factory=dict)
 
@@ -89,7 +89,7 @@ def interactions(
     fits = Fits() if fits is None else fits
     for key in sorted(wanted, key=lambda k: (len(k), k)):
         if (key, measure) not in fits.parts:
-            effect = smooth_part(plan, tallies, key, known, measure, fits) if fits.joint else None
+            effect = smooth_part(plan, tallies, key, known, measure, fits) if fits.fitted else None
             fits.parts[key, measure] = effect or grid_part(plan, tallies, key, known, measure)
         effect = fits.parts[key, measure]
         if effect is not None:

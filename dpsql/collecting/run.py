@@ -43,7 +43,7 @@ from dpsql.collecting.files import (
     write_plan_file,
     write_release_file,
 )
-from dpsql.collecting.forecast import CollectionForecast, drowned, people_needed, view_costs, ways_out
+from dpsql.collecting.forecast import CollectionForecast, is_noise, people_needed, view_costs, ways_out
 from dpsql.collecting.joined import joined_content, joined_tables
 from dpsql.collecting.plan import RowReports, facts_of
 from dpsql.collecting.rounds import adaptive_content, after_round, is_adaptive, predict_round, rounds_design
@@ -226,7 +226,7 @@ class _Plans(NamedTuple):
                 plan, people, prediction, lambda epsilon: self.predictions(people, epsilon)
             )
             for prediction in predictions
-            if prediction.axes and drowned(prediction)
+            if prediction.axes and is_noise(prediction)
         }
         seconds = 0.0 if asks_rows_alone(plan) else joint_seconds(plan, self.survey.views.values())
         costs = view_costs(plan, views, predictions)

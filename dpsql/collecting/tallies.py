@@ -281,11 +281,11 @@ def _filled_bits(plan: Plan, number: int, tally: ViewTally) -> ValueWithError | 
     view = plan.views[number]
     if not tally.total:
         return None
-    item_shares, lean = shares(plan, number, tally), np.ones(view.domain)
-    lean[_weighted_layout(view).silent] = 0.0
+    item_shares, counted = shares(plan, number, tally), np.ones(view.domain)
+    counted[_weighted_layout(view).silent] = 0.0
     structure = oracle_of(plan, view).estimate.structure(np.clip(item_shares, 0, 1))
-    noise = float(lean**2 @ structure.diagonal - (lean @ structure.tilt) ** 2) / tally.total
-    return ValueWithError(float(lean @ item_shares), float(np.sqrt(noise)))
+    noise = float(counted**2 @ structure.diagonal - (counted @ structure.tilt) ** 2) / tally.total
+    return ValueWithError(float(counted @ item_shares), float(np.sqrt(noise)))
 
 
 def _by_share(filled: ValueWithError) -> ValueWithError:

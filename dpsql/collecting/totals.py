@@ -2,7 +2,7 @@
 
 **Totals.** Each axis has its own estimate of the total, since every report tells of it. They are put together by their
 variances; reports of a grid enter several axes at once, so the variance of the mean is computed from what every item of
-every view adds to it (its lean).
+every view adds to it (its influence).
 
 **Centre.** SUM is put together as y + mid c, and answers take the errors of y and c for independent. One report says
 both: where most values lie near a bound the two bits of a cell err together, the more the larger epsilon is. Around the
@@ -68,8 +68,8 @@ from dpsql.mechanisms.local.truncation import (
 )
 from dpsql.mechanisms.oracles.oracle import FloatArray, Structure
 
-Leans = dict[int, FloatArray]
-"""Per view, an axis's lean on each of its items."""
+Influences = dict[int, FloatArray]
+"""Per view, an axis's influence on each of its items."""
 
 
 def total_of(
@@ -89,15 +89,17 @@ def total_of(
         measure: None for counts.
         half, shift: for a measure, what multiplies signed values and counts.
     """
-    leans = {}
+    influences = {}
     for axis in known:
-        count = _leans(plan, tallies, axis)
+        count = _influences(plan, tallies, axis)
         if measure is None:
-            leans[axis] = count
+            influences[axis] = count
             continue
-        signed = _leans(plan, tallies, axis, measure)
-        leans[axis] = {n: half * signed.get(n, np.zeros(1)) + shift * lean for n, lean in count.items()}
-    covariance = _covariance(plan, tallies, list(leans.values()))
+        signed = _influences(plan, tallies, axis, measure)
+        influences[axis] = {
+            n: half * signed.get(n, np.zeros(1)) + shift * influence for n, influence in count.items()
+        }
+    covariance = _covariance(plan, tallies, list(influences.values()))
     estimates = [t.counts if measure is None else t.signed[measure] for t in known.values()]
     weights = weights_of(np.diag(covariance))
     value = float(weights @ np.array([e.shares.sum() for e in estimates]))
@@ -105,12 +107,14 @@ def total_of(
     return Total(value, max(float(weights @ covariance @ weights), 0.0) + drifting**2)
 
 
-def _covariance(plan: Plan, tallies: Tallies, leans: list[Leans]) -> FloatArray:
+def _covariance(plan: Plan, tallies: Tallies, influences: list[Influences]) -> FloatArray:
     """Covariance of the axes' totals."""
-    covariance = np.zeros((len(leans), len(leans)))
-    for number in sorted({n for axis_leans in leans for n in axis_leans}):
+    covariance = np.zeros((len(influences), len(influences)))
+    for number in sorted({number for of_axis in influences for number in of_axis}):
         noise = _noise(plan, number, tallies)
-        matrix = np.array([axis_leans.get(number, np.zeros(noise.diagonal.size)) for axis_leans in leans])
+        matrix = np.array(
+            [axis_influences.get(number, np.zeros(noise.diagonal.size)) for axis_influences in influences]
+        )
         along = matrix @ noise.tilt
         covariance += ((matrix * noise.diagonal) @ matrix.T - np.outer(along, along)) / tallies[number].total
     return covariance
@@ -122,7 +126,7 @@ def _noise(plan: Plan, number: int, tallies: Tallies) -> Structure:
     return oracle_of(plan, plan.views[number]).estimate.structure(item_shares)
 
 
-def _leans(plan: Plan, tallies: Tallies, axis: int, measure: int | None = None) -> Leans:
+def _influences(plan: Plan, tallies: Tallies, axis: int, measure: int | None = None) -> Influences:
     view_estimates, leaves = told_of(plan, tallies, axis, measure), plan.axes[axis].leaves
     weights = (gains if measure is None else signed_gains)(
         [view_estimate.group for view_estimate in view_estimates]
@@ -140,7 +144,7 @@ class Centre(NamedTuple):
         mid: the centre.
         half: half the measure's range.
         shift: the range's middle minus `mid`.
-        left: what rounding `mid` leaves of the lean, in measure units.
+        left: what rounding `mid` leaves of the influence, in measure units.
         crossed: per axis the covariance of counts (rows) and signed values (columns).
     """
 

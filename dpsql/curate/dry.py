@@ -5,6 +5,10 @@ and the dry release holds what it would publish. For a reported column people ar
 attribute and over all other leaves, and all to report; their channel then adds h of a question times the rows that it
 asks for, times how rows of one person add up.
 
+It also says what a release will know of the rows beyond declared contribution bounds. How noisy their number will be is
+public. A dry release has a number of 0, as if no unit had a row beyond its bound: predicted intervals reach as far as
+they will then.
+
 **Privacy**: made of the catalog, of public tables and of public guesses; the noise of a rehearsal is test entropy. A
 dry release is marked as not private, so nothing opens it by mistake.
 **Source**: docs/method/hybrid.md, "Error bars".
@@ -18,18 +22,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from math import prod, sqrt
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from dpsql.answer.answerer import Answerer
-from dpsql.curate.bounds import none_beyond
 from dpsql.mechanisms.family.measurement import own_components
 from dpsql.mechanisms.law import nothing_drawn
 from dpsql.mechanisms.local.channel import channel_of
 from dpsql.publishing.axes import AxisMaker
-from dpsql.publishing.bounding import DrawnRelease
-from dpsql.publishing.content import descriptions, notes, planned_release, release_content
+from dpsql.publishing.bounding import BEYOND, REACH, DrawnRelease, law_of
+from dpsql.publishing.content import descriptions, notes, planned_release, release_content, unmeasured
 from dpsql.publishing.hybrid import ChannelInputs, invert_channel, reported_at
 from dpsql.publishing.plan import plan_release
 from dpsql.publishing.planned import PlannedStatistic, ReleasePlan
@@ -39,7 +43,7 @@ from dpsql.publishing.userlevel.guess import Crowds, Guess
 from dpsql.publishing.userlevel.made_up import RehearsedTable, chosen_tables, make_up
 from dpsql.release import Release, open_release
 from dpsql.release.assemble import Statistic, without_numbers
-from dpsql.release.format import UNIT, ScaleMeta
+from dpsql.release.format import UNIT, RowsBeyondBound, ScaleMeta
 from dpsql.release.reports import SquareMeta
 from dpsql.release.write import ReleaseBuilder, StatisticContent, StatisticPart
 from dpsql.star import Catalog
@@ -319,3 +323,61 @@ def dry_answerer(
             yield Answerer(release)
         finally:
             release.close()
+
+
+class BoundForecast(NamedTuple):
+    """A table whose declared bound may cut.
+
+    Args:
+        of: the counted table.
+        tau: rows of a unit that count.
+        charge: what measuring the rows beyond is charged, in `currency`; None where they are not measured.
+        currency: epsilon or mu2.
+        stderr: standard error of their number.
+    """
+
+    of: str
+    tau: int
+    charge: str | None
+    currency: str
+    stderr: float | None
+
+    def line(self) -> str:
+        """As `dpsql plan` prints it."""
+        if self.stderr is None:
+            return f"  {self.of}: rows beyond max_ids ({self.tau}) are not measured, and every answer says so"
+        return (
+            f"  {self.of}: rows beyond max_ids ({self.tau}) are measured to +- {self.stderr:,.0f} rows; intervals "
+            "of its counts, sums and averages reach as far as these may move them"
+        )
+
+
+ROWS = float(1 << 30)
+"""Rows of a table in a dry release: only shares of them decide how far the rows beyond may move an answer."""
+
+
+def none_beyond(plan: ReleasePlan) -> Iterator[RowsBeyondBound]:
+    """What a release states of every measured table if no unit has a row beyond its bound."""
+    for bound in bound_forecasts(plan):
+        if bound.stderr is not None:
+            counts = any(s.of == bound.of and s.measure.name == "count" for s in plan.statistics)
+            yield replace(
+                unmeasured(plan.catalog, bound.of), counted=ROWS if counts else None, rows=0, stderr=bound.stderr,
+                at_most=REACH * bound.tau,
+            )  # fmt: skip
+
+
+def bound_forecasts(plan: ReleasePlan) -> tuple[BoundForecast, ...]:
+    """Every table of a plan whose declared bound may cut."""
+    tables, currency = plan.catalog.star.tables.values(), plan.currency.name
+    forecasts = []
+    for table in (table for table in tables if table.cuts):
+        step = plan.step(table.name, BEYOND)
+        if step is None:
+            forecasts.append(BoundForecast(table.name, table.bounding.max_ids, None, currency, None))
+            continue
+        stderr = REACH * table.bounding.max_ids * law_of(plan.catalog).unit_noise(step.spend)
+        forecasts.append(
+            BoundForecast(table.name, table.bounding.max_ids, str(step.charge), currency, stderr)
+        )
+    return tuple(forecasts)

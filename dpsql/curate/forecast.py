@@ -20,9 +20,8 @@ from typing import NamedTuple
 from dpsql.answer.answerer import Answerer
 from dpsql.answer.predict import PredictedColumn, predict
 from dpsql.budget import currency_at
-from dpsql.curate.bounds import BoundForecast, bound_forecasts
 from dpsql.curate.classes import ClassForecast, Hopeless, hopeless
-from dpsql.curate.dry import Priced, dry_answerer, priced_plan, typical_errors
+from dpsql.curate.dry import BoundForecast, Priced, bound_forecasts, dry_answerer, priced_plan, typical_errors
 from dpsql.curate.foresight import Blind, Foresight, GuessSensitivity, Prediction, RehearsalStage, foresee
 from dpsql.engines.engine import Engine
 from dpsql.errors import CatalogError, Error, PrivacyError

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import dpsql
-from dpsql.answer.output import drowned
+from dpsql.answer.output import suppressed
 from dpsql.answer.result import Grid, Result, hide
 from dpsql.errors import InterfaceError, ProgrammingError
 from tests.command import dpsql_command
@@ -26,14 +26,14 @@ def result(rows: tuple, errors: Grid) -> Result:
 
 def test_a_group_drowns_when_each_of_its_numbers_does() -> None:
     told = result(ROWS, ERRORS)
-    assert drowned(told, 1.0) == (False, True, True, True, False)
-    assert drowned(told, 2.0) == (False, False, True, False, False)
-    assert drowned(told, 0.1) == (True, True, True, True, False)
+    assert suppressed(told, 1.0) == (False, True, True, True, False)
+    assert suppressed(told, 2.0) == (False, False, True, False, False)
+    assert suppressed(told, 0.1) == (True, True, True, True, False)
 
 
 def test_totals_are_no_groups() -> None:
-    assert drowned(result(((1.0,),), ((9.0,),)), 0.5) == (False,)
-    assert drowned(result((("a", 1),), ((None, None),)), 0.5) == (False,)
+    assert suppressed(result(((1.0,),), ((9.0,),)), 0.5) == (False,)
+    assert suppressed(result((("a", 1),), ((None, None),)), 0.5) == (False,)
 
 
 def test_hidden_groups_leave_with_their_errors() -> None:
@@ -53,12 +53,12 @@ def test_notebooks_show_them_grey() -> None:
 @pytest.mark.parametrize("wrong", [0.0, -1.0, float("inf"), float("nan")])
 def test_other_numbers_are_refused(wrong: float) -> None:
     with pytest.raises(InterfaceError, match="above 0"):
-        drowned(result(ROWS, ERRORS), wrong)
+        suppressed(result(ROWS, ERRORS), wrong)
 
 
 @pytest.fixture(scope="module")
 def shop(publishes: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(tmp_path_factory.mktemp("drowned"))
+    return build(tmp_path_factory.mktemp("suppressed"))
 
 
 def wanted(shop: Path, at_least: float) -> list[tuple]:

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 import dpsql
 from benchmarks.local.simulated import one_row_each, simulate_tallies
 from dpsql.collecting.estimate import axis_table
-from dpsql.collecting.forecast import DROWNED, drowned, people_needed
+from dpsql.collecting.forecast import NOISE_SHARE, is_noise, people_needed
 from dpsql.collecting.run import write_plan
 from dpsql.collecting.tau import predict
 from dpsql.doors.cli import cli
@@ -102,13 +102,13 @@ def test_a_view_costs_the_part_that_is_asked_about_it(catalog: Path, tmp_path: P
     assert parts["jobs"] == pytest.approx(sum(jobs) / sum(view.share for view in plan.views))
     assert {cost.view: cost.question for cost in forecast.costs}["jobs"] == "a range of answer.job"
     assert forecast.ways_out == {}
-    assert not any(map(drowned, forecast.predictions))
+    assert not any(map(is_noise, forecast.predictions))
 
 
 def test_each_way_out_of_the_noise_leads_out(tmp_path: Path) -> None:
     few = write_plan(SURVEY, tmp_path / "p.json", 500)
     assert few.plan is not None
-    assert set(few.ways_out) == {told.question for told in few.predictions if drowned(told)} != set()
+    assert set(few.ways_out) == {told.question for told in few.predictions if is_noise(told)} != set()
     text = SURVEY.read_text()
     for told in few.predictions:
         for way in few.ways_out.get(told.question, ()):
@@ -117,14 +117,14 @@ def test_each_way_out_of_the_noise_leads_out(tmp_path: Path) -> None:
             )
             if way.startswith("more people"):
                 (then,) = [p for p in predict(few.plan, int(number)) if p.question == told.question]
-                assert then.error == pytest.approx(DROWNED * told.size, rel=0.01)
+                assert then.error == pytest.approx(NOISE_SHARE * told.size, rel=0.01)
             if way.startswith("more epsilon"):
                 wider = f"collection: {{epsilon: {number}}}"
                 (tmp_path / "e.yaml").write_text(text.replace("collection: {epsilon: 1}", wider))
                 again = write_plan(tmp_path / "e.yaml", tmp_path / f"{told.question}.json", 500)
                 assert told.question not in again.ways_out
             if way.startswith("fewer cells:") and number:
-                assert told.error <= DROWNED / number
+                assert told.error <= NOISE_SHARE / number
     assert write_plan(SURVEY, tmp_path / "q.json", 10**6).ways_out == {}
 
 

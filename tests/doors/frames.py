@@ -22,9 +22,9 @@ from dpsql.doors.wire.events import EventLog
 from dpsql.doors.wire.gate import ConnectionLimits, ConnectionSlots, Waits
 from dpsql.doors.wire.login import WireService
 from dpsql.doors.wire.password import make_verifier
+from dpsql.doors.wire.protocol import STATES
 from dpsql.doors.wire.roles import ServerRole, ServerRoles, open_roles
 from dpsql.doors.wire.sessions import Sessions
-from dpsql.doors.wire.states import STATES
 from dpsql.doors.wire.turns import Turns
 from dpsql.release.request import MOST_BYTES, MemoryPool
 

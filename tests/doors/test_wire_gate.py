@@ -33,8 +33,7 @@ from dpsql.doors.wire.gate import (
 )
 from dpsql.doors.wire.password import make_verifier, read_password_file, stand_in
 from dpsql.doors.wire.roles import read_roles
-from dpsql.doors.wire.server import Options, read_guests
-from dpsql.doors.wire.tls import read_tls
+from dpsql.doors.wire.server import Options, read_guests, read_tls
 from dpsql.errors import CatalogError, Error, InterfaceError, OperationalError
 from tests.doors.test_shell import ENDLESS
 from tests.doors.test_wire import Server, Wire, kinds, log_in, running, serving, state, values

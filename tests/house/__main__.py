@@ -16,7 +16,7 @@ from collections import Counter
 
 from benchmarks.figures import Figures
 from tests.house import graph, reach, replay, shapes, tags, traced, values, words
-from tests.house.source import ROOT, Package, read_package
+from tests.house.source import ROOT, Package, the_package
 
 CODE_LINES_BEFORE = 52189
 """Lines of code of the package at revision 7799f96, counted by `shapes.code_lines`."""
@@ -46,7 +46,7 @@ def main() -> int:
     )
     parser.add_argument("--list", choices=LISTS)
     asked = parser.parse_args().list
-    package = read_package(ROOT / "dpsql")
+    package = the_package()
     if asked:
         print("\n".join(LISTS[asked](package)))
         return 0

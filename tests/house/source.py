@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -46,6 +47,12 @@ class Package:
     def by_name(self) -> dict[str, Module]:
         """Each module by its dotted name."""
         return {module.name: module for module in self.modules}
+
+
+@functools.cache
+def the_package() -> Package:
+    """The package of this checkout, read once: a second or two."""
+    return read_package(ROOT / "dpsql")
 
 
 def read_package(folder: Path) -> Package:

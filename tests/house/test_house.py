@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from tests.house import graph, reach, replay, shapes, tags, traced, values
-from tests.house.source import ROOT, Package, read_package
+from tests.house.source import ROOT, Package, read_package, the_package
 
 PROJECT = '[project]\nname = "dpsql"\n[project.scripts]\ndpsql = "dpsql.door:main"\n'
 
@@ -193,7 +193,7 @@ def test_a_call_upwards_is_seen_and_a_callback_is_not() -> None:
 
 
 def test_no_two_modules_of_the_answering_side_import_each_other() -> None:
-    found = graph.cycles(read_package(ROOT / "dpsql"))
+    found = graph.cycles(the_package())
     assert [group for group in found if "dpsql.answer" in group] == []
 
 
@@ -216,7 +216,7 @@ class Laplace:
 def test_places_that_make_a_class_are_counted(tmp_path: Path) -> None:
     made = package(tmp_path, a="x = StatisticMeta(1)\n", b="import c\nx = c.StatisticMeta(1)\ny = Meta(1)\n")
     assert shapes.constructions(made, "StatisticMeta") == ["dpsql/a.py:1", "dpsql/b.py:2"]
-    house = read_package(ROOT / "dpsql")
+    house = the_package()
     assert len(shapes.constructions(house, "StatisticMeta")) == 1
 
 

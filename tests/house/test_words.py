@@ -11,7 +11,7 @@ import pytest
 import dpsql
 from tests.house import public_names, words
 from tests.house.same_tree import skeleton
-from tests.house.source import ROOT, Module, Package, read_package
+from tests.house.source import ROOT, Module, Package, the_package
 
 PLANTED = '''
 def mean(found, weights):
@@ -35,7 +35,7 @@ def test_pointers_are_parameters_targets_and_assignments() -> None:
 
 
 def test_the_package_points_at_little() -> None:
-    assert words.share(read_package(ROOT / "dpsql")) <= 0.02
+    assert words.share(the_package()) <= 0.02
 
 
 @pytest.mark.parametrize(
@@ -56,14 +56,14 @@ def test_names_that_leave_the_process_are_as_listed() -> None:
 
 
 def test_a_class_has_one_name() -> None:
-    assert len(words.repeated_classes(read_package(ROOT / "dpsql"))) <= 20
+    assert len(words.repeated_classes(the_package())) <= 20
 
 
 def test_public_names_have_docstrings() -> None:
     """What users call, and each function that another module may call; ruff asks for those of modules and classes."""
     exported = {name: getattr(dpsql, name) for name in dpsql.__all__}
     bare = [name for name, value in exported.items() if callable(value) and not inspect.getdoc(value)]
-    for module in read_package(ROOT / "dpsql").modules:
+    for module in the_package().modules:
         for node in module.tree.body:
             if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or node.name.startswith("_"):
                 continue
@@ -74,13 +74,13 @@ def test_public_names_have_docstrings() -> None:
 
 def test_no_docstring_points_to_another() -> None:
     """A method that implements a Protocol inherits its text; some stubs have no other body."""
-    nodes = (node for module in read_package(ROOT / "dpsql").modules for node in ast.walk(module.tree))
+    nodes = (node for module in the_package().modules for node in ast.walk(module.tree))
     functions = (node for node in nodes if isinstance(node, ast.FunctionDef) and len(node.body) > 1)
     assert not [f.name for f in functions if re.fullmatch(r"See `[\w.]+`\.?", ast.get_docstring(f) or "")]
 
 
 def class_names() -> set[str]:
-    modules = read_package(ROOT / "dpsql").modules
+    modules = the_package().modules
     return {
         node.name for module in modules for node in ast.walk(module.tree) if isinstance(node, ast.ClassDef)
     }

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tests.house.source import ROOT, Module, Package, read_package
+from tests.house.source import ROOT, Module, Package, the_package
 
 POINTERS = frozenset({
     "found", "each", "own", "made", "mine", "theirs", "told", "said", "asked", "held", "whole", "given", "some", "one",
@@ -108,7 +108,7 @@ def repeated_classes(package: Package) -> dict[str, int]:
 
 def main() -> None:
     """Print counts, or every pointer."""
-    package = read_package(ROOT / "dpsql")
+    package = the_package()
     counted = bindings(package)
     if "--list" in sys.argv:
         print("\n".join(f"{b.place} {b.name}" for b in counted if b.pointer))

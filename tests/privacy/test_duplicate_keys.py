@@ -9,6 +9,7 @@ import pytest
 from dpsql.engines.placed import JoinSide
 from dpsql.publishing import rows
 from tests.privacy.loss import Loss, RawRows, measure
+from tests.thinned import by_default
 
 CATALOG = """
 dpsql: 1
@@ -41,7 +42,7 @@ def one_sale_more(folder: Path, name: str) -> Loss:
     return measure(CATALOG.replace("KEY", declared), left, right, folder)
 
 
-@pytest.mark.parametrize("name", TYPES)
+@pytest.mark.parametrize("name", by_default(TYPES, 2))
 def test_a_row_counts_once_however_its_key_is_doubled(tmp_path: Path, name: str) -> None:
     assert 0.98 <= one_sale_more(tmp_path, name).share <= 1
 

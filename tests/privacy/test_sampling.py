@@ -126,7 +126,7 @@ PEOPLE = [(unit, (unit * i) % 3) for unit in range(-3, 18) for i in range(unit %
 """Units and something of theirs; some stand several times, some nowhere."""
 
 
-@pytest.mark.parametrize("missing", [None, 3])
+@pytest.mark.parametrize("missing", by_default([3, None], 1))
 @pytest.mark.parametrize("one_scan", [False, True])
 def test_rows_found_by_the_units_own_key_are_bounded_like_its_own(
     one_scan: bool, missing: int | None

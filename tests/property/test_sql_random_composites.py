@@ -11,6 +11,7 @@ import pytest
 from dpsql.answer import Answerer
 from dpsql.release import open_release
 from tests.release_fixture import make_rows, raw_star, write_fixture
+from tests.thinned import by_default
 
 pytestmark = pytest.mark.long
 
@@ -108,7 +109,7 @@ def check(star: tuple[Answerer, duckdb.DuckDBPyConnection], seed: int) -> None:
         assert float(result.rows[0][0]) == pytest.approx(float(want or 0), rel=1e-6, abs=1e-4), text
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", by_default(range(40), 20))
 def test_a_few_statements(star: tuple[Answerer, duckdb.DuckDBPyConnection], seed: int) -> None:
     check(star, seed)
 

@@ -20,6 +20,7 @@ from dpsql.publishing.plan import plan_release
 from dpsql.release import open_release
 from dpsql.star import load_catalog, parse_catalog
 from dpsql.variance.reading import from_columns
+from tests.thinned import by_default
 
 pytestmark = pytest.mark.usefixtures("publishes")
 
@@ -56,12 +57,15 @@ def test_weeks_are_better_where_weeks_are_asked():
 
 @pytest.mark.parametrize(
     ("log", "bound"),
-    [
-        ("8 hot ranges", 29.3),
-        ("weeks of 7 leaves", 11.9),
-        ("prefixes, n / 4 of them", 57.1),
-        ("mixed, 130 ranges", 54.8),
-    ],
+    by_default(
+        [
+            ("8 hot ranges", 29.3),
+            ("weeks of 7 leaves", 11.9),
+            ("prefixes, n / 4 of them", 57.1),
+            ("mixed, 130 ranges", 54.8),
+        ],
+        2,
+    ),
 )
 def test_errors_over_the_logs_of_the_accuracy_page(log, bound):
     asked = with_unforeseen(query_logs.logs(256)[log], 256)

@@ -21,6 +21,7 @@ from dpsql.publishing.rows import prepare_tables
 from dpsql.release import open_release
 from dpsql.star import load_catalog
 from tests.strategies import declared_cells
+from tests.thinned import by_default
 
 CATALOG = """
 dpsql: 1
@@ -87,7 +88,7 @@ def clinic(request, tmp_path_factory):
     return release
 
 
-@pytest.mark.parametrize("aggregate", ["COUNT(*)", "SUM(cost)", "AVG(cost)"])
+@pytest.mark.parametrize("aggregate", by_default(["AVG(cost)", "COUNT(*)", "SUM(cost)"], 1))
 def test_nothing_is_asserted_without_signal(clinic, aggregate):
     """The questions below all have enough signal for an interval."""
     answerer = clinic(ExactNoise(insecure_test_entropy(1)), f"signal {aggregate}.dpsql")

@@ -117,12 +117,12 @@ def _day_of_week(node: Node, dialect: str) -> Node:
 
 
 def _extract(node: Node, dialect: str) -> Node:
-    unit = node.this.name.upper()
+    field = node.this.name.upper()
     if dialect in POSTGRES and dialect != "redshift":
         node.meta["fractional"] = True  # a numeric, whose quotient by an integer keeps its digits
-    if dialect in SUNDAY_WEEKS and unit in ("WEEK", "WK", "WW"):
+    if dialect in SUNDAY_WEEKS and field in ("WEEK", "WK", "WW"):
         raise _odd_week(node)
-    return _day_of_week(node, dialect) if unit in DAY_OF_WEEK else node
+    return _day_of_week(node, dialect) if field in DAY_OF_WEEK else node
 
 
 def _week(node: Node, dialect: str) -> Node:

@@ -107,11 +107,11 @@ def _common(nodes: list[Node | None], column: KindOf) -> Kind | None:
     )
 
 
-def _shared(kinds: set[Kind | None]) -> Kind | None:
+def _shared(value_kinds: set[Kind | None]) -> Kind | None:
     """The kind of all: whole numbers are numbers too."""
-    if kinds <= {"whole", "number"} and kinds:
-        return "number" if "number" in kinds else "whole"
-    return next(iter(kinds)) if len(kinds) == 1 else None
+    if value_kinds <= {"whole", "number"} and value_kinds:
+        return "number" if "number" in value_kinds else "whole"
+    return next(iter(value_kinds)) if len(value_kinds) == 1 else None
 
 
 def typed(node: Node, column: KindOf) -> Node:

@@ -160,7 +160,7 @@ class Composite:
     @property
     def _weighted(self) -> FloatArray | float:
         """What the estimated weight of rows adds to the variances."""
-        return 0.0 if self.slope.weighted is None else self.slope.weighted
+        return 0.0 if self.slope.weight_variance is None else self.slope.weight_variance
 
     def variance(self, of: Component) -> FloatArray:
         """One component of the variances."""
@@ -216,8 +216,8 @@ class Composite:
         """Fieller's interval where the denominator is near 0, else that of the delta method."""
         above, between, below = sides.noise(_noise)
         low, high = fieller(sides.above, sides.below, above, between, below, z)
-        if self.slope.weighted is not None:
-            margin = z * np.sqrt(np.maximum(self.slope.weighted, 0.0))
+        if self.slope.weight_variance is not None:
+            margin = z * np.sqrt(np.maximum(self.slope.weight_variance, 0.0))
             low = self.middle - np.hypot(self.middle - low, margin)
             high = self.middle + np.hypot(high - self.middle, margin)
         near = np.abs(sides.below) < FAR * np.sqrt(below)

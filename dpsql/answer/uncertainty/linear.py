@@ -190,7 +190,7 @@ class LinearNumbers:
         return LinearNumbers(len(numbers), terms)
 
     @cached_property
-    def weighted(self) -> FloatArray | None:
+    def weight_variance(self) -> FloatArray | None:
         """What the estimated weight of rows adds to the variance, release by release (`reads.EstimatedWeight`)."""
         sizes: dict[int, tuple[float, FloatArray]] = {}
         wholes: dict[BoxStatistic, list[Weights]] = {}

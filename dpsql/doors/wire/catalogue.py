@@ -12,6 +12,7 @@ It holds public names and types alone, is locked down like a release, and takes 
 from __future__ import annotations
 
 import datetime
+import re
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,8 +25,6 @@ from dpsql.doors.wire import macros, relations
 from dpsql.doors.wire.lists import check_catalogue_query
 from dpsql.doors.wire.rewrite import name_columns, names_of, rewrite
 from dpsql.doors.wire.tree import Node, outermost, parse, written
-from dpsql.doors.wire.typetrees import COLUMNS as TREE_COLUMNS
-from dpsql.doors.wire.typetrees import type_tree, wanted_types
 from dpsql.doors.wire.values import OIDS_BY_NAME, oid_of
 from dpsql.errors import NotSupportedError, UnknownTable
 from dpsql.release.read import LOCKDOWN
@@ -205,3 +204,45 @@ def make_catalogue(
     for setting, locked in SETTINGS.items():
         connection.execute(f"SET GLOBAL {setting} = '{locked}'")
     return Catalogue(connection)
+
+
+# asyncpg asks about types that it does not know, with their elements, bounds and bases, all the way down: a recursive
+# query whose parts are recursive queries again, over every type and column. DuckDB works out all of them for all types
+# and runs out of memory, so the text is known here and its answer walked from `pg_type`.
+TREE_BEGINS = re.compile(r"\s*WITH\s+RECURSIVE\s+typeinfo_tree\s*\(", re.IGNORECASE)
+TREE_WANTED = re.compile(
+    r"ti\.oid\s*=\s*any\s*\(\s*(?:ARRAY\s*\[([\d,\sNUL]*)\]|'\{([\d,]*)\}')(?:::oid\[\])?\s*\)", re.IGNORECASE
+)
+TREE_COLUMNS = {
+    "oid": "oid", "ns": "name", "name": "name", "kind": "char", "basetype": "oid", "elemtype": "oid",
+    "elemdelim": "char", "range_subtype": "oid", "attrtypoids": "_oid", "attrnames": "_text", "depth": "int4",
+    "basetype_name": "text", "elemtype_name": "text", "range_subtype_name": "text",
+}  # fmt: skip
+"""Columns of the answer with PostgreSQL's types."""
+TREE_TYPES = """SELECT t.oid, n.nspname, t.typname, t.typtype, nullif(t.typbasetype, 0), t.typelem, e.typdelim,
+    coalesce(r.rngsubtype, m.rngsubtype), format_type(nullif(t.typbasetype, 0), NULL), format_type(t.typelem, NULL),
+    format_type(coalesce(r.rngsubtype, m.rngsubtype), NULL)
+FROM pg_type AS t JOIN pg_namespace AS n ON n.oid = t.typnamespace LEFT JOIN pg_range AS r ON r.rngtypid = t.oid
+    LEFT JOIN pg_range AS m ON m.rngmultitypid = t.oid
+    LEFT JOIN pg_type AS e ON e.oid = t.typelem AND t.typlen = -1 AND t.typelem <> 0 WHERE list_contains(?, t.oid)"""
+
+
+def wanted_types(text: str) -> list[int] | None:
+    """The types that a statement asks for; None if it is another question."""
+    match = TREE_WANTED.search(text) if TREE_BEGINS.match(text) else None
+    return (
+        None if match is None else [int(number) for number in re.findall(r"\d+", match[1] or match[2] or "")]
+    )
+
+
+def type_tree(cursor: duckdb.DuckDBPyConnection, oids: list[int]) -> list[tuple[Any, ...]]:
+    """The types and all that they are made of, the innermost first."""
+    rows: list[tuple[Any, ...]] = []
+    depth = 0
+    while oids:
+        level = cursor.execute(TREE_TYPES, [oids]).fetchall()
+        rows += [(*row[:8], None, None, depth, *row[8:]) for row in level]
+        seen = {row[0] for row in rows}
+        oids = list({oid for row in level for oid in (row[4], row[5], row[7]) if oid} - seen)
+        depth += 1
+    return rows[::-1]

@@ -25,7 +25,7 @@ from dpsql.doors.wire.events import ANSWERED
 from dpsql.doors.wire.login import Guest, Login, WireService
 from dpsql.doors.wire.parameters import bind
 from dpsql.doors.wire.password import LoginRefused
-from dpsql.doors.wire.protocol import FrameError, FrameReader
+from dpsql.doors.wire.protocol import FrameError, FrameReader, StatementRefused, state_of
 from dpsql.doors.wire.statements import (
     SessionState,
     WireAnswer,
@@ -33,7 +33,6 @@ from dpsql.doors.wire.statements import (
     returns_to_savepoint,
     started_with,
 )
-from dpsql.doors.wire.states import StatementRefused, state_of
 from dpsql.doors.wire.values import TEXT, as_binary, as_text, parameter_value
 from dpsql.release.request import LIMIT, MOST_BYTES, Charge, Request, size_of
 

@@ -18,8 +18,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from dpsql.doors.wire.protocol import WireColumn
-from dpsql.doors.wire.states import StatementRefused
+from dpsql.doors.wire.protocol import StatementRefused, WireColumn
 from dpsql.doors.wire.values import as_binary, as_text
 from dpsql.errors import NotSupportedError
 

@@ -183,8 +183,8 @@ def _check_query(query: Node, macros: Collection[str]) -> int:
         arguments = node["arguments"] if name and name in GROWING | SERIES else []
         if name in SERIES and not all(_short(argument["expression"]) for argument in arguments):
             raise NotSupportedError(f"generate_series gives at most {MOST_SERIES} rows here")
-        kind = str(node.get("type", ""))
-        if "sample" in node and kind not in PLACES and not kind.endswith("_NODE"):
+        place = str(node.get("type", ""))
+        if "sample" in node and place not in PLACES and not place.endswith("_NODE"):
             raise NotSupportedError("FROM takes tables of the catalogue and queries")
         if node.get("type") == "TABLE_FUNCTION" and node["function"]["function_name"] not in SOURCES:
             raise NotSupportedError("FROM takes no functions here")

@@ -1,4 +1,4 @@
-"""The PostgreSQL protocol 3.0 as bytes: messages, read with limits and built."""
+"""The PostgreSQL protocol 3.0 as bytes: messages, read with limits and built, and the SQLSTATEs of errors."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import asyncio
 import struct
 from collections.abc import Sequence
 from typing import NamedTuple
+
+from dpsql import errors
 
 PROTOCOL = 196608
 SSL_REQUEST, GSS_REQUEST, CANCEL_REQUEST = 80877103, 80877104, 80877102
@@ -168,3 +170,36 @@ def copy_out(columns: int, binary: bool) -> bytes:
     """H: rows follow as CopyData."""
     form = int(binary)
     return message("H", struct.pack(f"!bh{columns}h", form, columns, *[form] * columns))
+
+
+class StatementRefused(errors.ProgrammingError):
+    """A statement that PostgreSQL would refuse too.
+
+    Args:
+        state: its SQLSTATE.
+        message, hint: as of any error.
+    """
+
+    def __init__(self, state: str, message: str, *, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.state = state
+
+
+STATES = (
+    (errors.SqlSyntaxError, "42601"), (errors.UnknownTable, "42P01"), (errors.UnknownName, "42703"),
+    (errors.ProgrammingError, "42000"), (errors.NotSupportedError, "0A000"), (errors.DataError, "22000"),
+    (errors.QueryTimeout, "57014"), (errors.MemoryTaken, "53200"), (errors.PrivacyError, "42501"),
+    (errors.InterfaceError, "08P01"),
+)  # fmt: skip
+"""The first class that an error is of gives its state."""
+
+
+def state_of(error: errors.Error) -> str:
+    """The SQLSTATE of an error.
+
+    >>> state_of(errors.UnknownTable("there is no table t"))
+    '42P01'
+    """
+    if isinstance(error, StatementRefused):
+        return error.state
+    return next((state for kind, state in STATES if isinstance(error, kind)), "58000")

@@ -172,16 +172,16 @@ def _insert(
     connection.execute(f'INSERT INTO "{relation.stored}" SELECT {columns}', values)
 
 
-def _value(value: Any, kind: str) -> Any:
+def _value(value: Any, domain: str) -> Any:
     if value is None:
-        if kind in BOOLS:
+        if domain in BOOLS:
             return False
-        return 0 if kind in INTEGERS and kind != "cardinal_number" else None
-    if kind in BOOLS and isinstance(value, str):
+        return 0 if domain in INTEGERS and domain != "cardinal_number" else None
+    if domain in BOOLS and isinstance(value, str):
         return value == "t"
-    if kind in LISTS and isinstance(value, str):
+    if domain in LISTS and isinstance(value, str):
         elements = value.strip("{}").replace(",", " ").split()
-        return elements if "VARCHAR" in LISTS[kind] else [int(element) for element in elements]
+        return elements if "VARCHAR" in LISTS[domain] else [int(element) for element in elements]
     return value
 
 
@@ -265,13 +265,13 @@ class _Star:
                     relation.oid, name, number, line[head.index("oid")], line[head.index("typlen")]
                 )
 
-    def add_class(self, oid: int, name: str, kind: str, columns: int, schema: int, **values: Any) -> None:
+    def add_class(self, oid: int, name: str, relkind: str, columns: int, schema: int, **values: Any) -> None:
         """Add a row of pg_class."""
         self.add("pg_class", **{
-            "oid": oid, "relname": name, "relnamespace": schema, "relowner": OWNER, "relkind": kind,
+            "oid": oid, "relname": name, "relnamespace": schema, "relowner": OWNER, "relkind": relkind,
             "relnatts": columns,
             "relpersistence": "p", "relreplident": "n", "reltuples": -1, "relispopulated": True,
-            "relam": HEAP if kind == "r" else 0, **values,
+            "relam": HEAP if relkind == "r" else 0, **values,
         })  # fmt: skip
 
     def add_attribute(

@@ -205,25 +205,25 @@ def _matching(node: Node) -> Node:
 
 def _cast(node: Node) -> None:
     kind, child, alias = node["type_expr"], node["child"], node["alias"]
-    name = kind["type_name"].lower()
-    name = ALIKE.get(name, name)
-    if name == "list" and kind.get("children"):
+    type_name = kind["type_name"].lower()
+    type_name = ALIKE.get(type_name, type_name)
+    if type_name == "list" and kind.get("children"):
         _element_type(kind["children"][0])
         _listed(child)
-    elif name in OBJECTS:
-        _become(node, call(f"{name}_oid", child))
-    elif name in TEXTS:
+    elif type_name in OBJECTS:
+        _become(node, call(f"{type_name}_oid", child))
+    elif type_name in TEXTS:
         _set_type(kind, "VARCHAR")
         _name_of_object(child)
-    elif name == "varchar":
+    elif type_name == "varchar":
         _name_of_object(child)
-    elif name in NUMBERS:
-        _set_type(kind, NUMBERS[name])
+    elif type_name in NUMBERS:
+        _set_type(kind, NUMBERS[type_name])
         if _object_of(child):
             _become(node, child)
-    elif name in ("numeric", "decimal") and not kind.get("children"):
+    elif type_name in ("numeric", "decimal") and not kind.get("children"):
         _decimal(kind, child)
-    elif name in ("timestamptz", "timestamp with time zone"):
+    elif type_name in ("timestamptz", "timestamp with time zone"):
         _set_type(kind, "TIMESTAMP")  # in universal time
     elif kind.get("schema", "").lower() == "pg_catalog":
         _set_type(kind, kind["type_name"])
@@ -247,11 +247,11 @@ DIGITS = 38
 
 
 def _element_type(kind: Node) -> None:
-    name = kind["type_name"].lower()
-    if name in TEXTS:
+    type_name = kind["type_name"].lower()
+    if type_name in TEXTS:
         _set_type(kind, "VARCHAR")
     else:
-        _set_type(kind, NUMBERS.get(name, "BIGINT" if name in OBJECTS else kind["type_name"]))
+        _set_type(kind, NUMBERS.get(type_name, "BIGINT" if type_name in OBJECTS else kind["type_name"]))
 
 
 def _set_type(kind: Node, name: str) -> None:

@@ -25,9 +25,8 @@ from dpsql.doors.wire.cursors import (
     no_cursor,
 )
 from dpsql.doors.wire.parameters import bind, infer, without_array_casts
-from dpsql.doors.wire.protocol import WireColumn
+from dpsql.doors.wire.protocol import StatementRefused, WireColumn
 from dpsql.doors.wire.rewrite import names_of
-from dpsql.doors.wire.states import StatementRefused
 from dpsql.doors.wire.tree import parse
 from dpsql.doors.wire.values import TYPES, oid_of
 from dpsql.doors.wire.variables import REPORTED, Variables
@@ -237,9 +236,9 @@ class Backend:
             return self._query(sql, state)
         if ours := state.settings.shown(sql, self.releases):
             return _answer((ours[0],), ("VARCHAR",), [(ours[1],)], tag="SHOW")
-        name = sql[4:].strip().strip('"').lower()
-        values = state.variables.show(name)
-        if name == "all":
+        setting = sql[4:].strip().strip('"').lower()
+        values = state.variables.show(setting)
+        if setting == "all":
             kinds = ("VARCHAR",) * 3
             return _answer(
                 ("name", "setting", "description"), kinds, [(*pair, "") for pair in values], tag="SHOW"
@@ -271,11 +270,11 @@ class Backend:
         return WireAnswer("FETCH", cursor.answer.columns, rows)
 
     def _close(self, sql: str, state: SessionState) -> WireAnswer:
-        name = bare(sql.split(maxsplit=1)[1]) if " " in sql else ""
-        if name == "all":
+        cursor = bare(sql.split(maxsplit=1)[1]) if " " in sql else ""
+        if cursor == "all":
             state.cursors.clear()
-        elif state.cursors.pop(name, None) is None:
-            raise no_cursor(name)
+        elif state.cursors.pop(cursor, None) is None:
+            raise no_cursor(cursor)
         return WireAnswer("CLOSE CURSOR")
 
     def _copy(self, sql: str, state: SessionState) -> WireAnswer:
@@ -309,11 +308,11 @@ class Backend:
         return self.run(bind(text, list(rows[0]), oids), state)
 
     def _deallocate(self, sql: str, state: SessionState) -> WireAnswer:
-        name = bare(sql.split()[-1])
-        if name == "all":
+        prepared = bare(sql.split()[-1])
+        if prepared == "all":
             state.prepared.clear()
         else:
-            state.prepared.pop(name, None)
+            state.prepared.pop(prepared, None)
         return WireAnswer("DEALLOCATE")
 
 

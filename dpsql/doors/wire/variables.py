@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from dpsql.doors.wire.states import StatementRefused
+from dpsql.doors.wire.protocol import StatementRefused
 
 DEFAULTS: Mapping[str, str] = {
     "application_name": "", "bytea_output": "hex", "client_encoding": "UTF8", "client_min_messages": "notice",
@@ -79,27 +79,27 @@ class Variables:
 
     def reset(self, statement: str) -> None:
         """Do what RESET x, RESET ALL or DISCARD ALL says."""
-        name = statement.split()[-1].lower()
-        name = SPELLED.get(name, name)
-        if name == "all":
+        setting = statement.split()[-1].lower()
+        setting = SPELLED.get(setting, setting)
+        if setting == "all":
             self.values = dict(DEFAULTS)
-        elif name in DEFAULTS:
-            self.values[name] = DEFAULTS[name]
+        elif setting in DEFAULTS:
+            self.values[setting] = DEFAULTS[setting]
         else:
-            self.values.pop(name, None)
+            self.values.pop(setting, None)
 
-    def show(self, name: str) -> list[tuple[str, str]]:
-        """(name, value) of a setting, or of all.
+    def show(self, setting: str) -> list[tuple[str, str]]:
+        """(setting, value) of a setting, or of all.
 
         Raises:
             StatementRefused: there is no such setting.
         """
-        if name == "all":
+        if setting == "all":
             return sorted(self.values.items())
-        spelled = SPELLED.get(" ".join(name.split()), name)
+        spelled = SPELLED.get(" ".join(setting.split()), setting)
         if spelled not in self.values:
             raise StatementRefused(
-                "42704", f"there is no setting {name}", hint="for instance SHOW server_version"
+                "42704", f"there is no setting {setting}", hint="for instance SHOW server_version"
             )
         return [(spelled, self.values[spelled])]
 
