@@ -112,6 +112,10 @@ bench-local: $(VENV)/.dev bench-collect
 bench-collect: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.local.collect
 
+# Keys that nobody listed: how many are shown, their intervals, refreshes, CPU of the step.
+bench-keys: $(VENV)/.dev
+	$(BIN)/python -m benchmarks.keys.measure
+
 bench-promises: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.promises.measure
 

@@ -88,6 +88,11 @@ DROP = {f"{REGION}.out_of_domain": "drop", "source.reports": "{customer: answers
 REPORTS = {**DROP, f"{REGION}.reported": "{epsilon: 2, collection: regions}"}
 CITY = {"@": "tables.customer.columns.city"}
 DELTA = {"privacy.delta": "1e-6"}
+FOUND = {
+    **DELTA,
+    "tables.sales.columns.item": "{type: string, categories: {private: true}}",
+    "views.demand.axes": "[sales.item]",
+}
 CUBE = {**DELTA, "views.demand.axes": "[customer.age, customer.region, sales.sold_on]"}
 ROWS = {"views.people.of": "sales"}
 TEXT = ("who buys at which price", "[who, buys]")
@@ -145,6 +150,7 @@ KEYS: Mapping[str, Place] = {
         "epsilon": ("0.5", "0"),
         "releases": ("4", "12", {"privacy.epsilon": "1"}),
         "delta": ("1e-6", "0.5"),
+        "key_delta": ("1e-7", "1e-5", DELTA),
         "rows": ("public", "maybe"),
         "confirm": CONFIRM,
     }),
@@ -204,6 +210,15 @@ KEYS: Mapping[str, Place] = {
         "other": ("elsewhere", "tea", {"tables.customer.summaries.visits": "{of: sales, is: mode(product.category), type: string, categories: [tea, coffee]}"}),
         "confirm": CONFIRM,
         "description": TEXT,
+    }),
+    "PrivateKeys": Place("central", "tables.sales.columns.item.categories", {
+        "private": ("true", "maybe", FOUND),
+        "per_unit": ("20", "0", FOUND),
+        "share": ("0.05", "1", FOUND),
+        "most": ("5000", "100000", FOUND),
+        "known": ("spring.dpsql", '""', FOUND),
+        "always": ("[tea, coffee]", "[tea, tea]", FOUND),
+        "length": ("300", "0", FOUND),
     }),
     "Cuts": Place("central", "tables.sales.columns.sold_on.cuts", {
         "width": ("month", "fortnight"),

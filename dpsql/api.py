@@ -11,7 +11,7 @@ Publishing sees raw rows and draws noise (`dpsql.publishing`); answering sees re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from os import fspath
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -415,7 +415,7 @@ def explain(
 
 def plan(
     catalog: ReleasePath | Catalog, workload: Sequence[str] = (), *, compare: bool = False, guess: Guess | None = None,
-    tables: Frames | None = None,
+    tables: Frames | None = None, keys: Mapping[str, int] | None = None,
 ) -> PlanReport:  # fmt: skip
     """Forecast a release's cost and errors before anything is spent.
 
@@ -425,6 +425,7 @@ def plan(
         compare: also plan the views with flat, tree, tents and Gaussian mechanisms.
         guess: what is publicly known about tables with `max_ids: auto`, for their relative errors.
         tables: as for `publish`; public ones alone are read.
+        keys: `table.column` -> keys that may be found of a column with `categories: private`; 400 unless it is said.
 
     Returns:
         Views with strategies, cells, bytes and seconds; the workload's errors; the break-even number of queries.
@@ -438,7 +439,7 @@ def plan(
     from dpsql.curate.frames import curated
 
     with curated(catalog, tables) as star:
-        return plan_catalog(star, workload, compare=compare, guess=guess)
+        return plan_catalog(star, workload, compare=compare, guess=guess, keys=keys or {})
 
 
 def budget(catalog: ReleasePath) -> BudgetReport:

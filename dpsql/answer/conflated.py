@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from dpsql.answer.block import Block
 from dpsql.answer.known import FUNCTIONS, known_query
-from dpsql.answer.leafsets import AxisQuery, axis_source, truth_sql
+from dpsql.answer.leafsets import AxisQuery, axis_source, key_list, truth_sql
 from dpsql.answer.notes import Note
 from dpsql.answer.plan import ViewPlan, cannot_leave, requires_partner
 from dpsql.answer.run import run
@@ -95,8 +95,11 @@ def catalog_notes(block: Block, plan: ViewPlan, release: Release, schema: Schema
     for number in sorted(counted | grouped):
         axis = release.axes[number]
         if axis.other_leaf is not None and not cannot_leave(axis):
-            column = f"{axis.table}.{axis.columns[0].column}"
+            column, keys = f"{axis.table}.{axis.columns[0].column}", key_list(release, number)
             text = f"{column}: values outside of the catalog's domain are left out"
+            if keys is not None:
+                few = f"keys of fewer than about {keys.people():,.0f} people are not"
+                text = f"{column}: of the {keys.keys} keys shown; {few}"
             notes.append(Note(text, flag=number in counted))  # a list shows what it holds, a number does not
     return list(dict.fromkeys(notes))
 

@@ -18,6 +18,7 @@ from dpsql.answer.terms import Condition, Every, Predicate, Some
 from dpsql.answer.uncertainty.composite import Composite
 from dpsql.answer.uncertainty.forms import is_summed
 from dpsql.answer.uncertainty.partial_bins import Interpolated, interpolated
+from dpsql.answer.unshown import listed_words
 from dpsql.release import Release
 
 
@@ -67,6 +68,7 @@ def _plan_words(answered: AnsweredTerms, block: Block, release: Release) -> list
     for position, axis in enumerate(view.axes):
         words = cells_words(plan.cells[position]) + _cut_words(cut.get(position))
         lines.append(f"axis {release.axes[axis].name}: {words}")
+    lines += listed_words(release, view)
     for lookup in answered.lookups:
         nodes = " x ".join(str(n) for n in lookup.nodes)
         for statistic in (release.statistics[each] for each in lookup.statistics):

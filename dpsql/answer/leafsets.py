@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from decimal import Decimal
 from functools import cached_property
+from itertools import product
 from typing import Any, NamedTuple, TypeAlias
 
 import duckdb
@@ -27,6 +28,7 @@ from dpsql.answer.run import run
 from dpsql.answer.terms import Comparison, Expression, Predicate
 from dpsql.errors import DataError, NotSupportedError
 from dpsql.release import AxisMeta, ColumnMeta, Release
+from dpsql.release.format import OTHER, KeyListMeta
 
 BoolArray = npt.NDArray[np.bool_]
 
@@ -119,6 +121,13 @@ def _true(column: CellColumn | None, comparison: Comparison) -> BoolArray | None
     return truth
 
 
+UNKNOWN = 2.0**-28
+"""Coverage of the leaf of unshown keys by a condition that some of them may meet: as good as none, and the leaf is cut.
+
+Its error bar then allows for all of the leaf. Far above `NEAR`, so that the parts of a leaf still add up to 1.
+"""
+MOST_UNDECIDED = 6
+"""Conditions of one axis whose truths are all told apart in the leaf of unshown keys."""
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 MAX_POINTS = 2**19
@@ -356,10 +365,112 @@ def ask_axis(release: Release, question: AxisQuery) -> AxisCells:
     if question.whole:
         return release.kept(("whole", leaves), lambda: whole_axis(leaves))
     if question.plain and release.axes[question.axis].atomic and leaves <= MANY_ATOMS:
-        return _ask(
+        return _asked(
             release, question, leaves
         )  # numpy compares so few atoms in the time that it takes to look it up
-    return release.kept(question, lambda: _ask(release, question, leaves))  # it comes back with every chart
+    return release.kept(question, lambda: _asked(release, question, leaves))  # it comes back with every chart
+
+
+def _asked(release: Release, question: AxisQuery, leaves: int) -> AxisCells:
+    """The cells, with what a condition may mean for keys that are not shown."""
+    cells, axis = _ask(release, question, leaves), release.axes[question.axis]
+    if key_list(release, question.axis) is None or not (question.filters or question.classes):
+        return cells
+    undecided = [not decides(predicate, question, release) for predicate in question.filters]
+    open_classes = [j for j, each in enumerate(question.classes) if not decides(each, question, release)]
+    if not any(undecided) and not open_classes:
+        return cells
+    decided = [f for f, is_open in zip(question.filters, undecided, strict=True) if not is_open]
+    alone = replace(question, filters=(*decided, _UNSHOWN), factors=())
+    unshown = _ask(release, alone, leaves)
+    return _uncertain(cells, unshown, axis.other_leaf, open_classes, any(undecided))
+
+
+_UNSHOWN = Predicate(Expression(f"dp_kind = {OTHER}", frozenset()))
+
+
+def key_list(release: Release, axis: int) -> KeyListMeta | None:
+    """The list of keys that an axis is over; None where the catalog says its values."""
+    meta = release.axes[axis]
+    return release.meta.key_list(meta.table, meta.columns[0].column) if meta.columns else None
+
+
+def decides(predicate: Predicate, question: AxisQuery, release: Release) -> bool:
+    """Whether a condition is the same for all keys that are not shown.
+
+    It is where the column is compared for equality with shown keys alone, or asked for NULL.
+    """
+    expression, names = predicate.expression, dict(question.columns)
+    if not expression.columns & names.keys():
+        return True
+    axis = release.axes[question.axis]
+    if {names.get(number) for number in expression.columns} != {axis.columns[0].name}:
+        return False
+    constants = expression.choices or expression.barred
+    if expression.of_null or not constants:
+        return expression.of_null
+    (number,) = expression.columns
+    source = f"(SELECT kind AS dp_kind, {', '.join(question.fields)} FROM axis_{question.axis})"
+    met = f"({expression.sql})" if expression.choices else f"NOT ({expression.sql})"
+    sql = f"SELECT COUNT(DISTINCT dp_c{number}) FROM {source} WHERE dp_kind IN (0, {OTHER}) AND {met}"
+    try:
+        return bool(release.kept(sql, lambda: run(release, sql).rows[0][0]) == constants)
+    except duckdb.Error as error:
+        raise bad_expression(error) from error
+
+
+def _uncertain(
+    cells: AxisCells, unshown: AxisCells, leaf: int | None, open_classes: Sequence[int], filtered: bool
+) -> AxisCells:
+    """Cells in which the leaf of unshown keys is taken as far as conditions decide.
+
+    Args:
+        cells: as evaluated.
+        unshown: that leaf alone, as far as decided filters keep it.
+        leaf: its position.
+        open_classes: class predicates that some unshown keys may meet.
+        filtered: whether such a condition filters.
+    """
+    keep = cells.leaf != leaf
+    patterns = {pattern: i for i, pattern in enumerate(cells.patterns)}
+    groups = {key: i for i, key in enumerate(cells.keys)}
+    rows = []
+    for group, truth, coverage in zip(unshown.group, unshown.truths, unshown.coverage, strict=True):
+        key = unshown.keys[int(group)]
+        if filtered and key not in groups:
+            continue  # a group of unshown keys alone, of which nobody knows whether it has a row
+        number = groups.setdefault(key, len(groups))
+        parts = _open_patterns(unshown.patterns[int(truth)], open_classes)
+        for i, pattern in enumerate(parts):
+            share = UNKNOWN if filtered or i else 1.0 - UNKNOWN * (len(parts) - 1)
+            rows.append((number, patterns.setdefault(pattern, len(patterns)), leaf, float(coverage) * share))
+    columns = [np.array(column) for column in zip(*rows, strict=True)] if rows else [np.zeros(0)] * 4
+    group, truths, leaves = (
+        np.concatenate([old[keep], new.astype(np.int64)])
+        for old, new in zip((cells.group, cells.truths, cells.leaf), columns[:3], strict=True)
+    )
+    coverage = np.concatenate([cells.coverage[keep], columns[3].astype(np.float64)])
+    factors = tuple(_without(factor, keep, len(rows)) for factor in cells.factors)
+    return replace(
+        cells, keys=tuple(groups), group=group, truths=truths, leaf=leaves, coverage=coverage, patterns=tuple(patterns),
+        factors=factors,
+    )  # fmt: skip
+
+
+def _without(factor: AtomFactor, keep: BoolArray, added: int) -> AtomFactor:
+    """A factor is 0 in the leaf of unshown keys."""
+    return AtomFactor(*(np.concatenate([values[keep], np.zeros(added)]) for values in factor))
+
+
+def _open_patterns(pattern: tuple[bool, ...], open_classes: Sequence[int]) -> list[tuple[bool, ...]]:
+    """The truths that unshown keys may have: those of a key that meets no open condition first."""
+    places = list(open_classes)
+    if len(places) > MOST_UNDECIDED:
+        choices = [(), *((place,) for place in places), tuple(places)]
+    else:
+        choices = [tuple(p for p, met in zip(places, truths, strict=True) if met)
+                   for truths in product((False, True), repeat=len(places))]  # fmt: skip
+    return [tuple(i in met if i in places else truth for i, truth in enumerate(pattern)) for met in choices]
 
 
 def _ask(release: Release, question: AxisQuery, leaves: int) -> AxisCells:

@@ -46,6 +46,7 @@ from dpsql.answer.uncertainty.composite import Composite
 from dpsql.answer.uncertainty.estimated import nullable
 from dpsql.answer.uncertainty.forms import ErrorOf, Form, Known, Linear, Noisy, Value
 from dpsql.answer.uncertainty.partial_bins import cut_notes, mixed_axes, partial_refusal
+from dpsql.answer.unshown import unshown_notes, unshown_refusal
 from dpsql.errors import InterfaceError, NotSupportedError, NoViewError, PartialBinError
 from dpsql.release import Release
 
@@ -112,7 +113,7 @@ def choose(
                 f"{view.name} has bins of {mixed} that hold several values, and would spread them evenly"
             )
         elif rule == "limit" and (refusal := partial_refusal(plan, terms, release, along)):
-            refused = refused or refusal
+            refused = refused or unshown_refusal(plan, release) or refusal
         else:
             plans.append(plan)
     reasons += [
@@ -313,6 +314,7 @@ def relate(
         question = ("biases", plan.view.name, plan.view.axes, *plan_terms)
         notes += biases() if block.plans is None else block.plans.once(question, release, asked, biases)
     notes += domain_notes(plans[0][0], release) if quantile_of is None else []
+    notes += [note for plan, _ in plans for note in unshown_notes(plan, release)]
     return _assemble(block, plans, release, schema, notes, asked)
 
 

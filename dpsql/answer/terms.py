@@ -78,6 +78,8 @@ class Expression:
         constants: those that it was written with.
         choices: number of constants of which a column is one, as 2 in `column IN (3, 4)` and 1 in `column = 3`; 0 for
             any other expression.
+        barred: the same of constants of which it is none, as 1 in `column <> 3`.
+        of_null: whether it is `column IS NULL` or `column IS NOT NULL`.
     """
 
     sql: str
@@ -88,6 +90,8 @@ class Expression:
     comparisons: tuple[Comparison, ...] = field(default=(), compare=False, repr=False)
     constants: Constants | None = field(default=None, compare=False, repr=False)
     choices: int = field(default=0, compare=False, repr=False)
+    barred: int = field(default=0, compare=False, repr=False)
+    of_null: bool = field(default=False, compare=False, repr=False)
 
 
 @dataclass(frozen=True)

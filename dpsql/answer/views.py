@@ -5,6 +5,7 @@
 | view_name, table_name | the view, and the table whose rows it counts |
 | axes, measures | what may stand in WHERE and GROUP BY together, and what is counted and summed |
 | cells | how many combinations of leaves it holds |
+| keys | of private keys how many are shown, of about how many people, and the part of rows in OTHER |
 | error_total | standard error of COUNT(*) over all of the view |
 | error_half | the same over the middle half of every axis at once |
 
@@ -21,29 +22,25 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from dpsql.answer.answered import answer_terms
 from dpsql.answer.errorfunctions import DEFAULT_LEVEL, STDERR
-from dpsql.answer.leafsets import AxisCells, AxisQuery, quoted
+from dpsql.answer.leafsets import quoted
 from dpsql.answer.people import not_taken
-from dpsql.answer.plan import ReleaseView, ViewPlan, views_of
+from dpsql.answer.plan import ReleaseView, views_of
 from dpsql.answer.run import run
 from dpsql.answer.schema import INFORMATION, Listing, Schema, data_type
 from dpsql.answer.sql.rows import RowRelation, wide_source
 from dpsql.answer.sql.statement import Statement
-from dpsql.answer.terms import TRUE, Term
+from dpsql.answer.terms import Term
 from dpsql.answer.uncertainty.composite import Composite
 from dpsql.answer.uncertainty.estimated import nullable
 from dpsql.answer.uncertainty.forms import one
+from dpsql.answer.unshown import COUNTS, answered_leaves, listed_words
 from dpsql.errors import NoViewError
 from dpsql.release import Release, StatisticMeta
-from dpsql.star.graph import PEOPLE
 
 NAME = "dp_views"
 SHOW = re.compile(r"\s*+show\s++views\s*+;?\s*+", re.IGNORECASE)
 STATEMENT = f"SELECT * FROM information_schema.{NAME} ORDER BY table_name, cells, view_name"
-COUNTS = ("count", PEOPLE)
 
 
 class ViewRow(NamedTuple):
@@ -54,13 +51,14 @@ class ViewRow(NamedTuple):
     axes: str
     measures: str
     cells: int
+    keys: str | None
     error_total: float | None
     error_half: float | None
 
 
 VIEWS = {NAME: ViewRow._fields}
 """Its name and columns."""
-TYPES = ("VARCHAR", "VARCHAR", "VARCHAR", "VARCHAR", "BIGINT", "DOUBLE", "DOUBLE")
+TYPES = ("VARCHAR", "VARCHAR", "VARCHAR", "VARCHAR", "BIGINT", "VARCHAR", "DOUBLE", "DOUBLE")
 
 
 def shown(text: str) -> str:
@@ -147,14 +145,16 @@ def _row(release: Release, name: str, statistics: list[StatisticMeta]) -> ViewRo
     axes = [release.axes[axis] for axis in first.axes]
     measure = next((s.measure for s in statistics if s.measure in COUNTS), None)
     errors: list[float | None] = [None, None]
+    keys: str | None = None
     if measure is not None:
         view = next(v for v in views_of(release) if v.name == name and measure in v.statistics)
         leaves = [release.axes[axis].leaves for axis in view.axes]
+        keys = "; ".join(listed_words(release, view)) or None
         selections = [range(n) for n in leaves], [range(n) if n < 4 else _middle(n) for n in leaves]
         errors = [_error(release, view, Term(measure), selection) for selection in selections]
     return ViewRow(
         name, first.of, ", ".join(axis.name for axis in axes), ", ".join(s.measure for s in statistics), first.cells,
-        *errors,
+        keys, *errors,
     )  # fmt: skip
 
 
@@ -164,14 +164,7 @@ def _middle(leaves: int) -> range:
 
 def _error(release: Release, view: ReleaseView, term: Term, ranges: Sequence[range]) -> float | None:
     """`DP_STDERR` of a view's own count over some leaves of each axis; None where its interval has an open end."""
-    cells = []
-    for axis, leaf_range in zip(view.axes, ranges, strict=True):
-        taken, zeros = np.array(leaf_range, np.int64), np.zeros(len(leaf_range), np.int64)
-        leaves = release.axes[axis].leaves
-        cells.append(AxisCells(leaves, ((),), (), zeros, zeros, taken, np.ones(len(leaf_range)), ((),)))
-    questions = tuple(AxisQuery(axis, ()) for axis in view.axes)
-    plan = ViewPlan(view, questions, tuple(cells), TRUE, ((),) * len(cells))
-    if not_taken(plan, [term], release):
+    answered = answered_leaves(release, view, term, ranges)
+    if not_taken(answered.plan, [term], release):
         return None
-    answered = answer_terms(plan, [term], tuple(np.zeros(1, np.int64) for _ in cells), release)
     return nullable(STDERR.values(Composite.of_form(one(term), answered), DEFAULT_LEVEL))[0]

@@ -20,6 +20,7 @@ from dpsql.axis.model import (
     AxisColumn,
     CategoryRule,
     IntArray,
+    KeyListRule,
     KeyRule,
     OrderedRule,
     PublicTable,
@@ -259,7 +260,14 @@ def needed_tables(catalog: Catalog, axis: ResolvedAxis) -> tuple[str, ...]:
         public = public_tables(catalog)
         arms = reachable(catalog, axis.table).values()
         return tuple(dict.fromkeys(name for name in arms if name in public))
+    if axis.spec is not None and axis.spec.private_keys is not None:
+        return (list_name(axis),)
     return () if axis.spec is None or axis.spec.from_ is None else (axis.spec.from_,)
+
+
+def list_name(axis: ResolvedAxis) -> str:
+    """What the list of a column's found keys is called among public tables; no table's name has a dot."""
+    return f"{axis.table}.{axis.column}"
 
 
 def build_axis(catalog: Catalog, axis: ResolvedAxis, tables: Mapping[str, PublicTable]) -> Axis:
@@ -286,6 +294,8 @@ def build_axis(catalog: Catalog, axis: ResolvedAxis, tables: Mapping[str, Public
     names = UniqueNames()
     if column.ordered:
         leaves = _ordered(axis, column, names)
+    elif column.private_keys is not None:
+        leaves = _found(axis, column, names, tables[list_name(axis)])
     elif column.from_ is not None:
         leaves = _from_domain(axis, column, names, tables[column.from_])
     else:
@@ -306,11 +316,21 @@ class _Leaves(NamedTuple):
 def _listed(axis: ResolvedAxis, column: Column, names: UniqueNames) -> _Leaves:
     """Leaves are the categories, or false and true."""
     boolean = column.type == "bool"
-    values = ("false", "true") if boolean else column.categories
+    values = ("false", "true") if boolean else column.listed
     encoded = np.array([v == "true" for v in values] if boolean else values, dtype=object)
     public = _column(axis, column, names, str(axis.column), "BOOLEAN" if boolean else "VARCHAR")
     leaf = np.arange(len(values), dtype=np.int64)
     return _Leaves((public,), CategoryRule(values, boolean), leaf, {public.sql_name: encoded})
+
+
+def _found(axis: ResolvedAxis, column: Column, names: UniqueNames, keys: PublicTable) -> _Leaves:
+    """Leaves are the keys of a list, in its order."""
+    values = tuple(keys.columns["key"])
+    public = _column(axis, column, names, str(axis.column), keys.types["key"])
+    encoded = np.array(values, dtype=object if column.type == "string" else np.int64)
+    leaf = np.arange(len(values), dtype=np.int64)
+    rule = KeyListRule(values, column.type == "string")  # type: ignore[arg-type]
+    return _Leaves((public,), rule, leaf, {public.sql_name: encoded})
 
 
 def _column(

@@ -67,6 +67,19 @@ class CategoryRule:
     values: tuple[str, ...]
     boolean: bool = False
 
+    @property
+    def texts(self) -> bool:
+        """Whether values outside have a word of their own."""
+        return not self.boolean
+
+
+@dataclass(frozen=True)
+class KeyListRule:
+    """Leaf l is the key ``keys[l]`` of a list that was found when the release was made; found by value."""
+
+    keys: tuple[str | int, ...] = field(repr=False)
+    texts: bool
+
 
 @dataclass(frozen=True)
 class KeyRule:
@@ -77,7 +90,7 @@ class KeyRule:
     leaf: IntArray = field(repr=False)
 
 
-Rule = OrderedRule | CategoryRule | KeyRule
+Rule = OrderedRule | CategoryRule | KeyRule | KeyListRule
 
 
 @dataclass(frozen=True)
@@ -159,7 +172,11 @@ class Axis:
     def outside(self) -> str | None:
         """What values of OTHER are called; None where they are NULL, as those of numbers and times are."""
         spec = self.resolved.spec
-        texts = isinstance(self.rule, CategoryRule) and not self.rule.boolean and self.other_leaf is not None
+        texts = (
+            isinstance(self.rule, CategoryRule | KeyListRule)
+            and self.rule.texts
+            and self.other_leaf is not None
+        )
         return spec.other if texts and spec is not None else None
 
     def arrays(self) -> dict[str, NDArray[np.generic]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from dpsql.axis.model import OTHER, Axis, AxisColumn, CategoryRule, KeyRule, OrderedRule
+from dpsql.axis.model import OTHER, Axis, AxisColumn, CategoryRule, KeyListRule, KeyRule, OrderedRule
 from dpsql.errors import InternalError
 from dpsql.star.base import GRAIN_MICROSECONDS
 from dpsql.star.sql import identifier, literal
@@ -96,8 +96,8 @@ def leaf_sql(axis: Axis, value: str, present: str | None = None) -> str:
 
     **Privacy**: deterministic and total; no raw value can make it fail.
     """
-    if isinstance(axis.rule, KeyRule):
-        raise InternalError(f"axis {axis.name}: leaves are found by key", hint="join its KeyRule")
+    if isinstance(axis.rule, KeyRule | KeyListRule):
+        raise InternalError(f"axis {axis.name}: leaves are found by key", hint="join its keys")
     ordered = isinstance(axis.rule, OrderedRule)
     leaf = _ordered_sql(axis, axis.rule, value) if isinstance(axis.rule, OrderedRule) else ""
     if not ordered and isinstance(axis.rule, CategoryRule):

@@ -14,12 +14,14 @@ No float takes part in what is spent: a float-normalised split overspends in abo
 
 from dpsql.budget.currency import (
     GRAINS,
+    KEY_GRAINS,
     NEIGHBOURS,
     Currency,
     Epsilon,
     Mu2,
     Neighbours,
     currency_at,
+    key_delta_of,
     share_of_cap,
 )
 from dpsql.budget.curve import SLACK, epsilon_of, gaussian_sigma2, mu2_of, pure_of
@@ -33,6 +35,7 @@ from dpsql.budget.units import (
 __all__ = [
     "DENOMINATOR",
     "GRAINS",
+    "KEY_GRAINS",
     "NEIGHBOURS",
     "SLACK",
     "Currency",
@@ -44,6 +47,7 @@ __all__ = [
     "currency_at",
     "epsilon_of",
     "gaussian_sigma2",
+    "key_delta_of",
     "mu2_of",
     "pure_of",
     "scaled_denominator",

@@ -126,12 +126,17 @@ class Epsilon:
 class Mu2:
     """Gaussian differential privacy, told as an epsilon at one delta: mu^2 adds up, epsilons do not.
 
+    Args:
+        delta: of the lineage, at which its epsilons are meant.
+        key_delta: the part of it that choosing keys may spend; the curve has the rest.
+
     >>> mu2 = Mu2(Fraction(1, 10**6))
     >>> mu2.room(mu2.counted(Fraction(4))) <= 4 <= mu2.epsilon(mu2.counted(Fraction(4))) + Fraction(1, 10**9)
     True
     """
 
     delta: Fraction
+    key_delta: Fraction = Fraction(0)
     name: ClassVar[str] = "mu2"
 
     @property
@@ -140,10 +145,10 @@ class Mu2:
         return f" at delta {float(self.delta):g}"
 
     def counted(self, epsilon: Fraction) -> Fraction:
-        return mu2_of(epsilon, self.delta)
+        return mu2_of(epsilon, self.delta - self.key_delta)
 
     def epsilon(self, amount: Fraction) -> Fraction:
-        return epsilon_of(amount, self.delta)
+        return epsilon_of(amount, self.delta - self.key_delta)
 
     def room(self, amount: Fraction) -> Fraction:
         """In steps of 10^-9."""
@@ -169,25 +174,42 @@ GRAINS = 2**40 * 3**4 * 5**20
 """Parts of 1 that ledgers count: about 8e27, so that the largest cap, 10^4, stays far inside HUGEINT (1.7e38)."""
 
 
-def share_of_cap(cap: Fraction, delta: Fraction, releases: int) -> Fraction:
+def share_of_cap(cap: Fraction, currency: Currency, releases: int) -> Fraction:
     """What each of some releases of one lineage is charged if they share its cap alike.
 
     Args:
-        cap: an epsilon at delta.
-        delta: of the lineage.
+        cap: an epsilon.
+        currency: of the lineage.
         releases: how many.
 
     Returns:
         An amount in the lineage's currency: the cap's, divided, rounded down to a whole grain. So many fit, one more
         does not.
 
-    >>> share_of_cap(Fraction(4), Fraction(0), 12)
+    >>> share_of_cap(Fraction(4), Epsilon(), 12)
     Fraction(1, 3)
     """
-    limit = currency_at(delta).counted(cap)
-    return Fraction(math.floor(limit * GRAINS) // releases, GRAINS)
+    return Fraction(math.floor(currency.counted(cap) * GRAINS) // releases, GRAINS)
 
 
-def currency_at(delta: Fraction) -> Currency:
-    """The currency of a lineage whose epsilons are meant at a delta."""
-    return Mu2(delta) if delta else Epsilon()
+def currency_at(delta: Fraction, key_delta: Fraction) -> Currency:
+    """The currency of a lineage whose epsilons are meant at a delta, of which choosing keys may spend a part."""
+    return Mu2(delta, key_delta) if delta else Epsilon()
+
+
+KEY_GRAINS = 10**30
+"""Parts of 1 in which ledgers count the delta of chosen keys: fine beside every delta, and far inside HUGEINT."""
+
+
+def key_delta_of(charge: Fraction, limit: Fraction, key_delta: Fraction) -> Fraction:
+    """What a release may spend of its lineage's `key_delta`: the part that its charge is of the cap.
+
+    Args:
+        charge: of the release, in the lineage's currency.
+        limit: the cap in the same currency.
+        key_delta: of the lineage.
+
+    Returns:
+        A multiple of 10^-30, rounded down, so that the parts of all releases stay within `key_delta`.
+    """
+    return Fraction(math.floor(key_delta * charge / limit * KEY_GRAINS), KEY_GRAINS)

@@ -160,6 +160,21 @@ def gaussian_sigma2(mu2: Fraction, squared_sensitivity: int) -> Fraction:
     return Fraction(math.ceil(exact * _SIGMA_GRAIN), _SIGMA_GRAIN)
 
 
+def upper_tail(square: Fraction, digits: int) -> Fraction:
+    """An upper bound of Q(a) = P(N(0, 1) > a), at most 2 10^-digits above it.
+
+    Args:
+        square: a^2, for a >= 0.
+        digits: >= 1.
+
+    >>> round(float(upper_tail(Fraction(4), 20)), 9)
+    0.022750132
+    """
+    wide = _context_of(digits, math.sqrt(square))
+    value = wide.multiply(_density(square, wide), _mills(_root(square, wide), digits + 1, wide))
+    return Fraction(wide.add(value, _unit(-digits)))
+
+
 def delta_bounds(mu2: Fraction, epsilon: Fraction, digits: int) -> tuple[Decimal, Decimal]:
     """Bounds of delta_G(mu, epsilon) that lie 2 10^-digits apart.
 

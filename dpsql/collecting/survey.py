@@ -13,10 +13,10 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 from dpsql.axis import Axis, PublicTable, build_axis, needed_tables
-from dpsql.axis.model import CategoryRule, OrderedRule
+from dpsql.axis.model import CategoryRule, KeyListRule, OrderedRule
 from dpsql.collecting.plan import CollectionDesign, PlannedAxis, PlannedGrid, PlannedMeasure
 from dpsql.engines.keys import open_star
-from dpsql.errors import CatalogError, SourceError
+from dpsql.errors import CatalogError, InternalError, SourceError
 from dpsql.star import (
     Catalog,
     Collection,
@@ -222,6 +222,8 @@ def _planned(axis: Axis) -> PlannedAxis:
         if rule.type == "timestamp":
             bins["grain"] = rule.grain
         return PlannedAxis(axis.name, axis.leaves, inner, {**lookup, **bins})
+    if isinstance(rule, KeyListRule):
+        raise InternalError(f"axis {axis.name}: devices know listed values alone")
     leaves = {str(key): int(leaf) for key, leaf in zip(rule.keys, rule.leaf, strict=True)}
     return PlannedAxis(axis.name, axis.leaves, 0, {**lookup, "keys": leaves, "key": rule.key})
 

@@ -33,7 +33,8 @@ from dpsql.axis.model import OrderedRule
 from dpsql.curate.dry import Priced, dry_answerer, priced_plan
 from dpsql.errors import CatalogError, InterfaceError, NotSupportedError
 from dpsql.mechanisms.family.asked import best_rows, classes_of, held_cells
-from dpsql.publishing.axes import axis_maker, open_public
+from dpsql.publishing.axes import open_public
+from dpsql.publishing.selection import planning_maker
 from dpsql.star import Catalog, load_catalog, made_view
 from dpsql.star.base import as_fraction, from_units
 from dpsql.star.graph import PEOPLE
@@ -119,7 +120,7 @@ def purchase(catalog: Catalog, statements: Sequence[str], epsilon: Fraction) -> 
     scaffold = _scaffold(catalog)
     public = open_public(catalog)
     try:
-        priced = priced_plan(scaffold, axis_maker(scaffold, public))
+        priced = priced_plan(scaffold, planning_maker(scaffold, public))
     finally:
         public.close()
     needed = _needed(priced, statements)

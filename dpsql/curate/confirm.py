@@ -124,8 +124,8 @@ def _table_words(table: Table) -> str:
 
 
 def _spec_words(spec: Column | Measure) -> str:
-    if isinstance(spec, Column) and spec.categories:
-        listed = spec.categories
+    if isinstance(spec, Column) and spec.listed:
+        listed = spec.listed
         few = ", ".join(listed) if len(listed) <= 6 else f"{', '.join(listed[:3])}, .. {listed[-1]}"
         return f"{len(listed)} categories: {few}"
     if spec.lower is None:

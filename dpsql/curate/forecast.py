@@ -20,6 +20,7 @@ from typing import NamedTuple
 from dpsql.answer.answerer import Answerer
 from dpsql.answer.predict import PredictedColumn, predict
 from dpsql.budget import currency_at
+from dpsql.budget.threshold import UNIT
 from dpsql.curate.classes import ClassForecast, Hopeless, hopeless
 from dpsql.curate.dry import BoundForecast, Priced, bound_forecasts, dry_answerer, priced_plan, typical_errors
 from dpsql.curate.foresight import Blind, Foresight, GuessSensitivity, Prediction, RehearsalStage, foresee
@@ -29,9 +30,10 @@ from dpsql.ledger import budget_report
 from dpsql.mechanisms.axis import AUTO
 from dpsql.mechanisms.family.measurement import AxisWorkload
 from dpsql.mechanisms.offers import Refusal
-from dpsql.publishing.axes import AxisMaker, axis_maker, open_public
-from dpsql.publishing.plan import charged
+from dpsql.publishing.axes import AxisMaker, open_public
+from dpsql.publishing.key_plans import charged, key_plans
 from dpsql.publishing.planned import PlannedStatistic, ReleasePlan
+from dpsql.publishing.selection import NO_SIZES, made_up_lists, planning_maker
 from dpsql.publishing.supplements import counted_catalog
 from dpsql.publishing.userlevel.guess import Guess, crowds
 from dpsql.release.write import LOOKUP_ARITY
@@ -63,6 +65,47 @@ class Refreshes:
     at_delta: str
 
 
+@dataclass(frozen=True)
+class KeyForecast:
+    """Which keys of a column that nobody listed will be shown.
+
+    Args:
+        column: `table.column`.
+        supposed: keys that the plan supposes.
+        share: of the budget that finds them, in percent.
+        people: (keys that a person has, people at which a key is shown with chance .5, with .98), the last round alone.
+    """
+
+    column: str
+    supposed: int
+    share: float
+    people: tuple[tuple[int, float, float], ...]
+
+
+SURE = 2.054
+"""Standard deviations above T at which a key is shown with chance .98."""
+
+
+def key_forecasts(catalog: Catalog, lists: Mapping[str, int]) -> tuple[KeyForecast, ...]:
+    """The forecast of each list: from the catalog's budget alone.
+
+    Args:
+        catalog: a checked catalog.
+        lists: `table.column` -> keys that the plan supposes.
+    """
+    forecasts = []
+    for plan in key_plans(catalog):
+        column, last = plan.column, plan.rounds[-1]
+        even, sure = last.threshold / UNIT, (last.threshold + SURE * math.sqrt(last.sigma2)) / UNIT
+        people = tuple(
+            (keys, even * math.sqrt(keys), sure * math.sqrt(keys))
+            for keys in (1, 3, 10)
+            if keys <= column.per_unit
+        )
+        forecasts.append(KeyForecast(column.name, lists[column.name], 100 * float(column.share), people))
+    return tuple(forecasts)
+
+
 def refreshes(catalog: Catalog) -> Refreshes | None:
     """What is left of a catalog's `releases`.
 
@@ -78,7 +121,7 @@ def refreshes(catalog: Catalog) -> Refreshes | None:
     privacy = catalog.privacy
     if privacy.releases is None:
         return None
-    currency, charge = currency_at(privacy.delta), charged(privacy)
+    currency, charge = currency_at(privacy.delta, privacy.key_delta), charged(privacy)
     lineages = {report.lineage.name: report for report in budget_report(ledger_path(catalog)).lineages}
     spent = lineages[privacy.lineage].spent if privacy.lineage in lineages else Fraction(0)
     remaining = max(0, (currency.counted(privacy.cap) - spent) // charge)
@@ -292,6 +335,7 @@ class PlanReport:
         unforeseen: reported columns whose channel adds an error that nothing is known of without a guess.
         refreshes: how many releases the cap still holds, where they share it (`privacy: {releases: N}`).
         bounds: what will be known of the rows beyond declared bounds.
+        keys: which keys will be shown of columns that list none.
     """
 
     statistics: tuple[StatisticForecast, ...]
@@ -309,6 +353,7 @@ class PlanReport:
     unforeseen: tuple[str, ...] = ()
     refreshes: Refreshes | None = None
     bounds: tuple[BoundForecast, ...] = ()
+    keys: tuple[KeyForecast, ...] = ()
 
     @property
     def wants_guess(self) -> bool:
@@ -330,7 +375,12 @@ class _Dry:
 
 
 def plan_catalog(
-    catalog: Catalog, workload: Sequence[str], *, compare: bool, guess: Guess | None = None
+    catalog: Catalog,
+    workload: Sequence[str],
+    *,
+    compare: bool,
+    guess: Guess | None = None,
+    keys: Mapping[str, int] = NO_SIZES,
 ) -> PlanReport:
     """Plan a catalog's release.
 
@@ -339,6 +389,7 @@ def plan_catalog(
         workload: statements.
         compare: also plan the same views with each mechanism of `ALTERNATIVES`.
         guess: what is publicly known about tables with `max_ids: auto`, for their relative errors.
+        keys: `table.column` -> keys that may be found of a column that lists none; some hundreds unless it is said.
 
     Returns:
         The report.
@@ -355,7 +406,7 @@ def plan_catalog(
     inside = counted_catalog(catalog)
     public = open_public(inside)
     try:
-        make = axis_maker(inside, public)
+        make = planning_maker(inside, public, keys)
         planned = _dry(catalog, public, make, workload, guess)
         alternatives = {"auto": planned} if compare else {}
         for name, word in ALTERNATIVES.items() if compare else ():
@@ -383,6 +434,7 @@ def plan_catalog(
         seen.classes, planned.hopeless, seen.blind, seen.weights, seen.stands_for, planned.not_taken, beaten,
         tuple(str(column) for column in reported_columns(catalog)) if guess is None else (),
         refreshes(catalog), planned.bounds,
+        key_forecasts(inside, {name: len(made.keys) for name, made in made_up_lists(inside, keys).items()}),
     )  # fmt: skip
 
 
@@ -529,7 +581,7 @@ def break_even(stderr: float, privacy: Privacy) -> int:
     **Source**: docs/method/noise.md, "How budgets add up"; the pure form is what such engines reach.
     """
     ours = MEAN_ABSOLUTE * stderr
-    epsilon = float(currency_at(privacy.delta).epsilon(charged(privacy)))
+    epsilon = float(currency_at(privacy.delta, privacy.key_delta).epsilon(charged(privacy)))
     if privacy.delta == 0:
         return math.floor(ours * epsilon / 2) + 1
     depth = math.log(1 / float(privacy.delta))

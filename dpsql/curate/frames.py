@@ -165,8 +165,8 @@ class Catalog(star.Catalog):
 
 
 def _words(spec: Any) -> str:
-    if spec.categories:
-        return f"{spec.type}, {len(spec.categories)} categories"
+    if spec.listed:
+        return f"{spec.type}, {len(spec.listed)} categories"
     return spec.type if spec.lower is None else f"{spec.type}, {spec.lower} to {spec.upper}"
 
 

@@ -144,7 +144,7 @@ def _column(
     use = ", ".join(filter(None, uses)) or UNPUBLISHED
     nullable = name in table.nullable
     comment = "; ".join(filter(None, [_words(declared), _domain(declared), use]))
-    categories = () if declared is None else declared.categories
+    categories = () if declared is None else declared.listed
     values = categories or _listed(release, axes)
     return ColumnInfo(name, kind, nullable, use, comment, values, f"{table.name}.{name}")
 
@@ -169,8 +169,8 @@ def _domain(declared: star.Column | None) -> str:
         return ""
     if declared.lower is not None:
         return f"{declared.lower} to {declared.upper}"
-    remainder = f" and {len(declared.categories) - 8} more" if len(declared.categories) > 8 else ""
-    return ", ".join(declared.categories[:8]) + remainder
+    remainder = f" and {len(declared.listed) - 8} more" if len(declared.listed) > 8 else ""
+    return ", ".join(declared.listed[:8]) + remainder
 
 
 def _listed(release: Release, axes: list[Any], limit: int = 200) -> tuple[str, ...]:

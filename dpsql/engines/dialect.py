@@ -108,6 +108,8 @@ class Dialect:
         position: where a value stands among texts, from 0; NULL where it is none of them. Texts are compared
             byte by byte.
         text: a value as a text that is compared byte by byte.
+        octets: how many bytes of UTF-8 a text has.
+        without: a text without some characters.
         number: a BIGINT of at most 14 hex digits, a text.
         hex: bytes as a text of hex digits in lower case, compared byte by byte.
         sha256: hex digits in lower case of a prefix, itself in hex digits, and the UTF-8 bytes of a text.
@@ -133,6 +135,8 @@ class Dialect:
     microseconds: Callable[[str], str]
     position: Callable[[str, Sequence[str]], str]
     text: Callable[[str], str]
+    octets: Callable[[str], str]
+    without: Callable[[str, str], str]
     number: Callable[[str], str]
     hex: Callable[[str], str]
     sha256: Callable[[str, str], str]
@@ -156,6 +160,11 @@ def _varchar(value: str) -> str:
     return f"CAST({value} AS VARCHAR)"
 
 
+def _without(value: str, characters: str) -> str:
+    """No text of SQL may hold NUL, so that one is written by its number."""
+    return f"translate({value}, chr(0) || {literal(characters.replace(chr(0), ''))}, '')"
+
+
 DUCK = Dialect(
     wide="HUGEINT",
     double="DOUBLE",
@@ -171,6 +180,8 @@ DUCK = Dialect(
     microseconds=lambda value: f"epoch_us({value})",
     position=_map_position,
     text=_varchar,
+    octets=lambda value: f"strlen({value})",
+    without=_without,
     number=lambda digits: f"CAST('0x' || {digits} AS BIGINT)",
     hex=lambda value: f"lower(hex({value}))",
     sha256=lambda prefix, text: f"sha256(from_hex('{prefix}') || encode({text}))",

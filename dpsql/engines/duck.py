@@ -24,7 +24,7 @@ import numpy as np
 
 from dpsql.engines.dialect import DUCK, Dialect
 from dpsql.engines.placed import ROW
-from dpsql.engines.relations import NOTHING_HAPPENED, IntArray, KeyCheck, Relations, engine_lost
+from dpsql.engines.relations import BATCH, NOTHING_HAPPENED, IntArray, KeyCheck, Relations, engine_lost
 from dpsql.engines.summaries import PersonLines, exact_values, people_rows, person_lines
 from dpsql.engines.united import (
     SchemaGroup,
@@ -297,6 +297,12 @@ class StoredRelations:
         with self.raw.step(self.step):
             found = self.raw.connection.execute(statement).fetchnumpy()
         return {name: np.asarray(column, np.int64) for name, column in found.items()}
+
+    def batches(self, statement: str) -> Iterator[list[tuple[object, int]]]:
+        with self.raw.step(self.step):
+            cursor = self.raw.connection.execute(statement)
+            while pairs := cursor.fetchmany(BATCH):
+                yield pairs
 
 
 def retyped(raw: RawSide, table: str, columns: Mapping[str, tuple[str, str]]) -> None:

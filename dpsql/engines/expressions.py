@@ -26,7 +26,7 @@ from itertools import pairwise
 from math import inf, nextafter
 from typing import NamedTuple
 
-from dpsql.axis import Axis, CategoryRule, KeyRule, OrderedRule, leaf_sql
+from dpsql.axis import Axis, CategoryRule, KeyListRule, KeyRule, OrderedRule, leaf_sql
 from dpsql.engines.dialect import Dialect, day
 from dpsql.engines.values import BITS, FLOATS, decimal_digits, type_word
 from dpsql.errors import InternalError, SourceError
@@ -79,8 +79,8 @@ def leaf(axis: Axis, value: str, kind: str | None, dialect: Dialect) -> str:
     **Privacy**: deterministic and total; no raw value can make it fail.
     """
     rule = axis.rule
-    if isinstance(rule, KeyRule):
-        raise InternalError(f"axis {axis.name}: leaves are found by key", hint="join its KeyRule")
+    if isinstance(rule, KeyRule | KeyListRule):
+        raise InternalError(f"axis {axis.name}: leaves are found by key", hint="join its keys")
     if isinstance(rule, CategoryRule):
         expression, declared = _category(axis, rule, value, kind, dialect), "text"
     else:

@@ -49,6 +49,7 @@ class Digit(NamedTuple):
         missing: the leaf of a row whose keys name no row of that table; None drops it.
         nullable: whether NULL is a value of its own: a measure.
         total: whether no row of that table is dropped.
+        found: whether the leaf follows from keys that were found; such a digit says nothing of which row is kept.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Digit(NamedTuple):
     missing: int | None = None
     nullable: bool = False
     total: bool = False
+    found: bool = False
 
     @property
     def type(self) -> str:
@@ -88,6 +90,8 @@ class JoinSide(NamedTuple):
         lookups: joins that the expressions need.
         once: keep one row of each key, the one with the least digits; for rows that no unit owns and nobody checked.
         drops: rows whose key names none are left out.
+        texts: SQL over `ROW` of private keys; after the digits they decide which row is kept, before and after keys
+            were found alike.
     """
 
     path: Path
@@ -97,6 +101,7 @@ class JoinSide(NamedTuple):
     lookups: tuple[str, ...] = ()
     once: bool = False
     drops: bool = False
+    texts: tuple[str, ...] = ()
 
 
 class UnitKey(NamedTuple):
@@ -117,6 +122,7 @@ class PlacedRows:
         measures: a digit for each measure.
         unit: whose a row is; None where each is a unit.
         letter: its common tables are called by it and a number.
+        values: carried columns that a joined row keeps, as `value0`, `value1` ..
     """
 
     sides: tuple[JoinSide, ...]
@@ -124,6 +130,7 @@ class PlacedRows:
     measures: tuple[Digit, ...]
     unit: UnitKey | None
     letter: str = "s"
+    values: tuple[UnitKey, ...] = ()
 
 
 class Packed(NamedTuple):
@@ -203,13 +210,14 @@ def _rows(side: JoinSide, digits: Mapping[str, Digit], dialect: Dialect) -> str:
     """The keys and digits of one table's rows; each digit is computed once a row."""
     row, names = dialect.identifier(ROW), [name for _, name in _keys(side)]
     plain = [f"{row}.{dialect.identifier(column)} AS {name}" for column, name in _keys(side)]
-    columns = (
-        ", ".join([*plain, *(f"{digit.sql} AS {digit.name}" for digit in digits.values())]) or "1 AS one"
-    )
+    texts = {f"t{i}": text for i, text in enumerate(side.texts if side.once else ())}
+    named = [*plain, *(f"{d.sql} AS {d.name}" for d in digits.values())]
+    columns = ", ".join([*named, *(f"{sql} AS {name}" for name, sql in texts.items())]) or "1 AS one"
     query = f"SELECT {columns} FROM {side.rows} AS {row} {' '.join(side.lookups)}"
     if not side.once:
         return query
-    codes = (f"coalesce({digit.name}, {digit.low + digit.size})" for digit in digits.values())
+    codes = [f"coalesce({d.name}, {d.low + d.size})" for d in digits.values() if not d.found]
+    codes += [order for name in texts for order in (f"CASE WHEN {name} IS NULL THEN 1 ELSE 0 END", name)]
     rank = f"row_number() OVER (PARTITION BY k ORDER BY {', '.join([*codes, *names[1:]]) or 'k'}) AS nth"
     return f"SELECT * FROM (SELECT r.*, {rank} FROM ({query}) AS r WHERE k IS NOT NULL) AS o WHERE nth = 1"
 
@@ -247,6 +255,9 @@ def placed_rows(rows: PlacedRows, numbers: Sequence[Packed], measures: Sequence[
         unit = f"{at}{i}.j{rows.sides[i].carried.index(rows.unit.column)}"
         columns, needed = [f"{unit} AS unit", *columns], [f"{unit} IS NOT NULL", *needed]
     columns += [f"{at}0.{m.name}" for m in (rows.measures if measures is None else measures)]
+    for n, value in enumerate(rows.values):
+        i = place[value.path]
+        columns.append(f"{at}{i}.j{rows.sides[i].carried.index(value.column)} AS value{n}")
     where = f" WHERE {' AND '.join(needed)}" if needed else ""
     return f"SELECT {', '.join(columns) or '1 AS one'} FROM {at}0 {' '.join(joins)}{where}"
 

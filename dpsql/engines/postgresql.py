@@ -35,7 +35,7 @@ from urllib.parse import quote, urlsplit
 import numpy as np
 
 from dpsql.engines.dialect import Dialect, moment, searched
-from dpsql.engines.relations import IntArray, engine_lost
+from dpsql.engines.relations import BATCH, IntArray, engine_lost
 from dpsql.engines.server import StoredTable
 from dpsql.engines.values import POSTGRESQL, postgres_text
 from dpsql.extras import extra
@@ -151,6 +151,11 @@ def _microseconds(value: str) -> str:
     )
 
 
+def _without(value: str, characters: str) -> str:
+    """No text holds NUL there."""
+    return f"translate({value}, {literal(characters.replace(chr(0), ''))}, '')"
+
+
 POSTGRES = Dialect(
     wide="NUMERIC",
     double="DOUBLE PRECISION",
@@ -165,6 +170,8 @@ POSTGRES = Dialect(
     months=lambda value: f"CAST(extract(year FROM {value}) * 12 + extract(month FROM {value}) - 1 AS BIGINT)",
     position=searched(postgres_text, literal),
     text=postgres_text,
+    octets=lambda value: f"octet_length({value})",
+    without=_without,
     number=lambda digits: f"CAST(CAST('x' || lpad({digits}, 16, '0') AS BIT(64)) AS BIGINT)",
     hex=lambda value: f"encode({value}, 'hex') COLLATE \"C\"",
     sha256=lambda prefix, text: (
@@ -287,6 +294,12 @@ class PostgresSession:
             names, rows = [column.name for column in cursor.description], cursor.fetchall()
         array = np.array(rows, np.int64).reshape(len(rows), len(names))
         return {name: array[:, i] for i, name in enumerate(names)}
+
+    def batches(self, sql: str, step: str) -> Iterator[list[tuple[Any, ...]]]:
+        with self._step(step), self._connection.cursor("dpsql_batches", binary=True) as cursor:
+            cursor.execute(sql.encode())
+            while rows := cursor.fetchmany(BATCH):
+                yield rows
 
     def lookup(self, keys: str, kind: str) -> str:
         pairs = f"jsonb_to_recordset({literal(keys)}) AS pairs(key {_key_type(kind)}, leaf integer)"

@@ -9,7 +9,7 @@ statement, with the queries that it may need before it; nothing is created there
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -62,6 +62,19 @@ class Relations(Protocol):
         **Privacy**: raw.
         """
 
+    def batches(self, statement: str) -> Iterator[list[tuple[object, int]]]:
+        """Pairs of a SELECT, some at a time: a value and a whole number.
+
+        Raises:
+            EngineLost: the engine was lost, or did not answer in time.
+
+        **Privacy**: raw values, the only ones of private rows that leave an engine; `publishing.selection` alone asks.
+        """
+
+
+BATCH = 50_000
+"""Pairs that are fetched at a time."""
+
 
 @dataclass(frozen=True)
 class CommonRelations:
@@ -70,10 +83,12 @@ class CommonRelations:
     Args:
         dialect: of the engine.
         run: fetches the answer of a statement.
+        stream: fetches pairs, some at a time.
     """
 
     dialect: Dialect
     run: Fetch
+    stream: Callable[[str], Iterator[list[tuple[object, int]]]]
     _queries: dict[str, str] = field(default_factory=dict, repr=False)
 
     def make(self, name: str, query: str) -> str:
@@ -84,7 +99,16 @@ class CommonRelations:
 
     def fetch(self, statement: str) -> Mapping[str, IntArray]:
         """See `Relations`: a common table that no other one reads is not computed."""
+        return self.run(self._whole(statement))
+
+    def batches(self, statement: str) -> Iterator[list[tuple[object, int]]]:
+        return self.stream(self._whole(statement))
+
+    def _whole(self, statement: str) -> str:
+        """A statement with the queries before it."""
         tables = [common_table(name, query, self.dialect) for name, query in self._queries.items()]
+        if not tables:
+            return statement
         if statement.startswith("WITH "):
-            return self.run(f"WITH {', '.join(tables)}, {statement.removeprefix('WITH ')}")
-        return self.run(with_tables(tables, statement))
+            return f"WITH {', '.join(tables)}, {statement.removeprefix('WITH ')}"
+        return with_tables(tables, statement)

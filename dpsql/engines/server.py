@@ -13,7 +13,7 @@ What DuckDB does with casts that give NULL where they fail is refused here, from
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from decimal import Decimal
 from typing import Any, ClassVar, NamedTuple, NoReturn, Protocol
 
@@ -85,6 +85,9 @@ class ServerSession(Protocol):
 
     def columns(self, sql: str, step: str) -> Mapping[str, IntArray]:
         """The same, of whole numbers alone, by column."""
+
+    def batches(self, sql: str, step: str) -> Iterator[list[tuple[Any, ...]]]:
+        """The rows of a SELECT, some at a time."""
 
     def lookup(self, keys: str, kind: str) -> str:
         """What stands after FROM for the rows (key, leaf) of a JSON text.
@@ -180,7 +183,10 @@ class ServerEngine:
 
     def relations(self, step: str) -> Relations:
         """See `Engine`: common tables, since nothing may be created."""
-        return CommonRelations(self.dialect, lambda statement: self._session.columns(statement, step))
+        session = self._session
+        return CommonRelations(
+            self.dialect, lambda sql: session.columns(sql, step), lambda sql: session.batches(sql, step)
+        )
 
     def as_duckdb(self, what: str) -> NoReturn:
         raise CatalogError(

@@ -27,7 +27,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpsql.engines.dialect import Dialect, moment, searched
-from dpsql.engines.relations import IntArray, engine_lost
+from dpsql.engines.relations import BATCH, IntArray, engine_lost
 from dpsql.engines.server import StoredTable
 from dpsql.engines.values import SPARK as SPARK_TYPES
 from dpsql.errors import EngineLost
@@ -68,6 +68,12 @@ def _wide_quotient(dividend: str, divisor: str) -> str:
     return f"({above} + {below})"
 
 
+def _without(value: str, characters: str) -> str:
+    """Characters by their numbers: a text of SQL is read before its escapes are."""
+    escaped = "".join(f"\\u{ord(character):04X}" for character in characters)
+    return f"translate({value}, '{escaped}', '')"
+
+
 SPARK = Dialect(
     wide="DECIMAL(38,0)",
     double="DOUBLE",
@@ -83,6 +89,8 @@ SPARK = Dialect(
     microseconds=lambda value: f"unix_micros(CAST({value} AS TIMESTAMP))",
     position=searched(_text, _literal),
     text=_text,
+    octets=lambda value: f"octet_length({value})",
+    without=_without,
     number=lambda digits: f"CAST(conv({digits}, 16, 10) AS BIGINT)",
     hex=lambda value: f"lower(hex({value}))",
     sha256=lambda prefix, text: f"sha2(concat(unhex('{prefix}'), encode({text}, 'UTF-8')), 256)",
@@ -184,6 +192,10 @@ class SparkSession:
     def columns(self, sql: str, step: str) -> Mapping[str, IntArray]:
         table = self._arrow(sql, step)
         return {name: np.asarray(table[name].to_numpy(), np.int64) for name in table.column_names}
+
+    def batches(self, sql: str, step: str) -> Iterator[list[tuple[Any, ...]]]:
+        for batch in self._arrow(sql, step).to_batches(BATCH):
+            yield list(zip(*(column.to_pylist() for column in batch.columns), strict=True))
 
     def lookup(self, keys: str, kind: str) -> str:
         spark_types = {

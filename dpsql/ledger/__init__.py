@@ -23,7 +23,7 @@ from dpsql.ledger.identity import (
     SpendLine,
     new_release_id,
 )
-from dpsql.ledger.publish import KillPoint, Order, publish_file, published_before
+from dpsql.ledger.publish import KillPoint, Order, SelectionRecord, publish_file, published_before
 from dpsql.ledger.store import BudgetReport, EntryReport, LineageReport, budget_report, ledger_entries
 
 __all__ = [
@@ -39,6 +39,7 @@ __all__ = [
     "Receipt",
     "Recovery",
     "ReleaseSpend",
+    "SelectionRecord",
     "SourceTable",
     "SpendLine",
     "budget_report",

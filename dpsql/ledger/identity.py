@@ -22,7 +22,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import NamedTuple
 
-from dpsql.budget import GRAINS, Currency, currency_at
+from dpsql.budget import GRAINS, KEY_GRAINS, Currency, currency_at
 from dpsql.errors import LineageError, PrivacyError
 from dpsql.noise import os_entropy
 
@@ -39,6 +39,7 @@ class Lineage:
         neighbours: `add_remove` or `replace_one`.
         delta: 0, or the delta at which every epsilon of this lineage is meant.
         cap: the most that may ever be spent, an epsilon at delta.
+        key_delta: the part of delta that choosing keys may ever spend.
     """
 
     name: str
@@ -46,10 +47,11 @@ class Lineage:
     neighbours: str
     delta: Fraction
     cap: Fraction
+    key_delta: Fraction = Fraction(0)
 
     @property
     def currency(self) -> Currency:
-        return currency_at(self.delta)
+        return currency_at(self.delta, self.key_delta)
 
     @property
     def limit(self) -> Fraction:
@@ -58,11 +60,15 @@ class Lineage:
 
 
 class SpendLine(NamedTuple):
-    """One purpose of a release and what it spends; every data-dependent choice has a line of its own."""
+    """One purpose of a release and what it spends; every data-dependent choice has a line of its own.
+
+    A step that chooses keys spends a delta of its own too.
+    """
 
     purpose: str
     amount: Fraction
     currency: str
+    delta: Fraction = Fraction(0)
 
 
 class SourceTable(NamedTuple):
@@ -123,6 +129,10 @@ class ReleaseSpend:
             )
         return sum((line.amount for line in self.lines), Fraction(0))
 
+    def key_cost(self) -> Fraction:
+        """What the lines cost of the lineage's `key_delta`."""
+        return sum((line.delta for line in self.lines), Fraction(0))
+
 
 @dataclass(frozen=True)
 class LedgerEntry:
@@ -134,6 +144,7 @@ class LedgerEntry:
     unit: str
     neighbours: str
     delta: str
+    key_delta: str
     cap: str
     limit: str
     label: str
@@ -141,6 +152,7 @@ class LedgerEntry:
     lines: str
     tables: str
     cost: str
+    key_cost: str
     sha256: str
     target: str
     published_at: str
@@ -154,7 +166,10 @@ class LedgerEntry:
 
     def spend_lines(self) -> tuple[SpendLine, ...]:
         """The lines as they were charged."""
-        return tuple(SpendLine(line[0], Fraction(line[1]), line[2]) for line in json.loads(self.lines))
+        return tuple(
+            SpendLine(purpose, Fraction(amount), currency, Fraction(delta))
+            for purpose, amount, currency, delta in json.loads(self.lines)
+        )
 
     def charged_tables(self) -> tuple[ChargedTable, ...]:
         """The raw tables that were read."""
@@ -169,11 +184,15 @@ class LedgerEntry:
 
     @property
     def currency(self) -> Currency:
-        return currency_at(Fraction(self.delta))
+        return currency_at(Fraction(self.delta), Fraction(self.key_delta))
 
     def grains(self) -> int:
         """What was charged, in grains."""
         return charge_grains(Fraction(self.cost))
+
+    def key_grains(self) -> int:
+        """What chosen keys cost, in their grains."""
+        return math.ceil(Fraction(self.key_cost) * KEY_GRAINS)
 
 
 class Label(NamedTuple):
@@ -250,7 +269,7 @@ def new_release_id() -> str:
 
 def lines_json(lines: Iterable[SpendLine]) -> str:
     """Spend lines as canonical JSON; amounts as fractions in text."""
-    return _canonical([[line.purpose, str(line.amount), line.currency] for line in lines])
+    return _canonical([[line.purpose, str(line.amount), line.currency, str(line.delta)] for line in lines])
 
 
 def tables_json(tables: Iterable[ChargedTable]) -> str:

@@ -14,6 +14,7 @@ one that was not is destroyed.
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping
@@ -24,7 +25,7 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-from dpsql.errors import BudgetExceeded, IntegrityError, InternalError, ReleaseExists
+from dpsql.errors import BudgetExceeded, IntegrityError, InternalError, MachineFault, ReleaseExists
 from dpsql.faults import CHARGED, UNCHARGED, UNSURE, machine, spending
 from dpsql.ledger.files import (
     RELEASE_MODE,
@@ -45,6 +46,7 @@ from dpsql.ledger.identity import (
     Recovery,
     ReleaseSpend,
     SourceTable,
+    SpendLine,
     lines_json,
     tables_json,
 )
@@ -166,6 +168,22 @@ def clean(store: Store, draft: PendingDraw) -> None:
     beside(store.path, ".intent").unlink(missing_ok=True)
 
 
+@dataclass
+class SelectionRecord:
+    """What a draw that first chooses what it measures tells the ledger while it runs.
+
+    Whoever sees a draw fail learns something of what was chosen. So a failure after the choice is charged, in the lines
+    that were planned before it.
+
+    Attributes:
+        begun: whether noisy numbers have chosen anything.
+        lines: what was spent in the end; None where that is what was planned.
+    """
+
+    begun: bool = False
+    lines: tuple[SpendLine, ...] | None = None
+
+
 @dataclass(frozen=True)
 class Order:
     """One release file that is to be made.
@@ -179,6 +197,7 @@ class Order:
         digests: makes digests of each raw table's rows, if there is something to draw; kept as keyed hashes only.
         public: releases of the lineage that are out; one that the ledger does not know stops spending.
         memory: of this computer; None for made-up rows, which are nobody's.
+        selection: of a draw that chooses what it measures; None for all others.
     """
 
     name: Label
@@ -188,6 +207,7 @@ class Order:
     digests: Callable[[], Mapping[str, tuple[str, ...]]]
     public: tuple[PublicRelease, ...] = ()
     memory: LedgerMemory | None = None
+    selection: SelectionRecord | None = None
 
 
 def publish_file(ledger: Path, spend: ReleaseSpend, order: Order, kill_point: KillPoint = no_kill) -> Receipt:
@@ -234,7 +254,19 @@ def publish_file(ledger: Path, spend: ReleaseSpend, order: Order, kill_point: Ki
             order.memory.check(spend.lineage.name, {entry.lineage for entry in store.entries}, marks)
         kill_point("checked")
         draft = PendingDraw(release_id, target)
-        digest = _draw(store, draft, order.build, kill_point)
+        try:
+            digest = _draw(store, draft, order.build, kill_point)
+        except BaseException as error:
+            if order.selection is None or not order.selection.begun:
+                raise
+            _book(store, spend, name, tables, draft)
+            if not isinstance(error, Exception):
+                raise
+            raise MachineFault(
+                f"the release failed after its keys were found ({type(error).__name__})",
+                hint="it is charged, since the failure may tell of them; to publish choose another --label",
+            ) from None
+        spend = _spent(spend, order.selection)
         entry = _seal(store, spend, name, tables, draft, digest)
         lock.check()
         spending()
@@ -366,6 +398,7 @@ def _seal(
         unit=lineage.unit,
         neighbours=lineage.neighbours,
         delta=str(lineage.delta),
+        key_delta=str(lineage.key_delta),
         cap=str(lineage.cap),
         limit=str(lineage.limit),
         label=name.label,
@@ -373,6 +406,7 @@ def _seal(
         lines=lines_json((*spend.lines, *spend.reported)),
         tables=tables_json(tables),
         cost=str(spend.cost()),
+        key_cost=str(spend.key_cost()),
         sha256=digest,
         target=str(draft.target),
         published_at=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -380,6 +414,30 @@ def _seal(
         hash="",
     )
     return replace(entry, hash=entry.expected_hash())
+
+
+def _spent(spend: ReleaseSpend, selection: SelectionRecord | None) -> ReleaseSpend:
+    """What was spent: as much as planned, in the lines of what was measured in the end.
+
+    Raises:
+        InternalError: it is more than was planned.
+    """
+    if selection is None or selection.lines is None:
+        return spend
+    measured = replace(spend, lines=selection.lines)
+    if measured.cost() > spend.cost() or measured.key_cost() > spend.key_cost():
+        raise InternalError("a draw spent more than it was planned for")
+    return measured
+
+
+def _book(
+    store: Store, spend: ReleaseSpend, name: Label, tables: tuple[ChargedTable, ...], draft: PendingDraw
+) -> None:
+    """Charge a draw that failed after it had chosen something; its file is gone."""
+    spending()
+    entry = _seal(store, spend, name, tables, draft, hashlib.sha256(draft.release_id.encode()).hexdigest())
+    with machine("the ledger could not be written", UNSURE):
+        store.commit(entry, spend.lineage, no_kill)
 
 
 def _commit(

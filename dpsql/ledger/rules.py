@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
 
+from dpsql.budget import KEY_GRAINS
 from dpsql.errors import BudgetExceeded, IntegrityError, InternalError, LineageError, ReleaseExists
 from dpsql.ledger.files import file_hash, holds
 from dpsql.ledger.identity import (
@@ -95,6 +97,12 @@ def check_spend(store: Store, spend: ReleaseSpend) -> None:
             f" of {_short(lineage.cap)}{currency.at_delta} and this release costs {_short(currency.epsilon(cost))}",
             hint="lower epsilon; a cap never rises",
         )
+    spent = store.counters[lineage.name].key_spent if lineage.name in store.counters else 0
+    if math.ceil(spend.key_cost() * KEY_GRAINS) + spent > math.floor(lineage.key_delta * KEY_GRAINS):
+        raise BudgetExceeded(
+            f"lineage {lineage.name!r} has no delta left to choose keys with",
+            hint="list the keys of an earlier release in `always`, or take the column out of the views",
+        )
 
 
 def check_copies(store: Store, lineage: Lineage, tables: Iterable[ChargedTable]) -> None:
@@ -122,11 +130,16 @@ def _others(
 
 
 def _check_identity(lineage: Lineage, recorded: Lineage) -> None:
-    for name in ("unit", "neighbours", "delta"):
+    if not recorded.key_delta and lineage.key_delta:
+        raise LineageError(
+            f"lineage {lineage.name!r} was opened without `key_delta`, so it has no delta for private keys",
+            hint="list the values of the column, or open a new lineage for other people",
+        )
+    for name in ("unit", "neighbours", "delta", "key_delta"):
         first, current = getattr(recorded, name), getattr(lineage, name)
         if first != current:
             opened_with, today = (
-                _short(value) if name == "delta" else repr(value) for value in (first, current)
+                _short(value) if isinstance(value, Fraction) else repr(value) for value in (first, current)
             )
             raise LineageError(
                 f"lineage {lineage.name!r} was opened with {name} {opened_with}, not {today}",

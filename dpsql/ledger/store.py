@@ -4,9 +4,12 @@
 |---|---|---|
 | `meta` | key | format, and the secret key of the data fingerprints |
 | `lineage` | lineage | name, unit, neighbours, delta, cap in epsilon, ceiling, spent, CHECK (spent <= ceiling) |
+| | | key_delta, key_ceiling, key_spent, CHECK (key_spent <= key_ceiling) |
 | `entry` | release | the fields of `LedgerEntry` |
 
-Ceiling and spent are grains of what the lineage counts.
+Ceiling and spent are grains of what the lineage counts; those of keys are grains of delta, and `key_delta` is written
+when the row is made and never again: to set it aside later would be a choice between two stopping rules by what was
+seen.
 
 DuckDB decides the shape: transactions that each SUM entries overspend (24 of 10 measured), so the counter is
 one row; a cut write-ahead log opens as a shorter history, so `<ledger>.head` keeps the last hash outside.
@@ -17,6 +20,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import math
 from collections.abc import Callable
 from dataclasses import astuple, dataclass, fields
 from fractions import Fraction
@@ -25,7 +29,7 @@ from typing import NamedTuple
 
 import duckdb
 
-from dpsql.budget import GRAINS
+from dpsql.budget import GRAINS, KEY_GRAINS
 from dpsql.errors import BudgetExceeded, IntegrityError, MachineFault
 from dpsql.faults import CHARGED, UNCHARGED, UNSURE, machine
 from dpsql.ledger.files import beside, made_aside, private_log, remove_aside, write_json
@@ -40,14 +44,15 @@ from dpsql.ledger.identity import (
 from dpsql.ledger.locks import held
 from dpsql.noise import os_entropy
 
-_FORMAT = "dpsql-ledger-3"
+_FORMAT = "dpsql-ledger-4"
 _COLUMNS = [field.name for field in fields(LedgerEntry)]
 _SCHEMA = f"""
 CREATE TABLE meta (key VARCHAR PRIMARY KEY, value VARCHAR NOT NULL);
 CREATE TABLE lineage (
     name VARCHAR PRIMARY KEY, unit VARCHAR NOT NULL, neighbours VARCHAR NOT NULL, delta VARCHAR NOT NULL,
     cap VARCHAR NOT NULL, ceiling HUGEINT NOT NULL, spent HUGEINT NOT NULL, CHECK (spent <= ceiling),
-    CHECK (spent >= 0));
+    CHECK (spent >= 0), key_delta VARCHAR NOT NULL, key_ceiling HUGEINT NOT NULL, key_spent HUGEINT NOT NULL,
+    CHECK (key_spent <= key_ceiling), CHECK (key_spent >= 0));
 CREATE TABLE entry (
     {", ".join(f'"{name}" {"BIGINT" if name == "sequence" else "VARCHAR"} NOT NULL' for name in _COLUMNS)},
     PRIMARY KEY (sequence), UNIQUE (release_id), UNIQUE (lineage, label));
@@ -72,11 +77,13 @@ class Head(NamedTuple):
 
 
 class Counter(NamedTuple):
-    """One lineage's row: who, and the most and the spent in grains."""
+    """One lineage's row: who, and the most and the spent in grains, also those of keys."""
 
     lineage: Lineage
     ceiling: int
     spent: int
+    key_ceiling: int
+    key_spent: int
 
 
 class Store:
@@ -140,13 +147,20 @@ class Store:
         try:
             if lineage.name in self.counters:
                 connection.execute(
-                    "UPDATE lineage SET spent = spent + ?, cap = ?, ceiling = ? WHERE name = ?",
-                    [charge, str(lineage.cap), ceiling, lineage.name],
+                    "UPDATE lineage SET spent = spent + ?, cap = ?, ceiling = ?, key_spent = key_spent + ? "
+                    "WHERE name = ?",
+                    [charge, str(lineage.cap), ceiling, entry.key_grains(), lineage.name],
                 )
             else:
                 who = [lineage.name, lineage.unit, lineage.neighbours, str(lineage.delta), str(lineage.cap)]
+                keys = [
+                    str(lineage.key_delta),
+                    math.floor(lineage.key_delta * KEY_GRAINS),
+                    entry.key_grains(),
+                ]
                 connection.execute(
-                    "INSERT INTO lineage VALUES (?, ?, ?, ?, ?, ?, ?)", [*who, ceiling, charge]
+                    "INSERT INTO lineage VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    [*who, ceiling, charge, *keys],
                 )
             kill_point("charged")
             marks = ", ".join("?" * len(_COLUMNS))
@@ -186,8 +200,14 @@ class Store:
         except duckdb.Error as error:
             raise IntegrityError(f"{self.path} is not a ledger or is damaged", hint=RESTORE) from error
         counters_by_name = {
-            name: Counter(Lineage(name, unit, neighbours, Fraction(delta), Fraction(cap)), ceiling, spent)
-            for name, unit, neighbours, delta, cap, ceiling, spent in counters
+            name: Counter(
+                Lineage(name, unit, neighbours, Fraction(delta), Fraction(cap), Fraction(key_delta)),
+                ceiling,
+                spent,
+                key_ceiling,
+                key_spent,
+            )
+            for name, unit, neighbours, delta, cap, ceiling, spent, key_delta, key_ceiling, key_spent in counters
         }
         return [LedgerEntry(*row) for row in rows], counters_by_name, bytes.fromhex(meta["secret"])
 
@@ -271,24 +291,31 @@ def _check_here(path: Path, head: Path) -> None:
 def _check_chain(entries: list[LedgerEntry], counters: dict[str, Counter]) -> None:
     """Each entry continues the one before, and the counters are what the entries add up to."""
     previous = GENESIS
-    spent: dict[str, int] = dict.fromkeys(counters, 0)
+    spent: dict[str, tuple[int, int]] = dict.fromkeys(counters, (0, 0))
     latest: dict[str, LedgerEntry] = {}
     for number, entry in enumerate(entries, start=1):
         if entry.sequence != number or entry.previous != previous or entry.hash != entry.expected_hash():
             raise IntegrityError(f"the ledger's chain is broken at entry {number}", hint=RESTORE)
         previous = entry.hash
-        spent[entry.lineage] = spent.get(entry.lineage, 0) + entry.grains()
+        total, key_total = spent.get(entry.lineage, (0, 0))
+        spent[entry.lineage] = total + entry.grains(), key_total + entry.key_grains()
         latest[entry.lineage] = entry
-    for name, total in spent.items():
-        if name not in counters or name not in latest or not _agrees(counters[name], latest[name], total):
+    for name, totals in spent.items():
+        if name not in counters or name not in latest or not _agrees(counters[name], latest[name], totals):
             raise IntegrityError(f"lineage {name!r} does not agree with its entries", hint=RESTORE)
 
 
-def _agrees(counter: Counter, entry: LedgerEntry, total: int) -> bool:
+def _agrees(counter: Counter, entry: LedgerEntry, totals: tuple[int, int]) -> bool:
     lineage = counter.lineage
-    identity = (lineage.unit, lineage.neighbours, str(lineage.delta), str(lineage.cap), counter.ceiling)
-    recorded = (entry.unit, entry.neighbours, entry.delta, entry.cap, limit_grains(Fraction(entry.limit)))
-    return counter.spent == total and identity == recorded
+    identity = (
+        lineage.unit, lineage.neighbours, str(lineage.delta), str(lineage.key_delta), str(lineage.cap), counter.ceiling,
+        counter.key_ceiling,
+    )  # fmt: skip
+    recorded = (
+        entry.unit, entry.neighbours, entry.delta, entry.key_delta, entry.cap, limit_grains(Fraction(entry.limit)),
+        math.floor(Fraction(entry.key_delta) * KEY_GRAINS),
+    )  # fmt: skip
+    return (counter.spent, counter.key_spent) == totals and identity == recorded
 
 
 def _check_head(entries: list[LedgerEntry], head: Path) -> None:
@@ -326,12 +353,16 @@ class EntryReport:
 
 @dataclass(frozen=True)
 class LineageReport:
-    """One lineage: its identity and cap, what is spent and left in its currency, and the releases."""
+    """One lineage: its identity and cap, what is spent and left in its currency, and the releases.
+
+    `key_spent` is what chosen keys have spent of the lineage's `key_delta`.
+    """
 
     lineage: Lineage
     spent: Fraction
     left: Fraction
     entries: tuple[EntryReport, ...]
+    key_spent: Fraction
 
     @property
     def spent_epsilon(self) -> Fraction:
@@ -377,7 +408,8 @@ def budget_report(ledger: Path) -> BudgetReport:
         spent, remaining = (
             Fraction(grains, GRAINS) for grains in (counter.spent, counter.ceiling - counter.spent)
         )
-        reports.append(LineageReport(counter.lineage, spent, remaining, entries))
+        key_spent = Fraction(counter.key_spent, KEY_GRAINS)
+        reports.append(LineageReport(counter.lineage, spent, remaining, entries, key_spent))
     return BudgetReport(ledger, tuple(reports))
 
 

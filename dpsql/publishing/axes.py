@@ -40,20 +40,27 @@ UNFORESEEN = 0.15
 CUTS = 64
 
 
-def axis_maker(catalog: Catalog, raw: Engine) -> AxisMaker:
+def axis_maker(
+    catalog: Catalog,
+    raw: Engine,
+    lists: Mapping[str, PublicTable] | None = None,
+    read: dict[str, PublicTable] | None = None,
+) -> AxisMaker:
     """A function that builds axes, reading each public table once.
 
     Args:
         catalog: the catalog.
         raw: the raw side; only tables that the catalog declares public are read.
+        lists: the keys that nobody listed, of each column with private keys: public facts of a release or a plan.
+        read: public tables that were read before; gains those that are read.
     """
-    tables: dict[str, PublicTable] = {}
+    tables, found = {} if read is None else read, lists or {}
 
     def make(resolved: ResolvedAxis) -> Axis:
         for table in needed_tables(catalog, resolved):
-            if table not in tables:
+            if table not in found and table not in tables:
                 tables[table] = _read_public(raw, table)
-        return build_axis(catalog, resolved, tables)
+        return build_axis(catalog, resolved, {**tables, **found})
 
     return make
 

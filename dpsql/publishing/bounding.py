@@ -300,7 +300,8 @@ def bounding_of(catalog: Catalog, of: str) -> Bounding:
 
 def law_of(catalog: Catalog) -> NoiseLaw:
     """The noise of the number of rows beyond a bound: Gaussian under a delta, 1.77 times smaller there."""
-    return laws_for(currency_at(catalog.privacy.delta))[0]
+    privacy = catalog.privacy
+    return laws_for(currency_at(privacy.delta, privacy.key_delta))[0]
 
 
 class DrawnRelease(NamedTuple):

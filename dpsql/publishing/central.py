@@ -30,8 +30,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from dpsql.engines.engine import Engine
 from dpsql.engines.identity import places, table_digests
 from dpsql.engines.registry import open_engine
@@ -55,13 +53,13 @@ from dpsql.ledger.locks import signing_seed
 from dpsql.ledger.memory import LedgerMemory
 from dpsql.noise import Noise
 from dpsql.progress import Progress, Stage, silent
-from dpsql.publishing.axes import axis_maker
 from dpsql.publishing.bounding import DrawnRelease, Scan, draw_release
 from dpsql.publishing.content import release_content
-from dpsql.publishing.plan import plan_release
+from dpsql.publishing.known_keys import listed_keys
 from dpsql.publishing.planned import ReleasePlan
 from dpsql.publishing.rows import prepare_tables
-from dpsql.publishing.supplements import asked_supplements, counted_catalog, supplemented
+from dpsql.publishing.selection import open_selection, spend_lines
+from dpsql.publishing.supplements import asked_supplements, counted_catalog
 from dpsql.release import open_release
 from dpsql.release.signature import claimed_signer
 from dpsql.star import Catalog, spec_hash
@@ -201,10 +199,9 @@ def publish_release(
             )
         for table, words in with_raw.value_words(inside).items():
             progress(Stage("reading", f"{table}: {words} (for the curator alone)"))
-        plan = supplemented(plan_release(inside, axis_maker(inside, with_raw)), catalog)
-        cells = sum(int(np.prod(plan.shape(s))) for s in plan.statistics)
-        counts = {"statistics": len(plan.statistics), "axes": len(plan.axes), "cells": cells}
-        progress(Stage("planned", counts=counts))
+        selection = open_selection(inside, with_raw, listed_keys(inside))
+        plan = selection.plan
+        progress(Stage("planned", counts=selection.counts))
         release_id, spend = new_release_id(), release_spend(catalog, plan, with_raw)
         seed = signing_seed(ledger_path(catalog))
         currency = spend.lineage.currency.name
@@ -213,7 +210,8 @@ def publish_release(
 
         def build(path: Path) -> None:
             prepare_tables(inside, with_raw, plan)
-            scan = Scan(inside, with_raw, plan, noise, key)
+            plan_drawn, keys = selection.chosen(noise, key, progress)
+            scan = Scan(inside, with_raw, plan_drawn, noise, key)
             drawn = draw_release(scan, progress)
             watch(drawn)
             progress(Stage("estimating and writing", target.name))
@@ -221,14 +219,17 @@ def publish_release(
             for extra, metas in attached:
                 release = extra.released(release, scan, catalog, metas)
             promise = replace(release.privacy, values=declared_values(inside))
-            replace(release, privacy=promise).write(path, seed)
+            replace(release, privacy=promise, keys=keys).write(path, seed)
 
         order = Order(
             name, target, release_id, build, partial(source_digests, with_raw, catalog, spend.tables),
-            tuple(releases_beside(target, name.lineage)), memory,
+            tuple(releases_beside(target, name.lineage)), memory, selection.record,
         )  # fmt: skip
         receipt = publish_file(ledger_path(catalog), spend, order)
-        return Published(receipt.path, receipt, len(plan.statistics), cells, _signer(receipt.path))
+        drawn_plan = selection.plan
+        return Published(
+            receipt.path, receipt, len(drawn_plan.statistics), drawn_plan.cells, _signer(receipt.path)
+        )
     finally:
         with_raw.close()
 
@@ -283,10 +284,10 @@ def release_spend(catalog: Catalog, plan: ReleasePlan, raw: Engine, unit: str | 
     """
     privacy = catalog.privacy
     lineage = Lineage(
-        privacy.lineage, unit or privacy.unit.name, privacy.neighbours, privacy.delta, privacy.cap
-    )
-    lines = tuple(SpendLine(purpose, charge, lineage.currency.name) for purpose, charge in plan.lines)
-    return ReleaseSpend(lineage, lines, source_tables(catalog, raw))
+        privacy.lineage, unit or privacy.unit.name, privacy.neighbours, privacy.delta, privacy.cap,
+        privacy.key_delta,
+    )  # fmt: skip
+    return ReleaseSpend(lineage, spend_lines(plan), source_tables(catalog, raw))
 
 
 def source_tables(catalog: Catalog, raw: Engine) -> tuple[SourceTable, ...]:

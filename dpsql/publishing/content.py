@@ -180,7 +180,7 @@ def planned_release(
         insecure: whether the noise came from test entropy, or there was none.
     """
     catalog, privacy = plan.catalog, plan.catalog.privacy
-    promised = plan.currency.promise(sum((charge for _, charge in plan.lines), Fraction(0)))
+    promised = plan.currency.promise(sum((line.charge for line in plan.lines), Fraction(0)))
     promise = Promise(
         unit=privacy.unit.name,
         neighbours=privacy.neighbours,
@@ -192,13 +192,14 @@ def planned_release(
         },
         rows=privacy.rows.name,
         vouched=catalog.vouched or None,
+        key_delta=str(sum(line.delta for line in plan.lines)) if privacy.key_delta else None,
     )
     return ReleaseBuilder(
         release_id,
         json.loads(catalog.to_json()),
         spec_hash(catalog),
         promise,
-        [SpentAmount(purpose, str(charge)) for purpose, charge in plan.lines],
+        [SpentAmount(line.purpose, str(line.charge), str(line.delta)) for line in plan.lines],
         insecure,
         axes=axis_parts([PlacedAxis(p.axis, p.resolved.of, p.choice.name) for p in plan.axes]),
         models=assembled.models,

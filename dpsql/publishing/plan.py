@@ -18,7 +18,7 @@ from math import prod
 from typing import NamedTuple
 
 from dpsql.axis import Axis
-from dpsql.budget import NEIGHBOURS, currency_at, share_of_cap
+from dpsql.budget import NEIGHBOURS, Currency, currency_at
 from dpsql.errors import CatalogError
 from dpsql.mechanisms.axis.dense import DENSE_SCALE
 from dpsql.mechanisms.axis.strategy import Word
@@ -28,11 +28,13 @@ from dpsql.mechanisms.family.registry import Family, choose_families
 from dpsql.mechanisms.law import Laplace, NoiseLaw, laws_for
 from dpsql.publishing.axes import AxisMaker
 from dpsql.publishing.bounding import bounding_of
+from dpsql.publishing.key_plans import charged, key_plans
 from dpsql.publishing.people import PeopleQuery, plan_people
-from dpsql.publishing.planned import AxisPlanner, Bounds, PlannedStatistic, ReleasePlan, Step, set_name
+from dpsql.publishing.planned import AxisPlanner, Bounds, PlannedStatistic, ReleasePlan, set_name
 from dpsql.star.catalog import Catalog
 from dpsql.star.graph import PEOPLE, ResolvedMeasure
-from dpsql.star.model import Privacy, View
+from dpsql.star.model import View
+from dpsql.star.private_columns import keys_share
 
 ROW_BITS = 24
 """Rows that dense strategies leave room for: sixteen million in one cell, each at its bound."""
@@ -69,7 +71,7 @@ def plan_release(catalog: Catalog, make_axis: AxisMaker) -> ReleasePlan:
     def buy(charge: Fraction, law: NoiseLaw) -> Fraction:
         return _spend(catalog, charge, law)
 
-    steps: list[Step] = []
+    steps = [step for plan in key_plans(catalog) for step in plan.steps()]
     for of in dict.fromkeys(s.of for s in statistics):
         bounding_steps, statistics = bounding_of(catalog, of).divide(statistics, buy)
         steps += bounding_steps
@@ -103,7 +105,7 @@ def _question(catalog: Catalog, of: str, planner: AxisPlanner) -> FamilyQuestion
                 view.spec.together,
             )
         )  # fmt: skip
-    laws, batches = laws_for(currency_at(catalog.privacy.delta)), catalog.stream is not None
+    laws, batches = laws_for(_currency(catalog)), catalog.stream is not None
     return FamilyQuestion(  # batches are added up over time by one strategy, so all their noise is of one law
         of, tuple(views), tuple(axes), laws[:1] if batches else laws, batches=batches,
         people=bounding_of(catalog, of).people,
@@ -230,20 +232,9 @@ def _charge(catalog: Catalog, name: str, measure: ResolvedMeasure) -> Fraction:
     return _share(catalog, name, measure.share)
 
 
-def charged(privacy: Privacy) -> Fraction:
-    """What one release of a catalog is charged, in its lineage's currency.
-
-    **Privacy**: of `releases` equal shares of the cap, each rounded down, all together stay within it.
-    """
-    if privacy.releases is not None:
-        return share_of_cap(privacy.cap, privacy.delta, privacy.releases)
-    assert privacy.epsilon is not None
-    return currency_at(privacy.delta).counted(privacy.epsilon)
-
-
 def _share(catalog: Catalog, name: str, share: Fraction) -> Fraction:
     """What the ledger is charged for a part of a view."""
-    return charged(catalog.privacy) * catalog.shares[name] * share
+    return charged(catalog.privacy) * (1 - keys_share(catalog)) * catalog.shares[name] * share
 
 
 def _of_view(catalog: Catalog, name: str, place: _Placed) -> list[PlannedStatistic]:
@@ -284,8 +275,12 @@ def _check_fits(view: str, measure: str, most: int, charge: Fraction) -> None:
 
 def _spend(catalog: Catalog, charge: Fraction, law: NoiseLaw) -> Fraction:
     """What a charge buys under the catalog's neighbours, in the noise's own currency."""
-    currency = currency_at(catalog.privacy.delta)
+    currency = _currency(catalog)
     return law.bought(currency.drawn(charge, NEIGHBOURS[catalog.privacy.neighbours]), currency)
+
+
+def _currency(catalog: Catalog) -> Currency:
+    return currency_at(catalog.privacy.delta, catalog.privacy.key_delta)
 
 
 def _check_cells(view: str, cap: int, axes: list[Axis]) -> None:

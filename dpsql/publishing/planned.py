@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from math import prod
 from typing import NamedTuple
 
 from dpsql.axis import Axis
@@ -130,6 +131,7 @@ class Step:
         measure: what it is made for where there are several; else empty.
         spend: what the noise is drawn for, in its own currency.
         charge: what the ledger is charged.
+        delta: what it is charged of the lineage's `key_delta`.
     """
 
     of: str
@@ -137,11 +139,20 @@ class Step:
     measure: str
     spend: Fraction
     charge: Fraction
+    delta: Fraction = Fraction(0)
 
     @property
     def purpose(self) -> str:
         """What the ledger's line says."""
         return f"{self.of}: {self.kind}" + (f" of {self.measure}" if self.measure else "")
+
+
+class PlannedLine(NamedTuple):
+    """A line of the ledger: what for, the charge, and what is charged of the lineage's `key_delta`."""
+
+    purpose: str
+    charge: Fraction
+    delta: Fraction = Fraction(0)
 
 
 class JointView(NamedTuple):
@@ -282,13 +293,19 @@ class ReleasePlan:
     @property
     def currency(self) -> Currency:
         """What its lines are amounts of."""
-        return currency_at(self.catalog.privacy.delta)
+        privacy = self.catalog.privacy
+        return currency_at(privacy.delta, privacy.key_delta)
 
     @property
-    def lines(self) -> list[tuple[str, Fraction]]:
-        """Purpose and charge of everything that is drawn, in the release's currency."""
-        lines = [(step.purpose, step.charge) for step in self.steps]
-        return lines + [line for draw in self.draws for line in self.lines_of(draw)]
+    def cells(self) -> int:
+        """How many leaf combinations all statistics have."""
+        return sum(prod(self.shape(statistic)) for statistic in self.statistics)
+
+    @property
+    def lines(self) -> list[PlannedLine]:
+        """Everything that is drawn, charged in the release's currency."""
+        lines = [PlannedLine(step.purpose, step.charge, step.delta) for step in self.steps]
+        return lines + [PlannedLine(*line) for draw in self.draws for line in self.lines_of(draw)]
 
     def draw_of(self, i: int) -> list[int]:
         """That of `draws` which holds a statistic."""

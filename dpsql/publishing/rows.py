@@ -18,17 +18,21 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from dpsql.axis import Axis, KeyRule, OrderedRule
+import numpy as np
+
+from dpsql.axis import Axis, KeyListRule, KeyRule, OrderedRule
 from dpsql.engines.duck import RawSide
 from dpsql.engines.engine import Engine, kind_of, missing_column
 from dpsql.engines.expressions import Ends, leaf, measure
+from dpsql.engines.key_weights import key_sql
 from dpsql.engines.placed import ROW, Digit, JoinSide, PlacedRows, UnitKey
 from dpsql.engines.template import Sampled, coefficients, stored_rows
 from dpsql.errors import InternalError, SourceError
-from dpsql.publishing.planned import Bounds, PlannedStatistic, ReleasePlan
+from dpsql.publishing.planned import Bounds, PlannedAxis, PlannedStatistic, ReleasePlan
 from dpsql.star import Catalog, reachable
 from dpsql.star.catalog import Hop
 from dpsql.star.derived import made_columns
+from dpsql.star.private_columns import axis_column
 from dpsql.star.sql import identifier
 from dpsql.star.summaries import summaries_of, summary_inputs, tables_read
 from dpsql.star.tables import Summary
@@ -42,10 +46,12 @@ class Leaf(NamedTuple):
     Args:
         digit: for the template.
         lookup: the join that it needs there, or empty.
+        text: SQL of the row's key where the axis is over private keys, or empty.
     """
 
     digit: Digit
     lookup: str = ""
+    text: str = ""
 
 
 class CountedRows(NamedTuple):
@@ -76,13 +82,15 @@ def prepare_tables(catalog: Catalog, raw: Engine, plan: ReleasePlan) -> None:
         if name not in raw.columns:
             raise SourceError(f"source.tables has no `{name}`", hint="name its file there")
         table = catalog.tables[name]
-        _require(raw, name, [*table.foreign_keys, *([table.key] if table.key else [])], made_columns(table))
+        require_columns(
+            raw, name, [*table.foreign_keys, *([table.key] if table.key else [])], made_columns(table)
+        )
     for summary in summaries_of(catalog).values():
         tables = reachable(catalog, summary.of)
         for meant in summary_inputs(catalog, summary):
             if not meant.person:
                 table = catalog.tables[tables[meant.path]]
-                _require(raw, tables[meant.path], [meant.column], made_columns(table))
+                require_columns(raw, tables[meant.path], [meant.column], made_columns(table))
     for name in sorted(name for name in names if catalog.tables[name].is_public):
         check_public_key(raw, name, str(catalog.tables[name].key))
 
@@ -124,7 +132,7 @@ def counted_rows(catalog: Catalog, raw: Engine, plan: ReleasePlan, of: str) -> C
             hop.path if hop else (),
             raw.rows(catalog, hop.table if hop else of),
             hop.key if hop else "",
-            _carried(hop.path if hop else (), joins, unit),
+            carried(hop.path if hop else (), joins, unit),
             tuple(
                 row_leaf.lookup
                 for row_leaf in leaves
@@ -132,6 +140,9 @@ def counted_rows(catalog: Catalog, raw: Engine, plan: ReleasePlan, of: str) -> C
             ),
             once=hop is not None and not hop.own and not catalog.tables[hop.table].is_public,
             drops=hop is not None and hop.drops,
+            texts=tuple(
+                leaf.text for leaf in leaves if leaf.text and leaf.digit.path == (hop.path if hop else ())
+            ),
         )
         for hop in (None, *joins)
     ]
@@ -167,7 +178,7 @@ def place_rows(
     return table, counted.measures
 
 
-def _carried(path: Path, joins: Sequence[Hop], unit: UnitKey | None) -> tuple[str, ...]:
+def carried(path: Path, joins: Sequence[Hop], unit: UnitKey | None) -> tuple[str, ...]:
     """Columns of a table by which others are joined, or which name the unit."""
     keys = [hop.path[-1] for hop in joins if hop.path[:-1] == path]
     return tuple(dict.fromkeys([*keys, *([unit.column] if unit and unit.path == path else [])]))
@@ -178,9 +189,11 @@ def leaf_of_row(catalog: Catalog, raw: Engine, plan: ReleasePlan, axis_id: int) 
     planned = plan.axes[axis_id]
     axis, meant = planned.axis, planned.resolved
     if meant.column is not None:
-        _require(raw, meant.table, [meant.column], made_columns(catalog.tables[meant.table]))
+        require_columns(raw, meant.table, [meant.column], made_columns(catalog.tables[meant.table]))
     name, row = f"leaf of {axis_id}", raw.dialect.identifier(ROW)
     lookup = ""
+    if isinstance(axis.rule, KeyListRule):
+        return _listed_leaf(catalog, raw, planned, axis_id)
     if isinstance(axis.rule, KeyRule):
         place, key_sql = raw.dialect.identifier(name), f"{row}.{raw.dialect.identifier(axis.rule.key)}"
         relation = raw.lookup(name, kind_of(raw, axis.table, axis.rule.key), axis.rule.keys, axis.rule.leaf)
@@ -204,6 +217,23 @@ def in_units(axis: Axis, summary: Summary) -> tuple[Axis, str]:
     return axis, "BOOLEAN" if summary.type == "bool" else "VARCHAR"
 
 
+def _listed_leaf(catalog: Catalog, raw: Engine, planned: PlannedAxis, axis_id: int) -> Leaf:
+    """The leaf of a row on an axis of found keys: by value, from a list of them. No row is dropped."""
+    axis, rule, column = planned.axis, planned.axis.rule, axis_column(catalog, planned.resolved)
+    assert isinstance(rule, KeyListRule)
+    dialect, name = raw.dialect, f"keys of {axis_id}"
+    value = f"{dialect.identifier(ROW)}.{dialect.identifier(column.column)}"
+    key = key_sql(column, value, kind_of(raw, column.table, column.column), dialect)
+    kind = "VARCHAR" if rule.texts else "BIGINT"
+    place = dialect.identifier(name)
+    relation = raw.lookup(name, kind, rule.keys, np.arange(len(rule.keys), dtype=np.int64))
+    lookup = f"LEFT JOIN {relation} AS {place} ON {key} = {place}.key"
+    null = axis.other_leaf if axis.null_leaf is None else axis.null_leaf
+    sql = f"CASE WHEN {value} IS NULL THEN {null} ELSE coalesce({place}.leaf, {axis.other_leaf}) END"
+    digit = Digit(f"a{axis_id}", axis.path, sql, 0, axis.leaves, axis.missing_leaf, total=True, found=True)
+    return Leaf(digit, lookup, key)
+
+
 def _measures(catalog: Catalog, raw: Engine, statistics: Sequence[PlannedStatistic]) -> dict[str, Digit]:
     """Each bounded measure, by `table.column`; `count(m)` counts where m is not NULL."""
     bounds: dict[str, tuple[PlannedStatistic, Bounds]] = {}
@@ -215,7 +245,7 @@ def _measures(catalog: Catalog, raw: Engine, statistics: Sequence[PlannedStatist
     digits = {}
     for i, (name, (statistic, ends)) in enumerate(bounds.items()):
         table, column = statistic.measure.table, str(statistic.measure.column)
-        _require(raw, table, [column], made_columns(catalog.tables[table]))
+        require_columns(raw, table, [column], made_columns(catalog.tables[table]))
         value = f"{raw.dialect.identifier(ROW)}.{raw.dialect.identifier(column)}"
         kind, scale = kind_of(raw, table, column), ends.scale
         if column in catalog.tables[table].summaries:
@@ -235,7 +265,7 @@ def _one_type(raw: Engine, *columns: tuple[str, str]) -> None:
         raise InternalError("keys were not carried into one type", hint="open the source with `open_star`")
 
 
-def _require(raw: Engine, table: str, columns: list[str], derived: Collection[str]) -> None:
+def require_columns(raw: Engine, table: str, columns: list[str], derived: Collection[str]) -> None:
     """Refuse a catalog that names columns the source does not have, or derives one that it has."""
     present = raw.columns[table]
     for name in derived:

@@ -138,7 +138,7 @@ def _words(statistic: PlannedStatistic, squared: RowProductSum) -> str:
 def _pure(plan: ReleasePlan, charge: Fraction) -> Fraction:
     """The epsilon of Laplace noise that a charge pays for."""
     privacy = plan.catalog.privacy
-    currency = currency_at(privacy.delta)
+    currency = currency_at(privacy.delta, privacy.key_delta)
     return LAPLACE.bought(currency.drawn(charge, NEIGHBOURS[privacy.neighbours]), currency)
 
 

@@ -24,6 +24,7 @@ from dpsql.release.structure import AXIS, refused, rows_of
 MOST_ENTRIES, MOST_BYTES, DEEPEST, LONGEST = 64, 1 << 26, 40, 400
 """Entries of `meta`, bytes of all, nesting of its JSON, and digits of a number in it."""
 MOST_LEAVES, MOST_AXES, MOST = 1 << 21, 26, 1 << 63
+MOST_KEYS = 1 << 16
 AMOUNT = re.compile(rf"[0-9]{{1,{LONGEST}}}(/[1-9][0-9]{{0,{LONGEST - 1}}})?")
 """A fraction as releases write it; `1e999999999` is one too, which takes for ever to read."""
 
@@ -110,6 +111,15 @@ def _faults(meta: Meta) -> Iterator[str]:
     promise = meta.privacy
     amounts = [promise.epsilon, promise.delta, promise.mu2 or "0", *(spend.amount for spend in meta.spends)]
     amounts += [statistic.budget for statistic in meta.statistics]
+    amounts += [promise.key_delta or "0", *(spend.delta for spend in meta.spends)]
+    amounts += [
+        text for keys in meta.keys for step in keys.rounds for text in (step.mu2, step.delta, step.sigma2)
+    ]
+    for keys in meta.keys:
+        if not (0 <= keys.keys <= keys.most <= MOST_KEYS and keys.rounds and 1 <= keys.per_unit <= MOST_KEYS):
+            yield "a list of keys is too long, or nothing found it"
+        if any(abs(step.threshold) >= MOST for step in keys.rounds):
+            yield "a list of keys has an impossible threshold"
     if not all(map(AMOUNT.fullmatch, amounts)):
         yield "an amount of the budget is no fraction"
     if any(not 0 <= axis.model < len(meta.models) for axis in meta.axes):

@@ -9,12 +9,13 @@
 | `node_combination_<s>` | one per combination of nodes | n1..nd, estimate [, nonnegative] in units of 2^-20 |
 | `variance_<k>` | as the kind of model k needs | flat columns of the variance model of an axis, or of a view |
 | `scale` | one per table with `max_ids: auto` and measure | as `MeasureScale` |
+| `keys_<i>` | one per key of a column with private keys, sorted | key, round (0: listed before), noisy weight |
 | `difference_<s>` | one per noisy integer of what a factor leaves out | r1..rd, value |
 
 Measurements of a table with a scale are in units of a weight, 2^-20; its estimates and variances have the factor in.
 
-Every row count follows from the catalog alone, and so does everything in `meta` except the release id. `meta` is read
-and written as a `Meta`; what is None is left out of its JSON.
+Every row count follows from the catalog and the lists of keys, and so does everything in `meta` except the release id.
+`meta` is read and written as a `Meta`; what is None is left out of its JSON.
 """
 
 from __future__ import annotations
@@ -22,13 +23,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from math import sqrt
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from pydantic import TypeAdapter
 
 from dpsql.release.reports import LocalMeta, ReportedMeta
 
-FORMAT = 6
+FORMAT = 7
 """Format version; a reader refuses another one."""
 
 UNIT = 1 << 20
@@ -206,10 +208,11 @@ class ScaleMeta:
 
 
 class SpentAmount(NamedTuple):
-    """A part of the budget: what it paid for, and how much, a fraction as text."""
+    """A part of the budget: what it paid for, how much, and how much delta it took, fractions as text."""
 
     purpose: str
     amount: str
+    delta: str = "0"
 
 
 @dataclass(frozen=True)
@@ -228,6 +231,8 @@ class Promise:
         trust: `local` where people report for themselves.
         adds_up: what holds together with other releases, in words.
         simulated: True where made-up people reported.
+        key_delta: the part of delta that finding private keys spent; the Gaussian rows imply epsilon at what is left of
+            the lineage's delta.
     """
 
     unit: str
@@ -242,6 +247,44 @@ class Promise:
     trust: str | None = None
     adds_up: str | None = None
     simulated: bool | None = None
+    key_delta: str | None = None
+
+
+@dataclass(frozen=True)
+class KeyRoundMeta:
+    """One round that found keys: what it spent, sigma^2 and T in units of 2^-20 of a unit; fractions as text."""
+
+    mu2: str
+    delta: str
+    sigma2: str
+    threshold: int
+
+
+@dataclass(frozen=True)
+class KeyListMeta:
+    """The list of keys of one column that nobody listed.
+
+    Args:
+        column: `table.column`.
+        kind: DuckDB type of its keys, VARCHAR or BIGINT.
+        keys: how many are shown.
+        most: how many could have been.
+        per_unit: keys of one unit that weighed.
+        rounds: what found them.
+        known: id of the release whose keys were listed already, if any.
+    """
+
+    column: str
+    kind: Literal["VARCHAR", "BIGINT"]
+    keys: int
+    most: int
+    per_unit: int
+    rounds: tuple[KeyRoundMeta, ...]
+    known: str | None = None
+
+    def people(self, keys: int = 1) -> float:
+        """About how many units must have a key, each of them so many keys, for it to be shown with chance 1/2."""
+        return self.rounds[-1].threshold / UNIT * sqrt(min(keys, self.per_unit))
 
 
 @dataclass(frozen=True)
@@ -426,6 +469,7 @@ class Meta:
         stream: of a state of a stream.
         local: of a release made of people's own reports.
         reported: columns of the curator's tables that people's devices reported.
+        keys: lists of keys that nobody listed; `keys_<i>` holds the i-th.
         format: this format's version.
     """
 
@@ -444,7 +488,12 @@ class Meta:
     stream: StreamMeta | None = None
     local: LocalMeta | None = None
     reported: tuple[ReportedMeta, ...] = ()
+    keys: tuple[KeyListMeta, ...] = ()
     format: int = FORMAT
+
+    def key_list(self, table: str, column: str) -> KeyListMeta | None:
+        """The list of a column's keys; None where the catalog lists its values."""
+        return next((keys for keys in self.keys if keys.column == f"{table}.{column}"), None)
 
     def beyond(self, of: str) -> RowsBeyondBound | None:
         """What is known of a table's rows beyond its declared bound; None where there can be none."""

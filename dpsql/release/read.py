@@ -347,7 +347,10 @@ class Release:
             raise damaged(self.path) from error
 
     def _texts(self, table: str) -> list[str]:
-        """Columns of text in an axis's table, quoted for SQL."""
+        """Columns of text in an axis's table or a list of keys, quoted for SQL."""
+        number = table.removeprefix("keys_")
+        if number != table:
+            return ["key"] if self.meta.keys[int(number)].kind == "VARCHAR" else []
         axis = table.removeprefix("axis_")
         columns = self.axes[int(axis)].columns if axis != table else ()
         return [column.name.replace('"', '""') for column in columns if column.type == "VARCHAR"]

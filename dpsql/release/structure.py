@@ -24,7 +24,7 @@ from typing import Any
 import duckdb
 
 from dpsql.errors import InternalError, ReleaseError
-from dpsql.release.format import Meta
+from dpsql.release.format import KeyListMeta, Meta
 from dpsql.release.request import executed
 from dpsql.variance.reading import indices, stored_columns
 
@@ -138,9 +138,16 @@ def expected_tables(meta: Meta) -> dict[str, dict[str, str]]:
             tables[f"difference_{s}"] = rows | {"value": "BIGINT"}
         extra = {"nonnegative": "BIGINT"} if statistic.nonnegative else {}
         tables[f"node_combination_{s}"] = nodes | {"estimate": "BIGINT"} | extra
+    for i, keys in enumerate(meta.keys):
+        tables[f"keys_{i}"] = key_list_columns(keys)
     for k, kind in enumerate(meta.models):
         tables[f"variance_{k}"] = stored_columns(kind, about.get(k, 1))
     return tables
+
+
+def key_list_columns(keys: KeyListMeta) -> dict[str, str]:
+    """Columns of the table of a list of keys."""
+    return {"key": keys.kind, "round": "INTEGER", "weight": "BIGINT"}
 
 
 def check_tables(connection: duckdb.DuckDBPyConnection, path: Path, meta: Meta) -> None:

@@ -26,6 +26,7 @@ from dpsql.release.format import (
     BitLeftOut,
     ChoiceMeta,
     ColumnMeta,
+    KeyListMeta,
     Meta,
     Promise,
     RowsBeyondBound,
@@ -38,7 +39,7 @@ from dpsql.release.format import (
 )
 from dpsql.release.reports import LocalMeta, ReportedMeta
 from dpsql.release.signature import sign
-from dpsql.release.structure import NODE, SCALE
+from dpsql.release.structure import NODE, SCALE, key_list_columns
 from dpsql.star.sql import identifier
 from dpsql.tree import Noisy, Tree, kary_tree
 from dpsql.variance import AxisVariance
@@ -105,6 +106,13 @@ class StatisticPart(NamedTuple):
     content: StatisticContent
 
 
+class KeyListPart(NamedTuple):
+    """A list of keys in `meta`, and its columns: key, round and weight."""
+
+    meta: KeyListMeta
+    columns: Mapping[str, Sequence[Any]]
+
+
 @dataclass(frozen=True)
 class ReleaseBuilder:
     """All that a release file will hold.
@@ -120,6 +128,7 @@ class ReleaseBuilder:
         models: the variance models of the axes, then those of views' cells together, of non-negative estimates or of
             scaled shares.
         choices, scales, bounding, stream, local, reported: as in `Meta`.
+        keys: lists of keys that nobody listed.
 
     **Privacy**: stores what it is given. Callers hand over noisy values and public facts only.
     """
@@ -139,6 +148,7 @@ class ReleaseBuilder:
     stream: StreamMeta | None = None
     local: LocalMeta | None = None
     reported: Sequence[ReportedMeta] = ()
+    keys: Sequence[KeyListPart] = ()
 
     @property
     def meta(self) -> Meta:
@@ -158,6 +168,7 @@ class ReleaseBuilder:
             stream=self.stream,
             local=self.local,
             reported=tuple(self.reported),
+            keys=tuple(part.meta for part in self.keys),
         )
 
     def write(self, path: Path, seed: bytes | None = None, *, block_size: int = 1 << 16) -> None:
@@ -181,6 +192,8 @@ class ReleaseBuilder:
             for s, statistic in enumerate(self.statistics):
                 _write_statistic(connection, s, statistic)
             _write_scales(connection, self.scales)
+            for i, part in enumerate(self.keys):
+                create_table(connection, f"keys_{i}", part.columns, key_list_columns(part.meta))
             _write_meta(connection, self.meta)  # last: without it no half-written state passes for a release
             connection.execute("CHECKPOINT")
         finally:
@@ -346,7 +359,7 @@ def create_cells(
 def create_table(
     connection: duckdb.DuckDBPyConnection,
     table: str,
-    data: Mapping[str, npt.NDArray[Any]],
+    data: Mapping[str, npt.NDArray[Any] | Sequence[Any]],
     types: Mapping[str, str] | None = None,
 ) -> None:
     """Make one table of columns; types follow numpy's where none are given."""

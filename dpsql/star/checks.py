@@ -46,6 +46,7 @@ from dpsql.star.graph import (
     view_measures,
 )
 from dpsql.star.model import CatalogFields, View
+from dpsql.star.private_columns import check_private_keys
 from dpsql.star.reported import check_reported
 from dpsql.star.source import check_queries
 from dpsql.star.summaries import check_summaries, check_summary_uses, summaries_of
@@ -87,6 +88,7 @@ def check_catalog(catalog: CatalogFields) -> None:
     for name, view in catalog.views.items():
         _check_view(catalog, name, view)
     check_summary_uses(catalog)
+    check_private_keys(catalog)
     check_reported(catalog)
     check_owners(catalog)
     _check_shares(catalog)

@@ -276,7 +276,8 @@ SECRET, TOLD = RowNumber("private", told=False), RowNumber("public", told=True)
 class Privacy(Model):
     """The promise: whose rows, which neighbours, how much; none of it has a default that spends.
 
-    **Privacy**: `lineage`, `unit`, `neighbours`, `delta` and `cap` are fixed at the lineage's first release.
+    **Privacy**: `lineage`, `unit`, `neighbours`, `delta`, `key_delta` and `cap` are fixed at the lineage's first
+    release.
     """
 
     lineage: str = Field(min_length=1, description="the people; every release about them draws on one cap")
@@ -302,6 +303,11 @@ class Privacy(Model):
     delta: Exact = Field(
         Fraction(0), description="0: pure; above 0: Gaussian noise, counted on its exact curve"
     )
+    key_delta: Exact = Field(
+        Fraction(0),
+        description="the part of delta that finding `categories: private` may ever spend; a tenth of delta where the "
+        "lineage's first catalog has such a column, else 0",
+    )
     rows: Annotated[RowNumber, OneOf(SECRET, TOLD)] = Field(
         SECRET, description="public: the number of rows may be told"
     )
@@ -318,6 +324,8 @@ class Privacy(Model):
                 raise ValueError(f"`{key}` must be above 0 and at most {MOST}")
         if not 0 <= self.delta < Fraction(1, 10):
             raise ValueError("`delta` must be 0 or a small number such as 1e-6")
+        if not 0 <= self.key_delta < (self.delta or 1) or (self.key_delta and not self.delta):
+            raise ValueError("`key_delta` is a part of `delta`; write less, such as a tenth of it")
         if self.epsilon is not None and self.releases is not None:
             if self.delta:  # under a delta it is mu^2 that is shared, and epsilons do not add up
                 raise ValueError(

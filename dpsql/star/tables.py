@@ -18,7 +18,6 @@ from dpsql.star.base import (
     EPOCH,
     GRAIN_MICROSECONDS,
     Exact,
-    Label,
     Model,
     OneOf,
     Text,
@@ -27,6 +26,7 @@ from dpsql.star.base import (
     to_units,
 )
 from dpsql.star.devices import Reported
+from dpsql.star.private_keys import Categories, PrivateKeys
 
 ORDERED = ("int", "decimal", "date", "timestamp")
 NUMERIC = ("int", "decimal")
@@ -114,8 +114,9 @@ class Column(Model):
         None, ge=0, le=LARGEST_SCALE, description="digits after the point of a decimal; 2"
     )
     grain: Literal["second", "minute", "hour", "day"] = Field("second", description="unit of a timestamp")
-    categories: tuple[Label, ...] = Field(
-        (), description="the values of a string column, in leaf order, to the byte: quote blanks at an end"
+    categories: Categories = Field(
+        (),
+        description="the values of a string column, in leaf order, to the byte: quote blanks at an end; or `private`",
     )
     cuts: CutsField | None = Field(None, description="leaves wider than one value")
     nullable: bool = Field(False, description="NULL gets a leaf of its own")
@@ -145,7 +146,19 @@ class Column(Model):
         """
         if self.ordered:
             return len(bin_starts(self, self.cuts))
-        return 2 if self.type == "bool" else len(self.categories)
+        if self.private_keys is not None:
+            raise ValueError("its keys are found when it is published")
+        return 2 if self.type == "bool" else len(self.listed)
+
+    @property
+    def listed(self) -> tuple[str, ...]:
+        """Its categories where the catalog lists them."""
+        return self.categories if isinstance(self.categories, tuple) else ()
+
+    @property
+    def private_keys(self) -> PrivateKeys | None:
+        """How its values are found where nobody listed them."""
+        return self.categories if isinstance(self.categories, PrivateKeys) else None
 
     @property
     def digits(self) -> int:
@@ -156,8 +169,8 @@ class Column(Model):
 
     @property
     def ordered(self) -> bool:
-        """Whether values are counted in units (int, decimal, date, timestamp)."""
-        return self.type in ORDERED
+        """Whether values are counted in units (int, decimal, date, timestamp); not keys that nobody listed."""
+        return self.type in ORDERED and self.private_keys is None
 
     @property
     def has_domain(self) -> bool:
@@ -190,10 +203,11 @@ class Column(Model):
         misplaced = {
             "scale": self.scale is not None and self.type != "decimal",
             "grain": self.grain != "second" and self.type != "timestamp",
-            "categories": bool(self.categories) and self.type != "string",
-            "cuts": self.cuts is not None and not self.ordered,
-            "lower": self.lower is not None and not self.ordered,
-            "upper": self.upper is not None and not self.ordered,
+            "categories": bool(self.listed) and self.type != "string",
+            "categories: private": self.private_keys is not None and self.type not in ("string", "int"),
+            "cuts": self.cuts is not None and self.type not in ORDERED,
+            "lower": self.lower is not None and self.type not in ORDERED,
+            "upper": self.upper is not None and self.type not in ORDERED,
             "measure": self.measure and self.type not in NUMERIC,
             "from": self.from_ is not None and self.type != "string",
             "other": self.other != OUTSIDE and self.type != "string",
@@ -211,20 +225,40 @@ class Column(Model):
             raise ValueError("`lower` is above `upper`; swap them")
         if (self.cuts or self.measure) and self.lower is None:
             raise ValueError("`cuts` and `measure` need `lower` and `upper`")
-        if len(set(self.categories)) != len(self.categories):
+        if self.private_keys is not None:
+            self._is_found()
+        if len(set(self.listed)) != len(self.listed):
             raise ValueError("a category is listed twice; list each once")
-        if alike := alike_but_for_blanks(self.categories):
+        if alike := alike_but_for_blanks(self.listed):
             raise ValueError(
                 f"the categories {' and '.join(map(repr, alike))} differ in blanks alone; trim the column by "
                 "`derive` and list one of them"
             )
-        if self.other in self.categories and self.out_of_domain.keeps:
+        if self.other in self.listed and self.out_of_domain.keeps:
             raise ValueError(f"`{self.other}` is a category; write another word in `other`")
         if self.categories and self.from_ is not None:
             raise ValueError("write either `categories` or `from`, not both")
+        if self.axis is not None and self.private_keys is not None:
+            raise ValueError(
+                "`axis` and private `categories` do not go together: hierarchies are listed in a table"
+            )
         if self.axis is not None and self.from_ is None:
             raise ValueError("`axis.levels` needs `from: <table of role domain>` that maps fine to coarse")
         return self
+
+    def _is_found(self) -> None:
+        """Refuse what does not go with private categories."""
+        keys = self.private_keys
+        assert keys is not None
+        other_keys = {
+            "from": self.from_, "lower": self.lower, "upper": self.upper, "cuts": self.cuts, "reported": self.reported,
+        }  # fmt: skip
+        for key, value in other_keys.items():
+            if value is not None:
+                raise ValueError(f"`{key}` and private `categories` do not go together; remove one of them")
+        if not self.out_of_domain.keeps:
+            raise ValueError("rows of keys that are not shown lie in `other`; remove `out_of_domain`")
+        keys.check_always(self.type, self.other)
 
 
 class Summary(Column):
@@ -257,6 +291,8 @@ class Summary(Column):
             )
         if self.from_ is not None or self.reported is not None:
             raise ValueError("a summary is made of rows; remove `from` and `reported`")
+        if self.private_keys is not None:
+            raise ValueError("a summary does not find private keys; list its categories")
         return self
 
 

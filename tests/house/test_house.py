@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from tests.house import graph, reach, replay, shapes, tags, traced, values
-from tests.house.source import ROOT, Package, read_package, the_package
+from tests.house.source import Package, read_package, the_package
 
 PROJECT = '[project]\nname = "dpsql"\n[project.scripts]\ndpsql = "dpsql.door:main"\n'
 

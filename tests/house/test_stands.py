@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.house.__main__ import counts
-from tests.house.source import ROOT, read_package
+from tests.house.source import the_package
 
 pytestmark = pytest.mark.long
 
@@ -22,7 +22,7 @@ SHORT: dict[str, float] = {
 
 
 def test_the_house_stands() -> None:
-    measured = counts(read_package(ROOT / "dpsql"))
+    measured = counts(the_package())
     assert SHORT.keys() <= measured.keys()
     above = {
         name: (value, max(bound, SHORT.get(name, bound)))

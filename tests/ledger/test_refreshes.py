@@ -23,6 +23,7 @@ from dpsql.star.load import parse_catalog
 from tests.command import dpsql_command as run
 from tests.people_star import CATALOG, make_people
 
+MILLIONTH = Mu2(Fraction(1, 10**6))
 VIEW = "  months: {of: sales, axes: [sales.month], measures: [count], mechanism: identity}\n"
 
 
@@ -53,7 +54,10 @@ def test_shares_of_mu2_fit_too(releases: int) -> None:
 
 
 def fits(cap: Fraction, delta: Fraction, releases: int) -> None:
-    each, limit = share_of_cap(cap, delta, releases), Lineage("x", "row", "add_remove", delta, cap).limit
+    each, limit = (
+        share_of_cap(cap, currency_at(delta, Fraction(0)), releases),
+        Lineage("x", "row", "add_remove", delta, cap).limit,
+    )
     assert limit - releases * each < Fraction(releases, 10**27)
     assert charge_grains(each) * releases <= limit_grains(limit) < charge_grains(each) * (releases + 1)
 
@@ -63,7 +67,7 @@ def fits(cap: Fraction, delta: Fraction, releases: int) -> None:
 def test_twelve_are_published_and_the_thirteenth_is_refused_before_a_draw(tmp_path: Path, delta: str) -> None:
     file = shop(tmp_path, f"releases: 12, delta: {delta}, neighbours: replace_one")
     catalog = load_catalog(file)
-    currency = currency_at(catalog.privacy.delta)
+    currency = currency_at(catalog.privacy.delta, catalog.privacy.key_delta)
     each = currency.counted(Fraction(9)) / 12
     for number in range(12):
         plan = refreshes(catalog)
@@ -86,7 +90,7 @@ def test_twelve_are_published_and_the_thirteenth_is_refused_before_a_draw(tmp_pa
 @pytest.mark.usefixtures("publishes")
 def test_plan_says_when_the_cap_ends(tmp_path: Path) -> None:
     file = shop(tmp_path, "releases: 3, delta: 1e-6")
-    each = float(Mu2(Fraction(1, 10**6)).epsilon(share_of_cap(Fraction(9), Fraction(1, 10**6), 3)))
+    each = float(MILLIONTH.epsilon(share_of_cap(Fraction(9), MILLIONTH, 3)))
     assert each > 3  # epsilons of shares do not add up under a delta
     start = f"refreshes: each spends epsilon {each:.4g}, one of 3 equal shares of 9 at delta 1e-06; "
     assert f"{start}3 left, 0 spent; the cap ends with the 3rd from now\n" in run("plan", file).stdout

@@ -39,7 +39,7 @@ def public_rows(connection: duckdb.DuckDBPyConnection, table: str) -> PublicTabl
 @pytest.mark.parametrize("file", sorted(CATALOGS.glob("*.yaml")), ids=lambda file: file.stem)
 def test_the_cap_holds_a_release(file: Path) -> None:
     privacy = load_catalog(file).privacy
-    currency = currency_at(privacy.delta)
+    currency = currency_at(privacy.delta, privacy.key_delta)
     assert currency.counted(privacy.epsilon) <= currency.counted(privacy.cap)
 
 

@@ -255,7 +255,7 @@ def expression(binding: Binding, node: Node) -> Expression:
     )
     return Expression(
         bound, frozenset(used), monotone, span(node), partial(_words, binding, node), compared,
-        Constants(starts, partial(_exchanged, binding, node)), _choices(node),
+        Constants(starts, partial(_exchanged, binding, node)), _choices(node), _barred(node), _of_null(node),
     )  # fmt: skip
 
 
@@ -266,6 +266,23 @@ def _choices(node: Node) -> int:
     constants = node.expressions if isinstance(node, exp.In) else [node.expression]
     free = not any(constant.find(exp.Column) for constant in constants)
     return len(constants) if isinstance(node.this, exp.Column) and free else 0
+
+
+def _barred(node: Node) -> int:
+    """Number of constants of which a column is none."""
+    if isinstance(node, exp.NEQ):
+        return _choices(exp.EQ(this=node.this.copy(), expression=node.expression.copy()))
+    return _choices(node.this.unnest()) if isinstance(node, exp.Not) else 0
+
+
+def _of_null(node: Node) -> bool:
+    """Whether a column is asked for NULL and nothing else."""
+    inner = node.this.unnest() if isinstance(node, exp.Not) else node
+    return (
+        isinstance(inner, exp.Is)
+        and isinstance(inner.expression, exp.Null)
+        and isinstance(inner.this, exp.Column)
+    )
 
 
 def _exchanged(binding: Binding, node: Node, texts: Mapping[int, str]) -> Expression:

@@ -10,9 +10,10 @@
 | w | the part of a cut cell that is taken: that of its atoms which the predicate keeps | 1 |
 | reach | most that one row's measure can be away from 0, or from an average r | measure |
 
-NULL, MISSING and OTHER are no stretch of an axis and are never cut: they weigh something only where a group takes
-nothing else, lest a predicate that also takes NULL hides that its bins are cut. A share is a function of the statement
-and of the catalog. Noise has no part in it, so a statement is answered or refused whatever the release says.
+NULL, MISSING and OTHER are no stretch of an axis and are never cut, but for the OTHER of keys that nobody listed: they
+weigh something only where a group takes nothing else, lest a predicate that also takes NULL hides that its bins are
+cut. A share is a function of the statement and of the catalog. Noise has no part in it, so a statement is answered or
+refused whatever the release says.
 
 Where rows are multiplied by an expression of an axis (SUM of the axis's column), w is its mean over the atoms that are
 taken, and max(w, 1 - w) becomes max(high - w, w - low): each row counts for a value between the least and the largest
@@ -39,6 +40,7 @@ import numpy as np
 
 from dpsql.answer.leafsets import (
     NEAR,
+    UNKNOWN,
     FloatArray,
     WeightedValues,
     bounds_of,
@@ -115,10 +117,11 @@ def _merged(mask: FloatArray, rows: np.ndarray) -> FloatArray:
 
 def _weighed(mask: FloatArray, special: Sequence[int]) -> tuple[FloatArray, FloatArray]:
     aside = mask[:, special].sum(axis=1)
+    decided = np.where(mask[:, special] <= UNKNOWN, 0.0, mask[:, special]).sum(axis=1)
     mask = mask.copy()
     mask[:, special] = 0.0
     taken, uncut = mask.sum(axis=1), np.where(mask < 1.0, 0.0, mask).sum(axis=1)
-    return np.where(taken > 0, taken, aside), np.where(taken > 0, uncut, aside)
+    return np.where(taken > 0, taken, aside), np.where(taken > 0, uncut, decided)
 
 
 def _combined(axes: Sequence[Sequence[tuple[FloatArray, FloatArray]]]) -> FloatArray:

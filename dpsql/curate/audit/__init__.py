@@ -32,6 +32,7 @@ from dpsql.curate.audit.contents import (
     read_views,
     replays,
 )
+from dpsql.curate.audit.key_lists import check_key_lists
 from dpsql.curate.audit.replan import axes_from_file, replan
 from dpsql.curate.audit.report import AuditReport, Check
 from dpsql.errors import Error
@@ -119,6 +120,7 @@ def _checks(release: Release, noise: Noise, catalog: Catalog | None, samples: in
 def _recomputed(release: Release, noise: Noise, catalog: Catalog | None, samples: int) -> Iterator[Check]:
     """What follows from the catalog and the noisy integers."""
     replanned = replan(release, catalog)
+    yield from check_key_lists(release, replanned)
     yield from check_axes(release, replanned)
     stored = read_views(release, replanned)
     yield from check_budgets(release, replanned, stored)
@@ -153,7 +155,9 @@ def _check_ledger(release: Release, catalog: Catalog) -> Iterator[Check]:
     yield Check("charged to the ledger", True, charged)
     yield Check("the file is the one that was charged", file_hash(release.path) == ledger_entry.sha256)
     yield Check("the catalog is the one it was made from", spec_hash(catalog) == release.meta.spec_hash)
-    spends = tuple(SpentAmount(line.purpose, str(line.amount)) for line in ledger_entry.spend_lines())
+    spends = tuple(
+        SpentAmount(line.purpose, str(line.amount), str(line.delta)) for line in ledger_entry.spend_lines()
+    )
     yield Check("the file names the amounts that were charged", spends == release.meta.spends)
 
 

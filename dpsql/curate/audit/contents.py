@@ -27,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.axis import table_sql
-from dpsql.curate.audit.replan import Replanned, only_linear
+from dpsql.curate.audit.replan import SECONDS, Replanned, only_linear
 from dpsql.curate.audit.report import Check
 from dpsql.engines.united import declared_values
 from dpsql.mechanisms.family.measurement import DrawReplay, LinearRows, Terms
@@ -51,8 +51,6 @@ from dpsql.variance.reconcile import node_sums
 Columns = dict[str, Any]
 
 RELEASE_ID = re.compile("[0-9a-f]{32}")
-SECONDS = 300.0
-"""Until reading one table is stopped: ten times a question's time, for the largest releases."""
 CLOSE = 1e-6
 """Relative difference that another machine's floating point may make."""
 
@@ -216,7 +214,9 @@ def check_budgets(release: Release, made: Replanned, stored: dict[int, StoredInt
 
 
 def _check_spends(release: Release, replanned: Replanned) -> Check:
-    planned = tuple(SpentAmount(purpose, str(charge)) for purpose, charge in replanned.plan.lines)
+    planned = tuple(
+        SpentAmount(line.purpose, str(line.charge), str(line.delta)) for line in replanned.plan.lines
+    )
     planned += tuple(SpentAmount(reported.line, "0") for reported in _told(release, replanned))
     total = sum((Fraction(spend.amount) for spend in release.meta.spends), Fraction(0))
     promise = release.meta.privacy

@@ -7,20 +7,27 @@ not checked.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dpsql.axis import Axis, KeyRule, build_axis, needed_tables
+from dpsql.axis import Axis, KeyRule, PublicTable, build_axis, needed_tables
 from dpsql.errors import ReleaseError
 from dpsql.mechanisms.family.measurement import LinearRows
 from dpsql.publishing.axes import AxisMaker, axis_maker, open_public
 from dpsql.publishing.hybrid import shown_axis
+from dpsql.publishing.key_plans import list_limits
 from dpsql.publishing.plan import plan_release
 from dpsql.publishing.planned import ReleasePlan
+from dpsql.publishing.selection import KeyList, empty_lists, listed_tables, stored_lists
 from dpsql.publishing.supplements import counted_catalog, supplemented
 from dpsql.release import Release
+from dpsql.release.request import requested
 from dpsql.star import Catalog, ResolvedAxis
+
+SECONDS = 300.0
+"""Until reading one table is stopped: ten times a question's time, for the largest releases."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +39,8 @@ class Replanned:
         catalog: as it was written, reported columns with their values.
         shown: the axes that the release shows.
         borrowed: ids of axes that were taken from the file.
+        lists: the keys that nobody listed, by column, as the file has them.
+        limits: most keys of each list.
         linear: the rows of statistics that can be recomputed from their noisy integers, by index: no data-dependent
             mechanism, no rows per unit chosen at publish.
     """
@@ -40,6 +49,8 @@ class Replanned:
     catalog: Catalog
     shown: tuple[Axis, ...]
     borrowed: frozenset[int]
+    lists: Mapping[str, KeyList]
+    limits: Mapping[str, int]
     linear: dict[int, LinearRows]
 
 
@@ -57,12 +68,18 @@ def replan(release: Release, catalog: Catalog | None) -> Replanned:
     written = release.catalog
     inside = counted_catalog(written)
     lent: dict[ResolvedAxis, Axis] = {}
+    with requested(SECONDS):
+        lists = stored_lists(release)
+    empty = empty_lists(inside)
+    facts = listed_tables(empty | lists)
     if catalog is None:
-        plan = plan_release(inside, _from_file(release, inside, lent))
+        limits = list_limits(inside, _from_file(release, inside, {}, listed_tables(empty)))
+        plan = plan_release(inside, _from_file(release, inside, lent, facts))
     else:
         public = open_public(counted_catalog(catalog))
         try:
-            plan = plan_release(inside, axis_maker(inside, public))
+            limits = list_limits(inside, axis_maker(inside, public, listed_tables(empty)))
+            plan = plan_release(inside, axis_maker(inside, public, facts))
         finally:
             public.close()
     plan = supplemented(plan, inside)
@@ -72,7 +89,7 @@ def replan(release: Release, catalog: Catalog | None) -> Replanned:
     rows = {i: s.measurement.facts.linear for i, s in enumerate(plan.statistics) if s.sensitivity}
     linear = {i: linear for i, linear in rows.items() if linear is not None}
     shown = tuple(shown_axis(written, planned) for planned in plan.axes)
-    return Replanned(plan, written, shown, borrowed, linear)
+    return Replanned(plan, written, shown, borrowed, lists, limits, linear)
 
 
 def only_linear(made: Replanned) -> ReleasePlan:
@@ -82,15 +99,20 @@ def only_linear(made: Replanned) -> ReleasePlan:
 
 def axes_from_file(release: Release, catalog: Catalog) -> AxisMaker:
     """Axes from a catalog alone; those over public tables are taken from the release."""
-    return _from_file(release, catalog, {})
+    return _from_file(release, catalog, {}, {})
 
 
-def _from_file(release: Release, catalog: Catalog, lent: dict[ResolvedAxis, Axis]) -> AxisMaker:
-    """Build axes from the catalog, and take those over public tables from the file."""
+def _from_file(
+    release: Release,
+    catalog: Catalog,
+    lent: dict[ResolvedAxis, Axis],
+    lists: Mapping[str, PublicTable],
+) -> AxisMaker:
+    """Build axes from the catalog and from lists of keys, and take those over public tables from the file."""
 
     def make(resolved: ResolvedAxis) -> Axis:
-        if not needed_tables(catalog, resolved):
-            return build_axis(catalog, resolved, {})
+        if lists.keys() >= set(needed_tables(catalog, resolved)):
+            return build_axis(catalog, resolved, lists)
         lent[resolved] = _borrow(release, resolved)
         return lent[resolved]
 

@@ -38,7 +38,8 @@ from dpsql.curate.design.views import Designed, Designer, QuestionErrors, weight
 from dpsql.curate.dry import dry_answerer, priced_plan
 from dpsql.engines.engine import Engine
 from dpsql.errors import CatalogError, Error, InterfaceError, PrivacyError
-from dpsql.publishing.axes import axis_maker, open_public
+from dpsql.publishing.axes import open_public
+from dpsql.publishing.selection import planning_maker
 from dpsql.publishing.userlevel.guess import Guess, crowds
 from dpsql.star import Catalog, made_view, parse_catalog
 from dpsql.star.base import Problem
@@ -135,12 +136,12 @@ def _designed(
     if not places:
         raise CatalogError("the statements name no column with a domain", hint="declare bounds or categories")
     rough = scaffold(catalog, places)
-    priced = priced_plan(rough, axis_maker(rough, public))
+    priced = priced_plan(rough, planning_maker(rough, public))
     with dry_answerer(priced) as answerer:
         questions = read_questions(priced, places, answerer, statements)
         axes = {places[int(s.view.rpartition(" ")[2])]: s.axes[0] for s in answerer.release.statistics}
         writer = AxisWriter(catalog, grains_of(answerer, axes))
-    designer = Designer(catalog, public, axis_maker(catalog, public), writer)
+    designer = Designer(catalog, public, planning_maker(catalog, public), writer)
     designed = designer.design([need for question in questions for need in question.needs])
     questions = tuple(_unless_refused(question, designer.refused) for question in questions)
     if not designed:
@@ -305,7 +306,7 @@ def _total(
 
 def _errors(catalog: Catalog, public: Engine, questions: Sequence[DesignQuestion]) -> list[float | None]:
     """Each question's squared relative error, if there were one row; None where it has none."""
-    priced = priced_plan(catalog, axis_maker(catalog, public))
+    priced = priced_plan(catalog, planning_maker(catalog, public))
     with dry_answerer(priced) as answerer:
         errors = QuestionErrors(answerer, weights_of(priced, crowds(catalog, public, priced.plan)))
         return [_error(errors, question) for question in questions]
@@ -328,7 +329,7 @@ def _foreseen(
 ) -> tuple[Foreseen, ...]:
     new_catalog = _with(catalog, views)
     squared = _errors(new_catalog, public, questions)
-    priced = priced_plan(new_catalog, axis_maker(new_catalog, public))
+    priced = priced_plan(new_catalog, planning_maker(new_catalog, public))
     forecasts = []
     with dry_answerer(priced) as answerer:
         for question, error in zip(questions, squared, strict=True):

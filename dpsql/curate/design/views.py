@@ -29,8 +29,8 @@ from dpsql.answer.sql.parse import parse
 from dpsql.answer.sql.rewrite import take_apart
 from dpsql.answer.terms import Term
 from dpsql.answer.uncertainty.forms import is_summed
-from dpsql.answer.views import COUNTS
-from dpsql.axis.model import CategoryRule, OrderedRule
+from dpsql.answer.unshown import COUNTS
+from dpsql.axis.model import CategoryRule, KeyListRule, OrderedRule
 from dpsql.curate.design.axes import AxisWriter, DesignedAxis
 from dpsql.curate.design.questions import Need, ScaffoldAxis
 from dpsql.curate.dry import Priced, dry_answerer, priced_plan
@@ -293,7 +293,9 @@ def weights_of(priced: Priced, shares: Mapping[int, FloatArray]) -> dict[int, Fl
         if i in shares:
             weights[i] = shares[i]
             continue
-        values = np.ones(len(rule.values) if isinstance(rule, CategoryRule) else leaves)
+        values = np.ones(
+            leaves - len(planned.axis.special) if isinstance(rule, CategoryRule | KeyListRule) else leaves
+        )
         if isinstance(rule, OrderedRule):
             values = np.diff([*rule.starts.tolist(), rule.upper + 1]).astype(np.float64)
         behind = np.zeros(

@@ -209,8 +209,8 @@ class MadeUpStar:
     def _domain(self, name: str, spec: Column) -> At:
         if spec.from_ is not None:
             return _listed(list(dict.fromkeys(self.public[spec.from_].column(name))))
-        if spec.categories or spec.type == "bool":
-            return _listed(list(spec.categories) or ["false", "true"])
+        if spec.listed or spec.type == "bool":
+            return _listed(list(spec.listed) or ["false", "true"])
         if not spec.ordered:
             return _listed(["text"])
         low, high = spec.bounds if spec.lower is not None else (0, FREE)

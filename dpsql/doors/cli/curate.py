@@ -155,6 +155,9 @@ def _lineage_json(report: LineageReport) -> dict[str, Any]:
         "spent": str(report.spent_epsilon),
         "left": str(report.left_epsilon),
         "mu2": {name: str(value) for name, value in mu2.items()} or None,
+        "key_delta": {"cap": str(identity.key_delta), "spent": str(report.key_spent)}
+        if identity.key_delta
+        else None,
         "releases": [_entry_json(release) for release in report.entries],
     }
 
@@ -191,6 +194,11 @@ def budget_text(report: BudgetReport) -> str:
             lines.append(
                 f"  mu^2 {amount(lineage.spent)} of {amount(identity.limit)} spent, {amount(lineage.left)} left: "
                 "under a delta mu^2 adds up and epsilon does not"
+            )
+        if identity.key_delta:
+            lines.append(
+                f"  key_delta {amount(lineage.key_spent)} of {amount(identity.key_delta)} spent: "
+                "the part of delta that finding private keys may spend"
             )
         for release in lineage.entries:
             gone = "" if release.present else ", file is gone but stays charged"

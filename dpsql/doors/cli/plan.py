@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from dpsql.curate.classes import Hopeless
     from dpsql.curate.forecast import (
         Beaten,
+        KeyForecast,
         NotTaken,
         PlanReport,
         QueryForecast,
@@ -57,9 +58,20 @@ if TYPE_CHECKING:
     metavar="TABLE.COLUMN=NUMBER",
     help="public guess: what a measure averages",
 )
+@click.option(
+    "--keys",
+    multiple=True,
+    metavar="TABLE.COLUMN=NUMBER",
+    help="public guess: keys that will be found of a column with categories: private; 400 unless it is said",
+)
 @tells
 def plan(
-    catalog: Path, workload: Path | None, mechanisms: bool, compare: bool, **known: Any
+    catalog: Path,
+    workload: Path | None,
+    mechanisms: bool,
+    compare: bool,
+    keys: tuple[str, ...],
+    **known: Any,
 ) -> CommandOutput:
     """Say how far each answer over CATALOG will be off and what publishing it will cost; spends nothing.
 
@@ -69,7 +81,9 @@ def plan(
     the error of their channel; state what is public anyway, not what a private table says.
     """
     guess = _guess(**known)
-    report = api.plan(catalog, statements(workload) if workload else (), compare=compare, guess=guess)
+    sizes = dict(map(_size, keys))
+    asked = statements(workload) if workload else ()
+    report = api.plan(catalog, asked, compare=compare, guess=guess, keys=sizes)
     return CommandOutput(asdict(report), plan_text(report, mechanisms=mechanisms), result=True)
 
 
@@ -108,6 +122,18 @@ def _mean(text: str) -> tuple[str, float]:
         return name.strip(), float(number)
     except ValueError as error:
         raise InterfaceError("--mean: write TABLE.COLUMN=NUMBER, such as sales.amount=45") from error
+
+
+def _size(text: str) -> tuple[str, int]:
+    """A column and how many keys it may have.
+
+    Raises:
+        InterfaceError: the text says neither.
+    """
+    name, _, number = text.partition("=")
+    if not number.isdecimal() or "." not in name:
+        raise InterfaceError("--keys: write TABLE.COLUMN=NUMBER, such as sales.product=400")
+    return name.strip(), int(number)
 
 
 def statements(file: Path) -> tuple[str, ...]:
@@ -164,6 +190,7 @@ def _release_lines(report: PlanReport) -> list[str]:
     sizes = f"{len(report.statistics)} statistics, {cells:,} cells, about {size / 2**20:.0f} MiB and {seconds:.1f} s"
     lines = [f"the release: {views} views, {sizes}, counting rows on top"]
     lines += [bound.line() for bound in report.bounds]
+    lines += [_keys_line(forecast) for forecast in report.keys]
     lines += [f"  warning: {_beaten_line(beaten)}" for beaten in report.beaten]
     return lines if report.refreshes is None else [*lines, _refreshes_line(report.refreshes)]
 
@@ -176,6 +203,17 @@ def _mechanism_lines(report: PlanReport) -> list[str]:
         lines.append("what was compared, and why other mechanisms were not taken")
         lines += [line for not_taken in report.not_taken for line in _not_taken_lines(not_taken)]
     return lines
+
+
+def _keys_line(forecast: KeyForecast) -> str:
+    """At how many people a key is shown."""
+    (_, even, sure), *several = forecast.people
+    line = (
+        f"{forecast.column}: {forecast.share:.3g}% of the budget finds its keys ({forecast.supposed} are supposed): "
+        f"a key of {even:,.0f} people is shown with chance .5, of {sure:,.0f} with .98"
+    )
+    more = [f"{keys} keys each: {half:,.0f} and {full:,.0f}" for keys, half, full in several]
+    return line + (f"; of people with {', with '.join(more)}" if more else "")
 
 
 def _refreshes_line(quota: Refreshes) -> str:

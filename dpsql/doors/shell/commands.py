@@ -147,9 +147,9 @@ def releases(state: ShellState, rest: str) -> str:
 def budget(state: ShellState, rest: str) -> str:
     """What each open release spent, on what; questions cost nothing."""
     rows = [
-        [release.name, str(purpose), str(amount)]
+        [release.name, str(spend.purpose), str(spend.amount)]
         for release in state.releases.releases
-        for purpose, amount in release.meta.spends
+        for spend in release.meta.spends
     ]
     return columns_text(["release", "spent on", "amount"], rows) + "\nquestions cost nothing"
 

@@ -1,0 +1,1 @@
+"""Keys that nobody listed: how many are shown, how well they are measured, what it costs."""

@@ -1,0 +1,144 @@
+"""Weights of keys that nobody listed, by one statement: what each unit gives to each of her keys, added up by key.
+
+    p       unit, key: each once, over all counted rows that reach the column; without those that are listed already
+    c       the same with d, how many keys the unit has
+    i       the same with the key's place in the unit's choice of her own
+    ->      key, h: the sum of W(min(d, k)) over units, for keys in the first k places
+
+Every engine runs the same text but for the words of its `Dialect`: windows, MD5, CASE and integers, no float.
+
+| here | there | unit |
+|---|---|---|
+| `key_sql` | what a key is: NULL where a value is none | - |
+| `weights_statement` | H of every key with rows | 2^-20 of a unit |
+
+Which of more than k keys count is a choice of the unit's own: the first k by md5(secret, unit, key). Equal hashes go by
+the bytes of the key.
+
+**Privacy**: a unit's weights follow from her own rows, the listed keys and the secret. W(d)^2 min(d, k) <= 2^40, so one
+unit moves the sums by at most 2^40 in squares. What comes back is raw and goes to `publishing.selection` alone.
+**Source**: docs/method/keys.md, "The step".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from dpsql.budget.threshold import UNIT, key_weight
+from dpsql.engines.dialect import Dialect
+from dpsql.engines.placed import PlacedRows, placed_rows, side_tables, with_tables
+from dpsql.engines.template import cut
+from dpsql.engines.values import BITS, type_word
+from dpsql.errors import SourceError
+from dpsql.star.private_columns import PrivateColumn
+from dpsql.star.private_keys import CONTROL
+
+LARGEST_KEY = 10**18
+"""Whole numbers below it are keys, as they are values of an `int` column."""
+
+
+class KeyQuery(NamedTuple):
+    """What is asked of the rows.
+
+    Args:
+        per_unit: keys of one unit that weigh.
+        secret: hex digits, drawn for the release.
+        listed: what stands after FROM for the keys that weigh nothing, a column `key`; empty where there are none.
+        clean: SQL of a key from the column `value0`; NULL where it is none.
+    """
+
+    per_unit: int
+    secret: str
+    listed: str
+    clean: str
+
+
+def key_sql(column: PrivateColumn, value: str, kind: str | None, dialect: Dialect) -> str:
+    """SQL of the key of a raw value: NULL where it is NULL or no key.
+
+    Args:
+        column: with private keys.
+        value: SQL of the raw value.
+        kind: its type in DuckDB's words; None where nobody knows it.
+        dialect: of the engine.
+
+    Raises:
+        SourceError: the engine cannot read a column of that type as the catalog declares it.
+
+    **Privacy**: a total function of one value.
+    """
+    if column.spec.type == "int":
+        return _number(column, value, kind, dialect)
+    if kind != "VARCHAR" and not dialect.reads_any:
+        raise _unread(column, kind, "text")
+    text = dialect.text(value)
+    return (
+        f"CASE WHEN {dialect.octets(text)} <= {column.keys.length} AND {text} <> {dialect.literal(column.spec.other)} "
+        f"AND {dialect.without(text, CONTROL)} = {text} THEN {text} END"
+    )
+
+
+def _number(column: PrivateColumn, value: str, kind: str | None, dialect: Dialect) -> str:
+    bounds = f"> -{LARGEST_KEY} AND {{}} < {LARGEST_KEY}"
+    if BITS.get(kind or ""):
+        return f"CASE WHEN {value} {bounds.format(value)} THEN CAST({value} AS BIGINT) END"
+    if not dialect.reads_any:
+        raise _unread(column, kind, "int")
+    number = f"TRY_CAST({value} AS HUGEINT)"
+    exact = f"{number} = TRY_CAST({value} AS DECIMAL(38,9))"
+    return f"CASE WHEN {exact} AND {number} {bounds.format(number)} THEN CAST({number} AS BIGINT) END"
+
+
+def _unread(column: PrivateColumn, kind: str | None, declared: str) -> SourceError:
+    what = "a derived column" if kind is None else f"a column of type {type_word(kind)}"
+    return SourceError(
+        f"tables.{column.table}.columns.{column.column}: {what} cannot be read there as {declared}",
+        hint="give the column its type in a view of the database, and name the view",
+    )
+
+
+def weights_statement(sources: Sequence[PlacedRows], query: KeyQuery, dialect: Dialect) -> str:
+    """The statement that weighs keys.
+
+    Args:
+        sources: the counted rows that reach the column, which is `value0` of each.
+        query: what is asked of them.
+        dialect: of the engine.
+
+    Returns:
+        A SELECT of `key` and `h`, a BIGINT above 0.
+    """
+    tables = [table for rows in sources for table in side_tables(rows, (), dialect, ())]
+    union = " UNION ALL ".join(_keys(rows, query) for rows in sources)
+    unlisted = (
+        f" AND NOT EXISTS (SELECT 1 FROM {query.listed} AS a WHERE a.key = r.k)" if query.listed else ""
+    )
+    present = f"FROM ({union}) AS r WHERE k IS NOT NULL{unlisted}"
+    if sources[0].unit is None:
+        # Each row is a unit with one key.
+        total = cut(dialect.total(str(UNIT), True), dialect)
+        return with_tables(tables, f"SELECT k AS key, {total} AS h {present} GROUP BY k")
+    texts = (dialect.literal(query.secret), dialect.text("unit"), dialect.literal(" "), dialect.text("k"))
+    digest = f"md5({' || '.join(texts)})"
+    most, place = query.per_unit, "row_number() OVER (PARTITION BY unit ORDER BY"
+    tables += [
+        f"p AS (SELECT DISTINCT unit, k {present} AND unit IS NOT NULL)",
+        "c AS (SELECT unit, k, count(*) OVER (PARTITION BY unit) AS d FROM p)",
+        f"i AS (SELECT k, d, {place} CASE WHEN d > {most} THEN {dialect.text(digest)} END, k) AS place FROM c)",
+    ]
+    total = cut(dialect.total(_weight(most), True), dialect)
+    return with_tables(tables, f"SELECT k AS key, {total} AS h FROM i WHERE place <= {most} GROUP BY k")
+
+
+def _keys(rows: PlacedRows, query: KeyQuery) -> str:
+    """SELECT of the keys of one table's rows, with their units."""
+    unit = "unit, " if rows.unit is not None else ""
+    return f"SELECT {unit}{query.clean} AS k FROM ({placed_rows(rows, (), ())}) AS j"
+
+
+def _weight(most: int) -> str:
+    """SQL of W(min(d, most))."""
+    whens = " ".join(f"WHEN {keys} THEN {key_weight(keys)}" for keys in range(1, most))
+    last = str(key_weight(most))
+    return f"CASE d {whens} ELSE {last} END" if whens else last

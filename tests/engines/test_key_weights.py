@@ -1,0 +1,276 @@
+"""Weights of keys in every engine equal plain Python, over hostile keys; one unit moves their squares by 2^40 at most.
+
+The star: sales with an item and a number of their own, and a shelf whose rows nobody owns, twice under one key.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import duckdb
+import pytest
+
+from dpsql.budget.threshold import SQUARED_SENSITIVITY, UNIT, key_weight
+from dpsql.engines.registry import open_engine
+from dpsql.noise import ZeroNoise
+from dpsql.publishing.known_keys import listed_keys
+from dpsql.publishing.rows import prepare_tables
+from dpsql.publishing.selection import Key, KeyScan, key_statement, open_selection
+from dpsql.star import Catalog
+from dpsql.star.load import parse_catalog
+from dpsql.star.private_columns import private_columns
+from dpsql.star.private_keys import is_key
+from tests.engines.servers import Server
+
+VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "keys_weights.json").read_text())
+KEY = bytes(range(32))
+SECRET = hashlib.sha256(b"keys" + KEY).hexdigest()
+CATALOG = """
+dpsql: 1
+name: keys
+source: {kind: KIND, root: "ROOT", tables: {sales: SALES, person: PERSON, shelf: SHELF}}
+privacy: {lineage: keys, cap: 1, epsilon: 1, unit: person.id, delta: 1e-6}
+tables:
+  person: {role: dimension, key: id, private: true}
+  shelf: {role: dimension, key: shelf_id, private: true, columns: {
+    name: {type: string, categories: {private: true, per_unit: 2, most: 60}}, size: {type: int, lower: 0, upper: 3}}}
+  sales: {role: fact, max_ids: 3, foreign_keys: {person_id: person, shelf: shelf}, columns: {
+    item: {type: string, categories: {private: true, per_unit: MOST, most: 60}},
+    number: {type: int, categories: {private: true, per_unit: 3, most: 60}}}}
+views:
+  items: {of: sales, axes: [sales.item]}
+  numbers: {of: sales, axes: [sales.number]}
+  shelves: {of: sales, axes: [shelf.name, shelf.size]}
+"""
+ITEMS = [
+    "", " ", "tea", "Tea", "tea ", " tea", "7", "07", "é", "é", "ß", "ss", "a\\b", "it's", "${x}", "(other)", "=1+1",
+    "te\na", "te\x7fa", "te\u202ea", "\u2066x", "\x85", "x" * 200, "x" * 201, "é" * 100, "é" * 101, "NULL", "Ω",
+    "\U0001f600",
+]  # fmt: skip
+NUMBERS = [None, 0, -1, 7, 10**17, -(10**17), 10**18, 2**63 - 1]
+SHELVES = [
+    (1, "top", 9),
+    (1, "low", 2),
+    (1, "low\n", 2),
+    (2, None, 1),
+    (3, "(other)", 0),
+    (4, "low", None),
+    (4, "top", 2),
+]
+
+
+class Sale(NamedTuple):
+    """A row."""
+
+    person_id: int | None
+    item: str | None
+    number: int | None
+    shelf: int | None
+
+
+def sales(rng: random.Random) -> list[Sale]:
+    """People of 1 to 60 rows, one of 524 keys, rows of nobody."""
+    rows = []
+    for person in (None, -5, 0, 1, 2, 3, 2**62, *range(10, 40)):
+        for _ in range(rng.choice([1, 2, 5, 12, 60])):
+            rows.append(
+                Sale(
+                    person, rng.choice([None, *ITEMS]), rng.choice(NUMBERS), rng.choice([None, 1, 2, 3, 4, 9])
+                )
+            )
+    return rows + [Sale(99, f"own {i}", i, 1) for i in range(500)] + [Sale(99, item, 7, 4) for item in ITEMS]
+
+
+def weighed(
+    rows: Iterable[tuple[Any, Key]], per_unit: int, secret: str, listed: Sequence[Key] = ()
+) -> dict[Key, int]:
+    """H of every key, in plain Python."""
+    keys: defaultdict[Any, set[Key]] = defaultdict(set)
+    for unit, key in rows:
+        if unit is not None and key is not None and key not in listed:
+            keys[unit].add(key)
+    weights: defaultdict[Key, int] = defaultdict(int)
+    for unit, held in keys.items():
+
+        def place(key: Key, unit: Any = unit) -> tuple[str, bytes]:
+            return hashlib.md5(f"{secret}{unit} {key}".encode()).hexdigest(), str(key).encode()
+
+        for key in sorted(held, key=place)[:per_unit]:
+            weights[key] += key_weight(min(len(held), per_unit))
+    return dict(weights)
+
+
+def text_key(text: str | None) -> str | None:
+    return text if text is not None and is_key(text, 200, "(other)") else None
+
+
+def shelf_names() -> dict[int, str | None]:
+    """The row of each shelf that counts: least leaf of size, then NULL last, then the bytes of the key."""
+
+    def order(row: tuple[int, str | None, int | None]) -> tuple[Any, ...]:
+        _, name, size = row
+        key = text_key(name)
+        return (4 if size is None or not 0 <= size <= 3 else size, key is None, (key or "").encode())
+
+    return {number: min((r for r in SHELVES if r[0] == number), key=order)[1] for number, _, _ in SHELVES}
+
+
+def expected(rows: Sequence[Sale], column: str, per_unit: int, listed: Sequence[Key] = ()) -> dict[Key, int]:
+    """H of every key of one column."""
+    names = shelf_names()
+    held = {
+        "sales.item": lambda row: text_key(row.item),
+        "sales.number": lambda row: (
+            row.number if row.number is not None and abs(row.number) < 10**18 else None
+        ),
+        "shelf.name": lambda row: text_key(names.get(row.shelf)),
+    }[column]
+    return weighed(((row.person_id, held(row)) for row in rows), per_unit, SECRET, listed)
+
+
+def star(kind: str, root: str, tables: dict[str, str], most: int = 20) -> Catalog:
+    text = CATALOG.replace("KIND", kind).replace("ROOT", root).replace("MOST", str(most))
+    for name, place in tables.items():
+        text = text.replace(name.upper(), place)
+    return parse_catalog(text)
+
+
+def columns_of(
+    catalog: Catalog, listed: dict[str, Sequence[Key]]
+) -> Iterator[tuple[str, int, dict[Key, int]]]:
+    """Each private column with its cap and the weights that the engine gives."""
+    engine = open_engine(catalog)
+    try:
+        selection = open_selection(catalog, engine, listed_keys(catalog))
+        prepare_tables(catalog, engine, selection.plan)
+        scan = KeyScan(catalog, engine, selection.plan, ZeroNoise(), KEY)
+        for column in private_columns(catalog):
+            statement = key_statement(scan, column, listed.get(column.name, ()))
+            pairs = [pair for batch in engine.relations("weighing").batches(statement) for pair in batch]
+            assert len(dict(pairs)) == len(pairs)
+            yield column.name, column.per_unit, dict(pairs)
+    finally:
+        engine.close()
+
+
+def write(folder: Path, rows: Sequence[Sale]) -> None:
+    with duckdb.connect() as db:
+        db.execute("CREATE TABLE sales (person_id BIGINT, item VARCHAR, number BIGINT, shelf INTEGER)")
+        db.executemany("INSERT INTO sales VALUES (?, ?, ?, ?)", [*rows])
+        db.execute(
+            "CREATE TABLE person AS SELECT DISTINCT person_id AS id FROM sales WHERE person_id % 2 = 0"
+        )
+        db.execute("CREATE TABLE shelf (shelf_id INTEGER, name VARCHAR, size INTEGER)")
+        db.executemany(
+            "INSERT INTO shelf VALUES (?, ?, ?)", random.Random(len(rows)).sample(SHELVES, len(SHELVES))
+        )
+        for table in ("sales", "person", "shelf"):
+            db.execute(f"COPY {table} TO '{folder / table}.parquet' (FORMAT parquet)")
+
+
+FILES = {"sales": "sales.parquet", "person": "person.parquet", "shelf": "shelf.parquet"}
+LISTED: dict[str, Sequence[Key]] = {"sales.item": ("tea", "é", "own 3"), "sales.number": (7,)}
+
+
+@pytest.mark.parametrize("listed", [{}, LISTED], ids=["all", "listed"])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_duckdb_weighs_as_plain_python_does(
+    tmp_path: Path, seed: int, listed: dict[str, Sequence[Key]]
+) -> None:
+    rng = random.Random(seed)
+    rows = rng.sample(made := sales(rng), len(made))
+    write(tmp_path, rows)
+    for name, per_unit, weights in columns_of(star("parquet", str(tmp_path), FILES), listed):
+        assert weights == expected(rows, name, per_unit, listed.get(name, ())), name
+
+
+def test_a_unit_moves_the_weights_by_at_most_the_square_that_is_paid_for(tmp_path: Path) -> None:
+    rows = sales(random.Random(3))
+    found = []
+    for number, some in enumerate((rows, [row for row in rows if row.person_id != 99])):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        write(folder, some)
+        found.append({name: w for name, _, w in columns_of(star("parquet", str(folder), FILES), {})})
+    for name in found[0]:
+        with_her, without = found[0][name], found[1][name]
+        moved = {
+            key: with_her[key] - without.get(key, 0)
+            for key in with_her
+            if with_her[key] != without.get(key, 0)
+        }
+        assert 0 < sum(change**2 for change in moved.values()) <= SQUARED_SENSITIVITY
+        assert without.keys() <= with_her.keys()
+    own = [weight for key, weight in found[0]["sales.item"].items() if key not in found[1]["sales.item"]]
+    assert own and set(own) == {key_weight(20)}
+
+
+def test_rows_that_are_units_weigh_one_each(tmp_path: Path) -> None:
+    rows = sales(random.Random(4))
+    write(tmp_path, rows)
+    text = (
+        CATALOG.replace("unit: person.id", "unit: row")
+        .replace("MOST", "1")
+        .replace("per_unit: 3", "per_unit: 1")
+    )
+    text = text.replace("per_unit: 2", "per_unit: 1").replace("max_ids: 3, ", "").replace("KIND", "parquet")
+    for name, place in FILES.items():
+        text = text.replace(name.upper(), place)
+    catalog = parse_catalog(text.replace("ROOT", str(tmp_path)))
+    ((_, _, weights), *_) = [each for each in columns_of(catalog, {}) if each[0] == "sales.item"]
+    keys = [text_key(row.item) for row in rows if text_key(row.item) is not None]
+    assert weights == {key: UNIT * keys.count(key) for key in set(keys)}
+
+
+@pytest.mark.parametrize("case", VECTORS["cases"], ids=["none known", "tea known"])
+def test_the_methods_small_star(case: dict[str, Any]) -> None:
+    rows = [(unit, text_key(key)) for unit, key in VECTORS["rows"]]
+    assert weighed(rows, VECTORS["per_unit"], VECTORS["secret"], case["known"]) == case["h"]
+
+
+def test_the_small_star_in_duckdb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The vectors, by the statement that ships; the secret is theirs."""
+
+    class Digest:
+        @staticmethod
+        def hexdigest() -> str:
+            return str(VECTORS["secret"])
+
+    write(tmp_path, [Sale(unit, key, None, None) for unit, key in VECTORS["rows"]])
+    monkeypatch.setattr("dpsql.publishing.selection.hashlib.sha256", lambda text: Digest())
+    for case in VECTORS["cases"]:
+        catalog = star("parquet", str(tmp_path), FILES, VECTORS["per_unit"])
+        found = {name: w for name, _, w in columns_of(catalog, {"sales.item": case["known"]})}
+        assert found["sales.item"] == case["h"]
+
+
+def test_postgresql_weighs_as_plain_python_does(postgres: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    import psycopg
+
+    rows = sales(random.Random(5))
+    with psycopg.connect(postgres.dsn) as server:
+        server.execute("CREATE SCHEMA keyed")
+        server.execute("CREATE TABLE keyed.sales (person_id bigint, item text, number bigint, shelf integer)")
+        server.execute("CREATE TABLE keyed.person (id bigint)")
+        server.execute("CREATE TABLE keyed.shelf (shelf_id integer, name varchar(20), size integer)")
+        with server.cursor() as cursor:
+            cursor.executemany("INSERT INTO keyed.sales VALUES (%s, %s, %s, %s)", [*rows])
+            cursor.executemany("INSERT INTO keyed.shelf VALUES (%s, %s, %s)", SHELVES)
+    monkeypatch.setenv("KEYS_DSN", postgres.dsn)
+    tables = {name: f"keyed.{name}" for name in FILES}
+    for name, per_unit, weights in columns_of(star("postgresql", "${KEYS_DSN}", tables), LISTED):
+        assert weights == expected(rows, name, per_unit, LISTED.get(name, ())), name
+
+
+def test_spark_weighs_as_plain_python_does(spark: Any, tmp_path: Path) -> None:
+    rows = sales(random.Random(6))
+    write(tmp_path, rows)
+    tables = {name: str(tmp_path / place) for name, place in FILES.items()}
+    for name, per_unit, weights in columns_of(star("spark", "", tables), LISTED):
+        assert weights == expected(rows, name, per_unit, LISTED.get(name, ())), name

@@ -1,0 +1,290 @@
+"""Releases with private keys: parts add up, a failure after the keys were found is charged, plans and audits follow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from dpsql import api
+from dpsql.errors import CatalogError, LineageError, MachineFault, ReleaseExists
+from dpsql.ledger import budget_report
+from dpsql.noise import ExactNoise, Noise, os_entropy
+from dpsql.publishing import central, selection
+from dpsql.publishing.central import publish_release
+from dpsql.release import Release, open_release
+from dpsql.star import load_catalog
+from dpsql.star.graph import ledger_path
+
+CATALOG = """
+dpsql: 1
+name: shop
+source: {kind: parquet, root: ., tables: {sales: sales.parquet, person: person.parquet}}
+privacy: {lineage: shop, cap: 8, epsilon: 2, unit: person.id, delta: 1e-5}
+tables:
+  person: {role: dimension, key: id, private: true, columns: {
+    city: {type: string, nullable: true, categories: {private: true, most: 40}}}}
+  sales: {role: fact, max_ids: 3, foreign_keys: {person_id: person}, columns: {
+    item: {type: string, categories: {private: true, per_unit: 5, most: 40}},
+    code: {type: int, categories: {private: true, per_unit: 5, most: 40, share: 1/10}},
+    price: {type: int, lower: 0, upper: 9, measure: true}}}
+views:
+  items: {of: sales, axes: [sales.item], measures: [count, sales.price]}
+  cities: {of: sales, axes: [person.city, sales.code], measures: [count]}
+"""
+PEOPLE = 600
+
+
+def write(folder: Path, catalog: str = CATALOG) -> Path:
+    """600 people with two sales each: 12 common items, as many codes, and a key of her own for everybody."""
+    with duckdb.connect() as db:
+        db.execute(
+            f"CREATE TABLE person AS SELECT i AS id, CASE WHEN i % 50 = 0 THEN NULL WHEN i % 3 = 0 THEN 'only ' || i "
+            f"ELSE 'city ' || (i % 4) END AS city FROM range({PEOPLE}) t(i)"
+        )
+        db.execute(
+            f"CREATE TABLE sales AS SELECT i % {PEOPLE} AS person_id, CASE WHEN i % 9 = 0 THEN 'canary' || i ELSE "
+            "'item ' || (i % 12) END AS item, (i % 7)::BIGINT AS code, i % 10 AS price "
+            f"FROM range({2 * PEOPLE}) t(i)"
+        )
+        for table in ("person", "sales"):
+            db.execute(f"COPY {table} TO '{folder / table}.parquet' (FORMAT parquet)")
+    path = folder / "shop.yaml"
+    path.write_text(catalog)
+    return path
+
+
+def publish(catalog: Path, name: str = "shop.dpsql", noise: Noise | None = None, **options: Any) -> Path:
+    target = catalog.parent / name
+    made = ExactNoise(os_entropy()) if noise is None else noise
+    publish_release(load_catalog(catalog), target, noise=made, key=bytes(range(32)), **options)
+    return target
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory, publishes: None) -> Path:
+    return publish(write(tmp_path_factory.mktemp("shop")))
+
+
+@pytest.fixture
+def release(shop: Path) -> Iterator[Release]:
+    with closing(open_release(shop, insecure=True)) as opened:
+        yield opened
+
+
+def keys_of(release: Release, column: str) -> list[Any]:
+    number = [keys.column for keys in release.meta.keys].index(column)
+    rows = release.connection.execute(f"SELECT key, round, weight FROM keys_{number}").fetchall()
+    return [list(each) for each in zip(*rows, strict=True)] if rows else [[], [], []]
+
+
+def test_common_keys_are_shown_and_none_of_one_person(release: Release) -> None:
+    items, rounds, weights = keys_of(release, "sales.item")
+    assert items == sorted(items) and set(items) <= {f"item {i}" for i in range(12)} and len(items) >= 8
+    assert set(rounds) <= {1, 2}
+    (meta,) = [keys for keys in release.meta.keys if keys.column == "sales.item"]
+    assert all(w >= meta.rounds[number - 1].threshold for w, number in zip(weights, rounds, strict=True))
+    codes, _, _ = keys_of(release, "sales.code")
+    assert codes == sorted(codes) and set(codes) <= set(range(7)) and codes
+    cities, rounds, _ = keys_of(release, "person.city")
+    assert set(cities) == {"city 0", "city 1", "city 2", "city 3"} and set(rounds) == {1}
+
+
+def test_the_ledger_holds_each_round_with_its_delta(shop: Path) -> None:
+    catalog = load_catalog(shop.parent / "shop.yaml")
+    (lineage,) = budget_report(ledger_path(catalog)).lineages
+    (entry,) = lineage.entries
+    steps = [line for line in entry.lines if line.delta]
+    assert [line.purpose for line in steps] == [
+        "person: keys of city, round 1", "sales: keys of item, round 1", "sales: keys of item, round 2",
+        "sales: keys of code, round 1", "sales: keys of code, round 2",
+    ]  # fmt: skip
+    part = entry.cost / lineage.lineage.limit
+    spent = sum((line.delta for line in steps), Fraction(0))
+    assert lineage.lineage.key_delta == Fraction(1, 10**6)
+    assert lineage.key_spent == spent and float(spent / lineage.lineage.key_delta / part) == pytest.approx(
+        1, rel=1e-5
+    )
+    charge = entry.cost
+    assert [float(line.amount / charge) for line in steps] == pytest.approx(
+        [0.25, 0.01, 0.09, 0.01, 0.09], rel=1e-5
+    )
+    assert sum(line.amount for line in entry.lines) == charge
+
+
+def test_parts_add_up(shop: Path) -> None:
+    import dpsql
+
+    total = dpsql.query("SELECT COUNT(*), SUM(price) FROM sales", release=shop).rows[0]
+    groups = dpsql.query("SELECT item, COUNT(*), SUM(price) FROM sales GROUP BY item", release=shop).rows
+    assert "(other)" in [row[0] for row in groups]
+    assert sum(row[1] for row in groups) == pytest.approx(total[0], abs=1e-6)
+    assert sum(row[2] for row in groups) == pytest.approx(total[1], abs=1e-6)
+
+
+def test_an_audit_finds_every_claim_held(shop: Path) -> None:
+    report = api.audit(shop, catalog=shop.parent / "shop.yaml", samples=0)
+    assert [check for check in report.checks if check.held is False] == []
+    assert any("keys of sales.item" in check.what for check in report.checks)
+
+
+def test_a_rerun_opens_no_row(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def opened(*_: object) -> None:
+        raise AssertionError("rows were opened")
+
+    monkeypatch.setattr(central, "open_engine", opened)
+    before = shop.read_bytes()
+    assert publish(shop.parent / "shop.yaml").read_bytes() == before
+
+
+class NoKeys:
+    """Noise that lifts no key above its threshold."""
+
+    insecure = False
+
+    def gaussian(self, sigma2: Fraction, size: int, exact: Any = None) -> Any:
+        import numpy as np
+
+        drawn = ExactNoise(os_entropy()).gaussian(sigma2, size, exact)
+        return np.minimum(drawn, 0) if sigma2 > 10**9 else drawn
+
+    laplace = joint = None
+
+
+@pytest.mark.parametrize("most, shown", [(40, 0), (1, 1), (5, 5)])
+def test_lists_of_no_key_of_one_and_of_most(tmp_path: Path, most: int, shown: int, publishes: None) -> None:
+    import dpsql
+
+    catalog = write(tmp_path, CATALOG.replace("most: 40", f"most: {most}"))
+    noise: Any = NoKeys() if not shown else ExactNoise(os_entropy())
+    target = publish(catalog, noise=noise)
+    with closing(open_release(target, insecure=True)) as opened:
+        assert len(keys_of(opened, "sales.item")[0]) == shown
+    groups = dpsql.query("SELECT item, COUNT(*) FROM sales GROUP BY item", release=target).rows
+    total = dpsql.query("SELECT COUNT(*) FROM sales", release=target).scalar()
+    assert len(groups) == shown + 1 and sum(row[1] for row in groups) == pytest.approx(total, abs=1e-6)
+
+
+@pytest.mark.parametrize("stop", [KeyboardInterrupt, ValueError])
+def test_a_failure_after_the_keys_were_found_is_charged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stop: type[BaseException], publishes: None
+) -> None:
+    catalog = write(tmp_path)
+
+    def failing(*_: object) -> None:
+        raise stop("item 3")
+
+    monkeypatch.setattr(central, "draw_release", failing)
+    with pytest.raises(KeyboardInterrupt if stop is KeyboardInterrupt else MachineFault) as caught:
+        publish(catalog)
+    if stop is ValueError:
+        assert "it is charged" in str(caught.value) and "item" not in str(caught.value)
+    (lineage,) = budget_report(ledger_path(load_catalog(catalog))).lineages
+    assert lineage.spent > 0 and lineage.key_spent > 0 and not lineage.entries[0].present
+    assert not list(tmp_path.glob("?*.dpsql")) and not list(tmp_path.glob(".*.staging"))
+    monkeypatch.undo()
+    with pytest.raises(ReleaseExists, match="charged but its file is gone"):
+        publish(catalog)
+    assert publish(catalog, "again.dpsql").exists()
+
+
+def test_a_failure_before_the_keys_were_found_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    catalog = write(tmp_path)
+
+    def failing(*_: object) -> None:
+        raise ValueError
+
+    monkeypatch.setattr(selection, "counted_rows", failing)
+    with pytest.raises(ValueError):
+        publish(catalog)
+    assert budget_report(ledger_path(load_catalog(catalog))).lineages == ()
+
+
+def test_a_lineage_without_key_delta_refuses_private_keys(tmp_path: Path, publishes: None) -> None:
+    listed = CATALOG.replace("categories: {private: true, per_unit: 5, most: 40}", "categories: [item 1]")
+    listed = listed.replace(
+        "categories: {private: true, per_unit: 5, most: 40, share: 1/10}", "lower: 0, upper: 6"
+    )
+    listed = listed.replace("categories: {private: true, most: 40}", "categories: [city 1]")
+    publish(write(tmp_path, listed))
+    (tmp_path / "shop.yaml").write_text(CATALOG)
+    with pytest.raises(LineageError, match="opened without `key_delta`"):
+        publish(tmp_path / "shop.yaml", "keys.dpsql")
+
+
+def test_key_delta_never_changes(shop: Path) -> None:
+    catalog = shop.parent / "other.yaml"
+    catalog.write_text(CATALOG.replace("delta: 1e-5", "delta: 1e-5, key_delta: 5e-6"))
+    with pytest.raises(LineageError, match="key_delta 1e-06, not 5e-06"):
+        publish(catalog, "other.dpsql")
+
+
+def test_a_list_for_which_no_view_has_room_is_refused_before_anything_is_drawn(tmp_path: Path) -> None:
+    text = CATALOG.replace(", most: 40", "").replace("measures: [count]}", "measures: [count], cells: 3}")
+    with pytest.raises(CatalogError, match="0 keys do"):
+        publish(write(tmp_path, text))
+    assert not (tmp_path / ".dpsql").exists()
+
+
+def test_a_refresh_keeps_the_keys_of_the_release_it_names(
+    shop: Path, tmp_path: Path, publishes: None
+) -> None:
+    catalog = shop.parent / "refresh.yaml"
+    written = "per_unit: 5, most: 40, known: {}, always: [tea]}}"
+    catalog.write_text(CATALOG.replace("per_unit: 5, most: 40}", written.format("shop.dpsql")))
+    target = publish(catalog, "refresh.dpsql")
+    with (
+        closing(open_release(shop, insecure=True)) as old,
+        closing(open_release(target, insecure=True)) as new,
+    ):
+        before, after, rounds = keys_of(old, "sales.item")[0], *keys_of(new, "sales.item")[:2]
+        assert {*before, "tea"} <= {*after} and after == sorted(after)
+        assert all(
+            number == 0 for key, number in zip(after, rounds, strict=True) if key in before or key == "tea"
+        )
+        (meta,) = [keys for keys in new.meta.keys if keys.column == "sales.item"]
+        assert meta.known == old.meta.release_id
+    checks = api.audit(target, catalog=catalog, samples=0).checks
+    assert [check for check in checks if check.held is False] == []
+    other = tmp_path / "other.dpsql"
+    other.write_bytes(shop.read_bytes() + b" ")
+    catalog.write_text(CATALOG.replace("per_unit: 5, most: 40}", written.format(other)))
+    with pytest.raises(CatalogError, match="no release that"):
+        publish(catalog, "more.dpsql")
+
+
+def test_a_plan_says_how_many_people_a_key_needs(tmp_path: Path) -> None:
+    text = CATALOG.replace("epsilon: 2", "epsilon: 1").replace("cap: 8", "cap: 1").replace("1e-5", "1e-6")
+    text = text.replace("per_unit: 5", "per_unit: 50").replace("person.city, sales.code", "sales.price")
+    (tmp_path / "plan.yaml").write_text(text)
+    report = api.plan(tmp_path / "plan.yaml", keys={"sales.item": 30})
+    (forecast,) = report.keys
+    assert (forecast.column, forecast.supposed, forecast.share) == ("sales.item", 30, 10.0)
+    assert [(keys, round(even), round(sure)) for keys, even, sure in forecast.people] == [
+        (1, 84, 113), (3, 145, 195), (10, 265, 357),
+    ]  # fmt: skip
+
+
+def test_keys_of_one_person_are_in_no_byte_that_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, publishes: None
+) -> None:
+    """Not of release, ledger, messages or temporary folder; the sources have them."""
+    (tmp_path / "spill").mkdir()
+    monkeypatch.setenv("DPSQL_TMPDIR", str(tmp_path / "spill"))
+    lines: list[str] = []
+    catalog = write(tmp_path)
+    target = publish(catalog, progress=lambda stage: lines.append(str(stage)))
+    told = "\n".join(lines) + str(api.audit(target, catalog=catalog, samples=0).checks)
+    assert "canary" not in told and "only " not in told
+    files = [path for path in tmp_path.rglob("*") if path.is_file() and path.suffix != ".parquet"]
+    assert target in files and len(files) >= 4
+    for path in files:
+        content = path.read_bytes()
+        assert b"canary" not in content and b"only 3" not in content, path.name
+    assert b"canary" in b"".join(path.read_bytes() for path in tmp_path.glob("*.parquet"))
+    assert not any(word in line for line in lines for word in ("item ", "cells"))
