@@ -33,6 +33,7 @@ from dpsql.publishing.planned import AxisPlanner, Bounds, PlannedStatistic, Rele
 from dpsql.star.catalog import Catalog
 from dpsql.star.graph import PEOPLE, ResolvedMeasure
 from dpsql.star.model import Privacy, View
+from dpsql.star.resolve import StarView
 
 ROW_BITS = 24
 """Rows that dense strategies leave room for: sixteen million in one cell, each at its bound."""
@@ -100,7 +101,7 @@ def _question(catalog: Catalog, of: str, planner: AxisPlanner) -> FamilyQuestion
                 view.spec.data_dependent == "allow",
                 {measure.name: _charge(catalog, view.name, measure) for measure in view.measures},
                 all(measure.is_count for measure in view.measures), view.spec.share is None, view.spec.questions,
-                view.spec.together,
+                view.spec.together, _widest(catalog, view),
             )
         )  # fmt: skip
     laws, batches = laws_for(currency_at(catalog.privacy.delta)), catalog.stream is not None
@@ -108,6 +109,17 @@ def _question(catalog: Catalog, of: str, planner: AxisPlanner) -> FamilyQuestion
         of, tuple(views), tuple(axes), laws[:1] if batches else laws, batches=batches,
         people=bounding_of(catalog, of).people,
     )  # fmt: skip
+
+
+def _widest(catalog: Catalog, view: StarView) -> int:
+    """The most that a unit changes a number of a view, in drawn integers; 0 where leaves are not drawn together."""
+    bounding = bounding_of(catalog, view.of)
+    if catalog.privacy.delta or catalog.stream is not None or not bounding.tau:
+        return 0
+    reach = [
+        1 if measure.is_count else Bounds(*measure.bounds, measure.scale).reach for measure in view.measures
+    ]
+    return bounding.tau * bounding.unit * max(reach, default=1)
 
 
 def _word(view: View) -> Word:
