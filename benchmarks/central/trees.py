@@ -57,9 +57,11 @@ def print_seconds(figures: Figures, made: dict[tuple[int, float], AxisStrategy])
     """CPU of the sampler with the system's entropy."""
     noise = ExactNoise(os_entropy())
     for number, n in ((1000, 64), (1, 4096)):
-        cells, start = Exact(np.zeros(n, np.int64)), time.process_time()
+        tree = LAPLACE.tree_noise(axis_budgets([made[n, 0.0]]), EPSILON, [1])
+        assert tree is not None
+        cells, start = np.zeros((1, 1, n), np.int64), time.process_time()
         for _ in range(number):
-            draw_view(cells, [made[n, 0.0]], EPSILON, 1, noise)
+            noise.trees(tree, cells)
         words = f"{number} views of {n} leaves" if number > 1 else f"{n} leaves"
         figures.at_most(f"joint tree, CPU seconds of {words}", time.process_time() - start, 2.0)
 

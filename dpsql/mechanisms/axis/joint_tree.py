@@ -155,10 +155,11 @@ def offers(question: AxisQuestion) -> Iterator[Answer]:
 
 def _strategy(question: AxisQuestion) -> JointTreeStrategy:
     search = _Search(question.leaves, question.workload, question.whole)
-    shapes = sorted(
-        (search.start(arities) for arities in _shapes(question.leaves)), key=lambda end: end.error
-    )
-    best = min((search.descend(shape) for shape in shapes[:2]), key=lambda end: end.error)
+    starts = [search.start(arities) for arities in _shapes(question.leaves)]
+    shapes = sorted(starts, key=_RatedTree.price)
+    flat = [shape for shape in shapes if 4 ** (len(shape.tree.arities) - 1) < question.leaves]
+    tried = dict.fromkeys((*shapes[:2], *flat[:1]))
+    best = min((search.descend(shape) for shape in tried), key=_RatedTree.price)
     return JointTreeStrategy(question.leaves, best.tree)
 
 
