@@ -30,10 +30,9 @@ from dpsql.publishing.axes import AxisMaker
 from dpsql.publishing.bounding import bounding_of
 from dpsql.publishing.people import PeopleQuery, plan_people
 from dpsql.publishing.planned import AxisPlanner, Bounds, PlannedStatistic, ReleasePlan, Step, set_name
-from dpsql.star.catalog import Catalog
+from dpsql.star.catalog import Catalog, StarView
 from dpsql.star.graph import PEOPLE, ResolvedMeasure
 from dpsql.star.model import Privacy, View
-from dpsql.star.resolve import StarView
 
 ROW_BITS = 24
 """Rows that dense strategies leave room for: sixteen million in one cell, each at its bound."""
