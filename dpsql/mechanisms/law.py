@@ -63,6 +63,14 @@ class LevelShares(NamedTuple):
         return tuple(share / total for share in self.shares)
 
 
+class PlacedTree(NamedTuple):
+    """The tree of one axis of a view: the axis's position, its levels, and what their shares are parts of."""
+
+    axis: int
+    levels: LevelShares
+    total: int
+
+
 class AxisBudget(NamedTuple):
     """What a law needs to know of one axis.
 
@@ -162,12 +170,7 @@ class NoiseLaw(Protocol):
         """The most that weighted column sums of budgets may reach for the spend to hold."""
 
     def largest_column(
-        self,
-        budget: IntArray,
-        rows: Sequence[SparseRows | None],
-        axes: Sequence[AxisBudget],
-        spend: Fraction,
-        sensitivity: int,
+        self, budget: IntArray, rows: Sequence[SparseRows | None], axes: Sequence[AxisBudget], cap: int
     ) -> int:
         """The largest weighted column sum of stored budgets; an audit holds it against `column_cap`.
 
@@ -175,7 +178,7 @@ class NoiseLaw(Protocol):
             budget: of every row combination, shape (p_1, .., p_d).
             rows: of each axis.
             axes: the axes' own budgets.
-            spend, sensitivity: as everywhere; of leaves drawn together they give the other levels' rates.
+            cap: `column_cap`; of leaves drawn together it gives the other levels' rates.
         """
 
     def draw(
@@ -255,8 +258,9 @@ class Laplace:
         Budgets are floored and the noise is discrete, so the product form holds up to two small factors: the
         floors' (averaged by precision) and the discreteness' (its largest, so never understated).
         """
-        if tree_position(axes) is not None:
-            return self._tree_variance(axes, spend, sensitivity)
+        tree, tree_noise = tree_of(axes), self.tree_noise(axes, spend, [sensitivity])
+        if tree is not None and tree_noise is not None:
+            return self._tree_variance(tree, tree_noise)
         budget, cap = self.budgets(axes, spend, sensitivity), self.column_cap(axes, spend, sensitivity)
         denominator = self.denominator(sensitivity) * sensitivity
         ideal = np.float64(cap) * np.ones(budget.shape)
@@ -271,16 +275,13 @@ class Laplace:
         ratio = laplace_variance(budget, denominator) * real**2 / (2.0 * float(denominator) ** 2)
         return continuous * max(float(np.max(ratio)), SMALLEST_RATIO)
 
-    def _tree_variance(self, axes: Sequence[AxisBudget], spend: Fraction, sensitivity: int) -> float:
+    def _tree_variance(self, tree: PlacedTree, noise: TreeNoise) -> float:
         """Exact moments of whole numbers at these rates over those that the strategy's model has: the largest of any
         level, so never understated there."""
-        position = tree_position(axes)
-        assert position is not None
-        (_, total, tree), t = axes[position], self.denominator(sensitivity)
-        assert tree is not None
-        rates = tuple(rate / t for rate in self.level_rates(axes, spend, sensitivity))
-        exact = level_moments(tree.arities, rates, sensitivity).variance * float(sensitivity) ** 2
-        unit = level_moments(tree.arities, tree.rates(total)).variance / LAPLACE.unit_error
+        (sensitivity,), arities = noise.bounds, noise.arities
+        rates = tuple(rate / noise.denominator for rate in noise.rates)
+        exact = level_moments(arities, rates, sensitivity).variance * float(sensitivity) ** 2
+        unit = level_moments(arities, tree.levels.rates(tree.total)).variance / LAPLACE.unit_error
         return self.widening * float(np.max(np.maximum(exact / unit, SMALLEST_RATIO)))
 
     def grain(self, axes: Sequence[AxisBudget], spend: Fraction, sensitivity: int) -> int:
@@ -292,12 +293,7 @@ class Laplace:
         return cap_units(spend, self.denominator(sensitivity))
 
     def largest_column(
-        self,
-        budget: IntArray,
-        rows: Sequence[SparseRows | None],
-        axes: Sequence[AxisBudget],
-        spend: Fraction,
-        sensitivity: int,
+        self, budget: IntArray, rows: Sequence[SparseRows | None], axes: Sequence[AxisBudget], cap: int
     ) -> int:
         """The largest sum over rows of |H_r| s_r of any cell, and of the levels above leaves drawn together, exactly.
 
@@ -315,23 +311,18 @@ class Laplace:
                 sums = np.moveaxis(column.reshape(entries.cells, *along.shape[1:]), 0, place)
             return sums
 
-        rates = self.level_rates(axes, spend, sensitivity)
-        return largest_sum(budget, spread) + sum(rates[:-1])
+        return largest_sum(budget, spread) + sum(self.level_rates(axes, cap)[:-1])
 
-    def level_rates(self, axes: Sequence[AxisBudget], spend: Fraction, sensitivity: int) -> tuple[int, ...]:
+    def level_rates(self, axes: Sequence[AxisBudget], cap: int) -> tuple[int, ...]:
         """c_l of a view whose leaves are drawn together along one axis, the root's first; empty for other views."""
-        position = tree_position(axes)
-        if position is None:
-            return ()
-        (_, total, tree), cap = axes[position], self.column_cap(axes, spend, sensitivity)
-        assert tree is not None
-        return tuple(cap * share // total for share in tree.shares)
+        tree = tree_of(axes)
+        return () if tree is None else tuple(cap * share // tree.total for share in tree.levels.shares)
 
     def draw(
         self, exact: Exact, axes: Sequence[AxisBudget], spend: Fraction, sensitivity: int, noise: Noise
     ) -> NoisyView:
         """See `NoiseLaw`. **Privacy**: epsilon-DP."""
-        if tree_position(axes) is not None:
+        if tree_of(axes) is not None:
             return self.draw_together([exact], axes, spend, [sensitivity], noise)[0]
         budget = self.budgets(axes, spend, sensitivity)
         denominator = self.denominator(sensitivity) * sensitivity
@@ -368,14 +359,14 @@ class Laplace:
             self.budgets(axes, spend, max(sensitivities)),
             self.denominator(max(sensitivities)),
         )
-        tree, numbers = self.tree_noise(axes, spend, sensitivities), np.stack(exacts)
-        position = tree_position(axes)
-        if tree is None or position is None:
+        tree, tree_noise = tree_of(axes), self.tree_noise(axes, spend, sensitivities)
+        numbers = np.stack(exacts)
+        if tree is None or tree_noise is None:
             noisy = noise.joint(budget.ravel(), denominator, sensitivities, numbers.reshape(len(exacts), -1))
         else:
-            leaves_last = np.moveaxis(numbers, position + 1, -1)
-            drawn = noise.trees(tree, leaves_last.reshape(len(exacts), -1, leaves_last.shape[-1]))
-            noisy = np.moveaxis(drawn.reshape(leaves_last.shape), -1, position + 1)
+            leaves_last = np.moveaxis(numbers, tree.axis + 1, -1)
+            drawn = noise.trees(tree_noise, leaves_last.reshape(len(exacts), -1, leaves_last.shape[-1]))
+            noisy = np.moveaxis(drawn.reshape(leaves_last.shape), -1, tree.axis + 1)
         return [
             NoisyView(Noisy(number.reshape(budget.shape)), budget, self.unit_variance(axes, spend, m), m)
             for number, m in zip(noisy, sensitivities, strict=True)
@@ -385,12 +376,11 @@ class Laplace:
         self, axes: Sequence[AxisBudget], spend: Fraction, sensitivities: Sequence[int]
     ) -> TreeNoise | None:
         """What the leaves of a view are drawn with, where they are drawn together along one axis."""
-        position, widest = tree_position(axes), max(sensitivities)
-        levels = None if position is None else axes[position].tree
-        if levels is None:
+        tree, widest = tree_of(axes), max(sensitivities)
+        if tree is None:
             return None
-        rates = self.level_rates(axes, spend, widest)
-        return TreeNoise(levels.arities, rates, self.denominator(widest), tuple(sensitivities))
+        rates = self.level_rates(axes, self.column_cap(axes, spend, widest))
+        return TreeNoise(tree.levels.arities, rates, self.denominator(widest), tuple(sensitivities))
 
     def draw_units(self, exact: Exact, units: IntArray, denominator: int, noise: Noise) -> Noisy:
         """Add noise to integers, each at a rate of its own.
@@ -459,12 +449,7 @@ class Gaussian:
         return prod(axis.total for axis in axes) ** 2
 
     def largest_column(
-        self,
-        budget: IntArray,
-        rows: Sequence[SparseRows | None],
-        axes: Sequence[AxisBudget],
-        spend: Fraction,
-        sensitivity: int,
+        self, budget: IntArray, rows: Sequence[SparseRows | None], axes: Sequence[AxisBudget], cap: int
     ) -> int:
         """Budgets are products over axes, and so are sums of squares: the strategies bound each."""
         return prod(axis.total**2 for axis in axes)
@@ -520,22 +505,19 @@ class Gaussian:
         return currency.gaussian(amount)
 
 
-def tree_position(axes: Sequence[AxisBudget]) -> int | None:
+def tree_of(axes: Sequence[AxisBudget]) -> PlacedTree | None:
     """The axis whose leaves are drawn together, each combination of the others' leaves a tree of its own.
 
     Raises:
         InternalError: rows of another axis meet a record twice, or add leaves together.
     """
-    positions = [i for i, axis in enumerate(axes) if axis.tree is not None]
-    if not positions:
+    trees = [PlacedTree(i, axis.tree, axis.total) for i, axis in enumerate(axes) if axis.tree is not None]
+    if not trees:
         return None
-    if len(positions) > 1 or any(
-        np.any(axis.budget != axis.total) for i, axis in enumerate(axes) if i != positions[0]
-    ):
-        raise InternalError(
-            "leaves are drawn together along one axis, beside others that are measured leaf by leaf"
-        )
-    return positions[0]
+    rows = [axis for axis in axes if axis.tree is None]
+    if len(trees) > 1 or any(np.any(axis.budget != axis.total) for axis in rows):
+        raise InternalError("leaves are drawn together along one axis, beside others measured leaf by leaf")
+    return trees[0]
 
 
 LAPLACE, GAUSSIAN = Laplace(), Gaussian()

@@ -15,7 +15,7 @@ from dpsql.mechanisms.rows import SparseRows, rows_of_ones
 
 def largest(units: np.ndarray, axes: list[SparseRows]) -> int:
     """What an audit holds against the cap."""
-    return LAPLACE.largest_column(units, axes, [], Fraction(1), 1)
+    return LAPLACE.largest_column(units, axes, [], 1)
 
 
 def random_tree(rng: np.random.Generator, cells: int) -> SparseRows:

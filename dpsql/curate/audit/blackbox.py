@@ -40,11 +40,11 @@ from dpsql.curate.audit.contents import StoredIntegers
 from dpsql.curate.audit.replan import Replanned
 from dpsql.curate.audit.report import Check
 from dpsql.errors import InterfaceError
-from dpsql.mechanisms.axis.joint_tree import JointTreeStrategy
 from dpsql.mechanisms.axis.strategy import axis_budgets
 from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, Laplace
 from dpsql.noise import Noise, TreeNoise
 from dpsql.publishing.planned import PlannedStatistic
+from dpsql.variance.levels import level_moments
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -324,23 +324,14 @@ def check_sampled(
         numbers = [made.plan.statistics[i] for i in draw]
         measures = " and ".join(s.measure.name for s in numbers)
         claim = f"auditor, view {numbers[0].view}: {measures}"
-        if _runs(numbers, stored_view, samples) < min(samples, FEWEST_RUNS):
-            yield Check(claim, None, "its trees take too many draws to be sampled")
-            continue
         check = CHECKS[numbers[0].law.norm]
         finding, detail = check(numbers, stored_view, samples, noise)
-        yield Check(claim, not finding.violated, detail)
-
-
-def _runs(numbers: Sequence[PlannedStatistic], stored: StoredIntegers, samples: int) -> int:
-    """Runs that can be had: all, but of trees drawn together."""
-    trees = [s.tree_draws for s in stored.terms.strategies if isinstance(s, JointTreeStrategy)]
-    return min([samples, *(int(TREE_DRAWS / draws(len(numbers))) for draws in trees)])
+        yield Check(claim, None if finding is None else not finding.violated, detail)
 
 
 def _check_laplace(
     numbers: Sequence[PlannedStatistic], stored: StoredIntegers, samples: int, noise: Noise
-) -> tuple[AuditFinding, str]:
+) -> tuple[AuditFinding | None, str]:
     """The finding on k units' change of all numbers of a draw, and what it says of one."""
     column, budget = _rows_of_one_cell(stored)
     law, spend = numbers[0].law, numbers[0].spend
@@ -349,7 +340,7 @@ def _check_laplace(
     denominator = law.denominator(max(bounds))
     tree = law.tree_noise(axis_budgets(stored.terms.strategies), spend, bounds)
     if tree is not None:
-        return _check_tree(tree, spend, _runs(numbers, stored, samples), noise)
+        return _check_tree(tree, spend, samples, noise)
 
     def run(moves: IntArray, runs: int) -> IntArray:
         units = np.tile(budget, runs)
@@ -368,8 +359,14 @@ def _check_laplace(
     return finding, f"at least {finding.lower / units:.3g} of epsilon {float(spend):.3g}"
 
 
-def _check_tree(tree: TreeNoise, spend: Fraction, samples: int, noise: Noise) -> tuple[AuditFinding, str]:
+def _check_tree(
+    tree: TreeNoise, spend: Fraction, samples: int, noise: Noise
+) -> tuple[AuditFinding | None, str]:
     """The same of leaves drawn together: what they tell of a leaf is in the sums of the nodes above it."""
+    moments = level_moments(tree.arities, tuple(rate / tree.denominator for rate in tree.rates))
+    runs = min(samples, int(TREE_DRAWS / (tree.leaves * moments.draws ** len(tree.bounds))))
+    if runs < min(samples, FEWEST_RUNS):
+        return None, "its trees take too many draws to be sampled"
     middle, widths = tree.leaves // 2, [prod(tree.arities[level:]) for level in range(len(tree.arities) + 1)]
 
     def run(moves: IntArray, number: int) -> IntArray:
@@ -384,13 +381,13 @@ def _check_tree(tree: TreeNoise, spend: Fraction, samples: int, noise: Noise) ->
 
     units = max(1, ceil(TELLING / spend))
     pair = NeighbourPair(np.zeros(len(tree.bounds), np.int64), units * np.array(tree.bounds, np.int64))
-    finding = audit(run, pair, units * float(spend), samples)
+    finding = audit(run, pair, units * float(spend), runs)
     return finding, f"at least {finding.lower / units:.3g} of epsilon {float(spend):.3g}"
 
 
 def _check_gaussian(
     numbers: Sequence[PlannedStatistic], stored: StoredIntegers, samples: int, noise: Noise
-) -> tuple[AuditFinding, str]:
+) -> tuple[AuditFinding | None, str]:
     """The same on the exact curve, at the delta where samples tell most."""
     (statistic,) = numbers
     column, budget = _rows_of_one_cell(stored)

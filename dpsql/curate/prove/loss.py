@@ -25,7 +25,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from math import exp, prod
+from math import exp
 from statistics import NormalDist
 from typing import NamedTuple
 
@@ -43,19 +43,6 @@ class Distinguished(PrivacyError):
     """The two sides differ in something that no noise covers."""
 
 
-class DrawnTrees(NamedTuple):
-    """Leaves of joint trees.
-
-    Args:
-        arities, rates: as of `TreeNoise`.
-        leaves: those of each tree that are kept, n.
-    """
-
-    arities: tuple[int, ...]
-    rates: tuple[int, ...]
-    leaves: int
-
-
 class Law(NamedTuple):
     """What a draw was asked for: its shape and scale, equal on both sides or the sides are told apart.
 
@@ -65,6 +52,7 @@ class Law(NamedTuple):
         sigma2: of a Gaussian draw, else None.
         bounds: M_j of a joint draw, whose integers are one line a number; else empty.
         tree: of leaves that were drawn together; their integers are trees one after the other, in each number's line.
+        leaves: those of each tree that are kept.
     """
 
     where: str
@@ -72,7 +60,8 @@ class Law(NamedTuple):
     denominator: int
     sigma2: Fraction | None
     bounds: tuple[int, ...] = ()
-    tree: DrawnTrees | None = None
+    tree: TreeNoise | None = None
+    leaves: int = 0
 
     def is_like(self, other: Law) -> bool:
         """Whether both ask for the same noise."""
@@ -252,8 +241,7 @@ NO_UNITS: IntArray = np.zeros(0, np.int64)
 
 
 def _tree_law(tree: TreeNoise, exact: IntArray) -> Law:
-    shape = DrawnTrees(tree.arities, tree.rates, exact.shape[-1])
-    return Law(_who_draws(), NO_UNITS, tree.denominator, None, tree.bounds, shape)
+    return Law(_who_draws(), NO_UNITS, tree.denominator, None, tree.bounds, tree, exact.shape[-1])
 
 
 def _who_draws() -> str:
@@ -296,7 +284,7 @@ def _apart(left: Meeting, right: IntArray) -> _Apart:
     difference = left.exact - right  # of 64 bits: the shorter way round
     total = sum(abs(int(d)) for d in difference[np.flatnonzero(difference)].tolist())
     if left.law.tree is not None:
-        return _Apart(left.law, *_node_moves(left.law, left.law.tree, difference), total)
+        return _Apart(left.law, *_node_moves(left.law.tree, left.law.leaves, difference), total)
     if left.law.bounds:
         vectors = difference.reshape(len(left.law.bounds), -1)
         rows = np.flatnonzero(np.any(vectors, axis=0))
@@ -310,18 +298,18 @@ def _apart(left: Meeting, right: IntArray) -> _Apart:
     return _Apart(left.law, units.tolist(), [Fraction(abs(d)) for d in difference[rows].tolist()], total)
 
 
-def _node_moves(law: Law, tree: DrawnTrees, difference: IntArray) -> tuple[list[int], list[Fraction]]:
+def _node_moves(tree: TreeNoise, leaves: int, difference: IntArray) -> tuple[list[int], list[Fraction]]:
     """Units and the size of the move of each node of each tree that moves."""
-    trees = difference.reshape(len(law.bounds), -1, tree.leaves)
+    trees = difference.reshape(len(tree.bounds), -1, leaves)
     trees = trees[:, np.flatnonzero(np.any(trees, axis=(0, 2)))]
-    padding = ((0, 0), (0, 0), (0, prod(tree.arities) - tree.leaves))
+    padding = ((0, 0), (0, 0), (0, tree.leaves - leaves))
     sums = np.pad(trees.astype(object), padding)  # whole numbers of any size
     units: list[int] = []
     moved: list[Fraction] = []
     for rate, arity in zip(reversed(tree.rates), (*reversed(tree.arities), 1), strict=True):
-        for node in sums.reshape(len(law.bounds), -1).T.tolist():
+        for node in sums.reshape(len(tree.bounds), -1).T.tolist():
             units.append(rate)
-            moved.append(max(Fraction(abs(d), bound) for d, bound in zip(node, law.bounds, strict=True)))
+            moved.append(max(Fraction(abs(d), bound) for d, bound in zip(node, tree.bounds, strict=True)))
         sums = sums.reshape(*sums.shape[:2], -1, arity).sum(axis=3)
     return units, moved
 

@@ -22,13 +22,12 @@ import numpy as np
 from dpsql.budget import NEIGHBOURS, SLACK
 from dpsql.curate.prove.loss import IntArray, Law, Meeting
 from dpsql.curate.prove.sides import MeasuredPair, NeighbourSide
-from dpsql.mechanisms.axis.joint_tree import JointTreeStrategy
 from dpsql.mechanisms.axis.strategy import AxisStrategy, axis_budgets
 from dpsql.mechanisms.axis.zero_sum import ZeroSumStrategy
 from dpsql.mechanisms.family.measurement import Measurement
 from dpsql.mechanisms.family.product import PRODUCT
 from dpsql.mechanisms.family.residual import RESIDUAL
-from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, NoisyRows, tree_position
+from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, NoisyRows, PlacedTree, tree_of
 from dpsql.publishing.bounding import DrawnRelease
 from dpsql.publishing.planned import PlannedStatistic
 from dpsql.release import Release, open_release
@@ -121,7 +120,7 @@ def _draw_record(number: int, meeting: Meeting, right: IntArray) -> Record:
             noise["bounds"] = [_number(bound) for bound in law.bounds]
         if law.tree is not None:
             levels = [_number(rate) for rate in law.tree.rates]
-            noise |= {"arities": list(law.tree.arities), "rates": levels, "leaves": law.tree.leaves}
+            noise |= {"arities": list(law.tree.arities), "rates": levels, "leaves": law.leaves}
         ones = Fraction(_units_of_ones(law, len(right)), law.denominator * min(law.bounds, default=1))
     else:
         noise = {"law": "gaussian", "sigma2": str(law.sigma2)}
@@ -182,12 +181,10 @@ def _is_linear(drawn: DrawnRelease, statistic: PlannedStatistic) -> bool:
 def _axis_record(axis: int, strategy: AxisStrategy) -> Record:
     rows = strategy.entries()
     assert rows is not None
-    levels = {}
-    if isinstance(strategy, JointTreeStrategy):
-        model = strategy.variance()
-        levels = {
-            "levels": {"arities": model.arities, "shares": model.shares, "weights": model.weights.tolist()}
-        }
+    tree, levels = axis_budgets([strategy])[0].tree, {}
+    if tree is not None:
+        weights = strategy.variance().columns()["weight"].tolist()
+        levels = {"levels": {"arities": tree.arities, "shares": tree.shares, "weights": weights}}
     return {
         "axis": axis, "leaves": strategy.leaves, "start": rows.start.tolist(), "stop": rows.stop.tolist(),
         "offset": rows.offset.tolist(), "entry": rows.entry.tolist(), "budget": strategy.budget.tolist(),
@@ -203,7 +200,7 @@ def _terms_record(drawn: DrawnRelease, i: int, draws: list[int]) -> Record:
     (line,) = drawn.plan.lines_of(draw)
     corrected = drawn.corrected.get(i)
     weighed_together = corrected is not None and statistic.law is GAUSSIAN
-    stated = {"variance": view.unit_variance} if _on_tree(drawn, i) else {}
+    stated = {"variance": view.unit_variance} if _tree(drawn, i) is not None else {}
     return stated | {
         "law": "laplace" if statistic.law.norm == 1 else "gaussian", "number": draw.index(i),
         "purpose": line[0], "charge": str(line[1]),
@@ -213,8 +210,9 @@ def _terms_record(drawn: DrawnRelease, i: int, draws: list[int]) -> Record:
     }  # fmt: skip
 
 
-def _on_tree(drawn: DrawnRelease, i: int) -> bool:
-    return any(isinstance(s, JointTreeStrategy) for s in drawn.plan.strategies(drawn.plan.statistics[i]))
+def _tree(drawn: DrawnRelease, i: int) -> PlacedTree | None:
+    """Of a statistic whose leaves were drawn together."""
+    return tree_of(axis_budgets(drawn.plan.strategies(drawn.plan.statistics[i])))
 
 
 class _Places:
@@ -235,9 +233,9 @@ class _Places:
         if drawn.plan.statistics[i].law.norm == LAPLACE.norm:
             draw = drawn.plan.draw_of(i)
             values = [drawn.views[member].value for member in draw]
-            position = tree_position(axis_budgets(drawn.plan.strategies(drawn.plan.statistics[i])))
-            if position is not None:  # trees are drawn one after the other
-                values = [np.moveaxis(value, position, -1) for value in values]
+            tree = _tree(drawn, i)
+            if tree is not None:  # trees are drawn one after the other
+                values = [np.moveaxis(value, tree.axis, -1) for value in values]
             noisy = np.concatenate([value.ravel() for value in values])
             if draw[0] not in self._laplace:
                 self._laplace[draw[0]] = self._take(noisy)

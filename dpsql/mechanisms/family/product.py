@@ -23,7 +23,6 @@ from dpsql.mechanisms.axis.strategy import (
     AxisQuestion,
     AxisStrategy,
     JointCells,
-    LevelledStrategy,
     Word,
     axis_budgets,
     leaf_estimates,
@@ -53,7 +52,7 @@ from dpsql.mechanisms.family.question import (
     NamedFamily,
     ViewChoice,
 )
-from dpsql.mechanisms.law import LAPLACE, NoiseLaw, NoisyRows
+from dpsql.mechanisms.law import LAPLACE, NoiseLaw, NoisyRows, tree_of
 from dpsql.mechanisms.offers import Candidate, Offer, Refusal, least
 from dpsql.noise import Noise
 from dpsql.tree import Exact, FloatArray, IntArray
@@ -120,7 +119,7 @@ class Product:
         """As the law adds up."""
         rows = [strategy.entries() for strategy in terms.strategies]
         axes = axis_budgets(terms.strategies)
-        return terms.law.largest_column(budget, rows, axes, terms.spend, terms.sensitivity)
+        return terms.law.largest_column(budget, rows, axes, self.column_cap(terms))
 
     def column_cap(self, terms: Terms) -> int:
         """Of the axes' strategies, as the law says."""
@@ -207,7 +206,7 @@ def _on_tree(question: FamilyQuestion, view: FamilyView) -> ViewChoice | None:
     for position, axis in enumerate(view.axes):
         joint = question.joint_cells(view, position)
         tree = question.axes[axis].once(_strategy, LAPLACE, view.word, shared, joint)
-        if isinstance(tree.strategy, LevelledStrategy):
+        if tree_of(axis_budgets([tree.strategy])) is not None:
             cells = [question.axes[i].once(_strategy, LAPLACE, CELLS, shared, None) for i in view.axes]
             choices.append(ViewChoice(LAPLACE, (*cells[:position], tree, *cells[position + 1 :])))
     best = min(choices, key=lambda choice: choice.error)
