@@ -9,7 +9,7 @@ import pytest
 
 from dpsql.errors import InternalError
 from dpsql.mechanisms.axis import auto_strategy, thaw
-from dpsql.mechanisms.axis.joint_tree import TOTAL, JointTreeStrategy
+from dpsql.mechanisms.axis.joint_tree import TOTAL, JointTreeStrategy, _shapes
 from dpsql.mechanisms.axis.leaves import LeafStrategy
 from dpsql.mechanisms.axis.strategy import JointCells, axis_budgets, draw_view
 from dpsql.mechanisms.axis.tents import tents
@@ -42,6 +42,11 @@ def test_errors_are_those_of_the_method_or_less(n: int, whole: float, error: flo
     assert choice.expected_error == pytest.approx(2 * mean_variance(choice.strategy.variance(), None, whole))
     lost = [name for name, _ in choice.runners_up]
     assert "identity" in lost and not any("HB" in name or "budgets per node" in name for name in lost)
+
+
+def test_every_length_has_a_tree() -> None:
+    for n in range(4, 300):
+        assert all(n <= np.prod(shape) <= 1.35 * n for shape in _shapes(n)) and _shapes(n)
 
 
 def test_prefixes_and_one_range_have_shares_of_their_own() -> None:

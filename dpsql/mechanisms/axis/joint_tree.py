@@ -163,9 +163,9 @@ def _strategy(question: AxisQuestion) -> JointTreeStrategy:
     return JointTreeStrategy(question.leaves, best.tree)
 
 
-def _shapes(n: int) -> Iterator[tuple[int, ...]]:
-    """Arities, increasing or decreasing, whose product is n or up to a tenth more."""
-    longest = int(_PADDED * n)
+def _shapes(n: int, padded: float = _PADDED) -> list[tuple[int, ...]]:
+    """Arities, increasing or decreasing, whose product is n or up to a tenth more; more than that if there are none."""
+    longest = int(padded * n)
 
     def lists(below: int, least: int) -> Iterator[tuple[int, ...]]:
         if n <= below <= longest:
@@ -175,7 +175,7 @@ def _shapes(n: int) -> Iterator[tuple[int, ...]]:
                 yield from ((arity, *lower) for lower in lists(below * arity, arity))
 
     shapes = set(lists(1, 2)) | ({(n,)} if n <= _ONE_LEVEL else set())
-    return iter(sorted({order for shape in shapes for order in (shape, shape[::-1])}))
+    return sorted({order for shape in shapes for order in (shape, shape[::-1])}) or _shapes(n, padded + 0.1)
 
 
 class _RatedTree(NamedTuple):
