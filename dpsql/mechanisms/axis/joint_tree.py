@@ -141,7 +141,7 @@ def offers(question: AxisQuestion) -> Iterator[Answer]:
         yield Refusal(NAME, f"takes axes of {FEWEST_LEAVES} leaves or more")
     elif question.leaves * cells.trees > LIMITS[cells.numbers] or question.leaves > _LONGEST:
         yield Refusal(NAME, "needs too many draws here")
-    elif cells.room < _PADDED * question.leaves * TOTAL / _LEAF_SHARE:
+    elif cells.room < 2 * question.leaves * TOTAL / _LEAF_SHARE:
         yield Refusal(NAME, "needs a larger share, or narrower bounds: sums of noise would not fit 64 bits")
     else:
         strategy = _strategy(question)
