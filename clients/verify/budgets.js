@@ -21,7 +21,7 @@ export function readStatistic(record, pair, draws, axes, moves) {
   return { ...statistic, ...(record.law === "laplace" ? readLaplace : readGaussian)(statistic) };
 }
 
-function readLaplace({ name, own, used, share, pure, number, spend: text, sensitivity: text2 }) {
+function readLaplace({ name, own, used, share, pure, number, spend: text, sensitivity: text2, variance }) {
   const [spend, sensitivity, { bounds }] = [Fraction.parse(text), integer(text2), used[0]];
   const worth = (epsilon) => pureWorth(epsilon.toNumber()) / share.toNumber();
   const isWorth = () => worth(spend) <= 1 + 1e-9 && worth(spend.plus(new Fraction(1n, 2n ** 29n))) >= 1 - 1e-9;
@@ -31,6 +31,8 @@ function readLaplace({ name, own, used, share, pure, number, spend: text, sensit
   refuse(bounds && bounds[number] !== sensitivity, `${name}: its draw has another bound`);
   while (512n * unit * widest >= 2n ** 63n) unit /= 2n;
   const cap = spend.times(whole(unit)).floor();
+  const tree = own.findIndex((axis) => axis.levels);
+  if (tree >= 0) return { values: treeLeaves(name, own, used, tree, unit, cap, number), variance };
   const units = products(own, cap, (value, b, total) => (value * BigInt(b)) / BigInt(total));
   const [draw, denominator] = [used[0], unit * sensitivity];
   const same = used.length === 1 && draw.denominator === (bounds ? unit : denominator) && draw.units.length === units.length;
@@ -38,6 +40,23 @@ function readLaplace({ name, own, used, share, pure, number, spend: text, sensit
   const ideal = products(own, Number(cap), (value, b, total) => value * (b / total));
   const values = draw.noisy.slice(number * units.length, (number + 1) * units.length).map(integer);
   return { values, variance: laplaceVariance(ideal, units, cap, denominator, bounds?.length) };
+}
+
+// Leaves that were drawn together along one axis: the rates of its levels from the cap, and the leaves in row order.
+function treeLeaves(name, own, [draw, ...others], position, unit, cap, number) {
+  const [{ levels, total }, { tree }] = [own[position], draw];
+  const rates = levels.shares.map((share) => (cap * BigInt(share)) / BigInt(total));
+  const alone = own.every((axis, at) => at === position || axis.budget.every((budget) => budget === axis.total));
+  const leaf = own[position].budget.every((budget) => budget === levels.shares.at(-1));
+  const same = alone && leaf && !others.length && tree && draw.denominator === unit && `${tree.rates}` === `${rates}`
+    && `${tree.arities}` === `${levels.arities}` && tree.leaves === own[position].leaves && rates.reduce((a, b) => a + b) <= cap;
+  refuse(!same, `${name}: its noise has another scale`);
+  const [after, n] = [own.slice(position + 1).reduce((product, axis) => product * axis.leaves, 1), tree.leaves];
+  const first = number * tree.number * n;
+  return Array.from({ length: tree.number * n }, (_, row) => {
+    const [outer, leaf, inner] = [Math.floor(row / (n * after)), Math.floor(row / after) % n, row % after];
+    return integer(draw.noisy[first + (outer * after + inner) * n + leaf]);
+  });
 }
 
 // 2 (t M / cap)^2, and what budgets rounded down and noise of whole numbers add to it; of several numbers a draw the

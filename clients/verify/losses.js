@@ -13,25 +13,27 @@ export function readDraw(record, number) {
     const sum = circle(integer(value) + integer(noise[row]));
     refuse(sum !== circle(integer(noisy[row])), `${name}, row ${row}: exact integer and noise do not make the noisy one`);
   });
-  const law = record.law === "laplace" ? laplace(record, name) : gaussian(record, name);
+  const laplaceOf = record.arities ? trees : laplace;
+  const law = record.law === "laplace" ? laplaceOf(record, name) : gaussian(record, name);
   refuse(law.rows !== left.length, `${name}: its law is of ${law.rows} rows`);
   refuse(!law.ones.equals(Fraction.parse(record.loss_of_ones)), `${name}: its law does not cost what is stated`);
-  return { name, record, noisy, moved: readMoved(record, name), law: record.law, ...law };
+  return { name, record, noisy, ...readMoved(record, name), law: record.law, ...law };
 }
 
-// Rows in which the two sides differ: row -> distance, the shorter way round the circle of 2^64.
+// Rows in which the two sides differ: row -> distance, and with its sign, the shorter way round the circle of 2^64.
 function readMoved({ left, right, shift }, name) {
-  const moved = new Map();
+  const [moved, sides] = [new Map(), new Map()];
   let [sum, last] = [0n, -1];
   for (const [row, value] of right) {
     refuse(!(Number.isInteger(row) && row > last && row < left.length), `${name}: row ${row} is out of order`);
     const difference = circle(integer(left[row]) - integer(value));
     refuse(difference === 0n, `${name}, row ${row}: the sides do not differ there`);
     moved.set(row, magnitude(difference));
+    sides.set(row, difference);
     [sum, last] = [sum + difference, row];
   }
   refuse(circle(sum) !== integer(shift), `${name}: the sides do not differ by what is stated`);
-  return moved;
+  return { moved, sides };
 }
 
 // Rows of one number, or of several (`bounds`): d lines of rows, and a row moves by the largest |d_j| / M_j.
@@ -54,6 +56,36 @@ function laplace({ units: runs, denominator: scale, bounds: texts }, name) {
   return { units, denominator, bounds: texts && bounds, ones, loss, rows: units.length * bounds.length };
 }
 
+// Leaves of trees, one tree after the other: every node moves by the largest |sum of d_j below it| / M_j.
+function trees({ arities, rates: texts, leaves, denominator: scale, bounds: boundTexts, left }, name) {
+  const [denominator, bounds, rates] = [integer(scale), boundTexts.map(integer), texts.map(integer)];
+  const drawn = arities.reduce((product, arity) => product * arity, 1);
+  refuse(denominator <= 0n || bounds.some((bound) => bound <= 0n) || rates.some((rate) => rate < 0n) || rates.length !== arities.length + 1
+    || rates.at(-1) < BigInt(drawn) || !(leaves <= drawn) || arities.some((arity) => !(arity >= 2)), `${name}: its tree is no tree`);
+  const [number, least] = [left.length / bounds.length / leaves, bounds.reduce((a, b) => (a < b ? a : b))];
+  const ones = new Fraction(BigInt(number * leaves) * rates.reduce((a, b) => a + b), denominator * least);
+  const loss = (moved, sides) => {
+    let sum = ZERO;
+    rates.forEach((rate, level) => {
+      const width = arities.slice(level).reduce((product, arity) => product * arity, 1);
+      const nodes = new Map(); // a node's sums of each number
+      for (const place of moved.keys()) {
+        const [j, cell] = [Math.floor(place / (number * leaves)), place % (number * leaves)];
+        const node = Math.floor(cell / leaves) * drawn + Math.floor((cell % leaves) / width);
+        const sums = nodes.get(node) ?? bounds.map(() => 0n);
+        sums[j] += sides.get(place);
+        nodes.set(node, sums);
+      }
+      for (const sums of nodes.values()) {
+        const sizes = sums.map((value, j) => new Fraction(magnitude(value), bounds[j]));
+        sum = sum.plus(sizes.reduce((a, b) => (b.isAbove(a) ? b : a)).times(whole(rate)));
+      }
+    });
+    return sum.over(whole(denominator));
+  };
+  return { tree: { arities, rates, leaves, number }, denominator, bounds, ones, loss, rows: bounds.length * number * leaves };
+}
+
 function gaussian({ law, sigma2: text, left }, name) {
   refuse(law !== "gaussian", `${name}: no law is called ${law}`);
   const [sigma2, kept] = [Fraction.parse(text), Fraction.parse(text).plus(SLACK)];
@@ -63,8 +95,8 @@ function gaussian({ law, sigma2: text, left }, name) {
 }
 
 function* lossesOf(draws) {
-  for (const { name, record, loss: lossOf, moved, law } of draws) {
-    const loss = lossOf(moved);
+  for (const { name, record, loss: lossOf, moved, sides, law } of draws) {
+    const loss = lossOf(moved, sides);
     refuse(!loss.equals(Fraction.parse(record.loss)), `${name}: it loses ${loss}, not ${record.loss}`);
     yield { law, loss };
   }

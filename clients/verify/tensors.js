@@ -40,13 +40,13 @@ export function alongAll(values, shape, each) {
 // The rows H of one axis with their budgets b of a total B: measuring, and least squares by the normal equations
 // H' W H x = H' W y with W = (b / B)^2. Rows that add to zero leave the mean of x open, which is 0 then.
 export class Axis {
-  constructor({ axis, leaves, start, stop, offset, entry, budget, total, zero_sum: zeroSum }) {
+  constructor({ axis, leaves, start, stop, offset, entry, budget, total, zero_sum: zeroSum, levels }) {
     const rows = start.length;
     const good = (r) => start[r] >= 0 && start[r] < stop[r] && stop[r] <= leaves && budget[r] >= 1 && budget[r] <= total
       && [0, stop[r] - start[r]].includes(offset[r + 1] - offset[r]);
     refuse(start.some((_, r) => !good(r)) || stop.length !== rows || offset.length !== rows + 1 || budget.length !== rows
       || offset[rows] !== entry.length, `axis ${axis}: a row is no row`);
-    Object.assign(this, { leaves, rows, budget, total, zeroSum, weights: budget.map((b) => (b / total) ** 2) });
+    Object.assign(this, { leaves, rows, budget, total, zeroSum, levels, weights: budget.map((b) => (b / total) ** 2) });
     this.lists = start.map((from, r) => Array.from({ length: stop[r] - from }, (_, k) =>
       [from + k, offset[r + 1] > offset[r] ? entry[offset[r] + k] : 1]));
   }
@@ -61,8 +61,18 @@ export class Axis {
 
   // C 1 and its sum, C the covariance of the leaves: how the axis's total is spread over them
   get spread() {
-    this.ones ??= this.solve(new Float64Array(this.leaves).fill(1));
+    this.ones ??= this.levels ? this.levelled : this.solve(new Float64Array(this.leaves).fill(1));
     return { total: total(this.ones), leaves: this.ones.map((value) => value / total(this.ones)) };
+  }
+
+  // C 1 of leaves drawn together: two leaves have the weights of all levels at which they lie below one node
+  get levelled() {
+    const { arities, weights } = this.levels;
+    return Float64Array.from({ length: this.leaves }, (_, leaf) => total(weights.map((weight, level) => {
+      const width = size(arities.slice(level));
+      const first = Math.floor(leaf / width) * width;
+      return weight * (Math.min(first + width, this.leaves) - first);
+    })));
   }
 
   // Cholesky's factor of the normal matrix, each row from its first entry on

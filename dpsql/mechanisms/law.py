@@ -30,8 +30,9 @@ import numpy.typing as npt
 from dpsql.budget import SLACK, Currency, cap_units, combine, gaussian_sigma2, scaled_denominator
 from dpsql.errors import InternalError, PrivacyError
 from dpsql.mechanisms.rows import SparseRows, largest_sum
-from dpsql.noise import Noise, laplace_variance
+from dpsql.noise import Noise, TreeNoise, laplace_variance
 from dpsql.tree import Exact, IntArray, Noisy
+from dpsql.variance.levels import level_moments
 
 SMALLEST_RATIO = 1e-9
 """At budgets of hundreds discrete noise is 0 for all practical purposes; a variance of 0 would divide by 0."""
@@ -46,11 +47,42 @@ _CUT = 1 << 62
 """Where exact integers are cut, far above every sum whose estimates a release can hold (2^42 at 2^-20)."""
 
 
+class LevelShares(NamedTuple):
+    """A tree whose leaves are drawn together (`noise.joint_trees`).
+
+    Args:
+        arities: children of a node at each level, the root's first.
+        shares: relative integer budgets of the levels, the root's first; they add up to at most the axis's total.
+    """
+
+    arities: tuple[int, ...]
+    shares: tuple[int, ...]
+
+    def rates(self, total: int) -> tuple[float, ...]:
+        """The shares as parts of a total."""
+        return tuple(share / total for share in self.shares)
+
+
+class PlacedTree(NamedTuple):
+    """The tree of one axis of a view: the axis's position, its levels, and what their shares are parts of."""
+
+    axis: int
+    levels: LevelShares
+    total: int
+
+
 class AxisBudget(NamedTuple):
-    """What a law needs to know of one axis: relative integer budgets of its rows, shape (p,), and their bound."""
+    """What a law needs to know of one axis.
+
+    Args:
+        budget: relative integer budgets of its rows, shape (p,).
+        total: their bound.
+        tree: where its rows are leaves that are drawn together, the levels; the leaves' share is their budget.
+    """
 
     budget: IntArray
     total: int
+    tree: LevelShares | None = None
 
 
 class NoisyValues(NamedTuple):
@@ -138,7 +170,7 @@ class NoiseLaw(Protocol):
         """The most that weighted column sums of budgets may reach for the spend to hold."""
 
     def largest_column(
-        self, budget: IntArray, rows: Sequence[SparseRows | None], axes: Sequence[AxisBudget]
+        self, budget: IntArray, rows: Sequence[SparseRows | None], axes: Sequence[AxisBudget], cap: int
     ) -> int:
         """The largest weighted column sum of stored budgets; an audit holds it against `column_cap`.
 
@@ -146,6 +178,7 @@ class NoiseLaw(Protocol):
             budget: of every row combination, shape (p_1, .., p_d).
             rows: of each axis.
             axes: the axes' own budgets.
+            cap: `column_cap`; of leaves drawn together it gives the other levels' rates.
         """
 
     def draw(
@@ -211,7 +244,7 @@ class Laplace:
         return scaled_denominator(self.numbers * max(self.widest, sensitivity))
 
     def budgets(self, axes: Sequence[AxisBudget], spend: Fraction, sensitivity: int) -> IntArray:
-        budget = combine(self.column_cap(axes, spend, sensitivity), axes)
+        budget = combine(self.column_cap(axes, spend, sensitivity), [axis[:2] for axis in axes])
         if not budget.all():
             raise PrivacyError(
                 f"the view's epsilon is too small to be shared out over {len(axes)} axes of this size",
@@ -225,10 +258,13 @@ class Laplace:
         Budgets are floored and the noise is discrete, so the product form holds up to two small factors: the
         floors' (averaged by precision) and the discreteness' (its largest, so never understated).
         """
+        tree, tree_noise = tree_of(axes), self.tree_noise(axes, spend, [sensitivity])
+        if tree is not None and tree_noise is not None:
+            return self._tree_variance(tree, tree_noise)
         budget, cap = self.budgets(axes, spend, sensitivity), self.column_cap(axes, spend, sensitivity)
         denominator = self.denominator(sensitivity) * sensitivity
         ideal = np.float64(cap) * np.ones(budget.shape)
-        for place, (relative, total) in enumerate(axes):
+        for place, (relative, total, _) in enumerate(axes):
             shape = [-1 if axis == place else 1 for axis in range(len(axes))]
             ideal = ideal * (relative / total).reshape(shape)
         real = budget.astype(np.float64)
@@ -239,6 +275,15 @@ class Laplace:
         ratio = laplace_variance(budget, denominator) * real**2 / (2.0 * float(denominator) ** 2)
         return continuous * max(float(np.max(ratio)), SMALLEST_RATIO)
 
+    def _tree_variance(self, tree: PlacedTree, noise: TreeNoise) -> float:
+        """Exact moments of whole numbers at these rates over those that the strategy's model has: the largest of any
+        level, so never understated there."""
+        (sensitivity,), arities = noise.bounds, noise.arities
+        rates = tuple(rate / noise.denominator for rate in noise.rates)
+        exact = level_moments(arities, rates, sensitivity).variance * float(sensitivity) ** 2
+        unit = level_moments(arities, tree.levels.rates(tree.total)).variance / LAPLACE.unit_error
+        return self.widening * float(np.max(np.maximum(exact / unit, SMALLEST_RATIO)))
+
     def grain(self, axes: Sequence[AxisBudget], spend: Fraction, sensitivity: int) -> int:
         """1: discrete Laplace noise is no dearer than continuous noise."""
         return 1
@@ -248,9 +293,9 @@ class Laplace:
         return cap_units(spend, self.denominator(sensitivity))
 
     def largest_column(
-        self, budget: IntArray, rows: Sequence[SparseRows | None], axes: Sequence[AxisBudget]
+        self, budget: IntArray, rows: Sequence[SparseRows | None], axes: Sequence[AxisBudget], cap: int
     ) -> int:
-        """The largest sum over rows of |H_r| s_r of any cell, exactly.
+        """The largest sum over rows of |H_r| s_r of any cell, and of the levels above leaves drawn together, exactly.
 
         Raises:
             InternalError: rows that are not written down.
@@ -266,12 +311,19 @@ class Laplace:
                 sums = np.moveaxis(column.reshape(entries.cells, *along.shape[1:]), 0, place)
             return sums
 
-        return largest_sum(budget, spread)
+        return largest_sum(budget, spread) + sum(self.level_rates(axes, cap)[:-1])
+
+    def level_rates(self, axes: Sequence[AxisBudget], cap: int) -> tuple[int, ...]:
+        """c_l of a view whose leaves are drawn together along one axis, the root's first; empty for other views."""
+        tree = tree_of(axes)
+        return () if tree is None else tuple(cap * share // tree.total for share in tree.levels.shares)
 
     def draw(
         self, exact: Exact, axes: Sequence[AxisBudget], spend: Fraction, sensitivity: int, noise: Noise
     ) -> NoisyView:
         """See `NoiseLaw`. **Privacy**: epsilon-DP."""
+        if tree_of(axes) is not None:
+            return self.draw_together([exact], axes, spend, [sensitivity], noise)[0]
         budget = self.budgets(axes, spend, sensitivity)
         denominator = self.denominator(sensitivity) * sensitivity
         noisy = self.draw_units(exact, budget, denominator, noise)
@@ -285,7 +337,7 @@ class Laplace:
         sensitivities: Sequence[int],
         noise: Noise,
     ) -> list[NoisyView]:
-        """Add noise to several numbers of the same rows, by one draw for each row combination.
+        """Add noise to several numbers of the same rows, by one draw for each row combination or tree of them.
 
         Args:
             exacts: exact rows of each number, all of shape (p_1, .., p_d).
@@ -303,13 +355,32 @@ class Laplace:
         """
         if len(exacts) != self.numbers or len(sensitivities) != self.numbers:
             raise InternalError(f"a draw of {self.numbers} numbers was given {len(exacts)}")
-        budget = self.budgets(axes, spend, max(sensitivities))
-        noisy = noise.joint(budget.ravel(), self.denominator(max(sensitivities)), sensitivities,
-                            np.stack([exact.ravel() for exact in exacts]))  # fmt: skip
+        budget, denominator = (
+            self.budgets(axes, spend, max(sensitivities)),
+            self.denominator(max(sensitivities)),
+        )
+        tree, tree_noise = tree_of(axes), self.tree_noise(axes, spend, sensitivities)
+        numbers = np.stack(exacts)
+        if tree is None or tree_noise is None:
+            noisy = noise.joint(budget.ravel(), denominator, sensitivities, numbers.reshape(len(exacts), -1))
+        else:
+            leaves_last = np.moveaxis(numbers, tree.axis + 1, -1)
+            drawn = noise.trees(tree_noise, leaves_last.reshape(len(exacts), -1, leaves_last.shape[-1]))
+            noisy = np.moveaxis(drawn.reshape(leaves_last.shape), -1, tree.axis + 1)
         return [
-            NoisyView(Noisy(own.reshape(budget.shape)), budget, self.unit_variance(axes, spend, m), m)
-            for own, m in zip(noisy, sensitivities, strict=True)
+            NoisyView(Noisy(number.reshape(budget.shape)), budget, self.unit_variance(axes, spend, m), m)
+            for number, m in zip(noisy, sensitivities, strict=True)
         ]
+
+    def tree_noise(
+        self, axes: Sequence[AxisBudget], spend: Fraction, sensitivities: Sequence[int]
+    ) -> TreeNoise | None:
+        """What the leaves of a view are drawn with, where they are drawn together along one axis."""
+        tree, widest = tree_of(axes), max(sensitivities)
+        if tree is None:
+            return None
+        rates = self.level_rates(axes, self.column_cap(axes, spend, widest))
+        return TreeNoise(tree.levels.arities, rates, self.denominator(widest), tuple(sensitivities))
 
     def draw_units(self, exact: Exact, units: IntArray, denominator: int, noise: Noise) -> Noisy:
         """Add noise to integers, each at a rate of its own.
@@ -354,7 +425,7 @@ class Gaussian:
     def budgets(self, axes: Sequence[AxisBudget], spend: Fraction, sensitivity: int) -> IntArray:
         """Products of the axes' budgets; whatever is spent."""
         budget = np.ones([len(axis.budget) for axis in axes], dtype=np.int64)
-        for place, (relative, _) in enumerate(axes):
+        for place, (relative, _, _) in enumerate(axes):
             shape = [-1 if axis == place else 1 for axis in range(len(axes))]
             budget = budget * relative.reshape(shape)
         return budget
@@ -378,7 +449,7 @@ class Gaussian:
         return prod(axis.total for axis in axes) ** 2
 
     def largest_column(
-        self, budget: IntArray, rows: Sequence[SparseRows | None], axes: Sequence[AxisBudget]
+        self, budget: IntArray, rows: Sequence[SparseRows | None], axes: Sequence[AxisBudget], cap: int
     ) -> int:
         """Budgets are products over axes, and so are sums of squares: the strategies bound each."""
         return prod(axis.total**2 for axis in axes)
@@ -432,6 +503,21 @@ class Gaussian:
     def bought(self, amount: Fraction, currency: Currency) -> Fraction:
         """A mu^2."""
         return currency.gaussian(amount)
+
+
+def tree_of(axes: Sequence[AxisBudget]) -> PlacedTree | None:
+    """The axis whose leaves are drawn together, each combination of the others' leaves a tree of its own.
+
+    Raises:
+        InternalError: rows of another axis meet a record twice, or add leaves together.
+    """
+    trees = [PlacedTree(i, axis.tree, axis.total) for i, axis in enumerate(axes) if axis.tree is not None]
+    if not trees:
+        return None
+    rows = [axis for axis in axes if axis.tree is None]
+    if len(trees) > 1 or any(np.any(axis.budget != axis.total) for axis in rows):
+        raise InternalError("leaves are drawn together along one axis, beside others measured leaf by leaf")
+    return trees[0]
 
 
 LAPLACE, GAUSSIAN = Laplace(), Gaussian()

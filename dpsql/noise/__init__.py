@@ -11,6 +11,7 @@ uniform integer becomes an exact e^(-u/t)). Only this package touches the operat
 
 from dpsql.noise.coins import HEADROOM, Entropy
 from dpsql.noise.gaussian import discrete_gaussian
+from dpsql.noise.knorm import TreeNoise
 from dpsql.noise.laplace import discrete_laplace, laplace_variance
 from dpsql.noise.source import ExactNoise, Noise, ZeroNoise, insecure_test_entropy, noised, os_entropy
 
@@ -19,6 +20,7 @@ __all__ = [
     "Entropy",
     "ExactNoise",
     "Noise",
+    "TreeNoise",
     "ZeroNoise",
     "discrete_gaussian",
     "discrete_laplace",

@@ -12,7 +12,7 @@ import numpy as np
 
 from dpsql.noise.coins import Entropy, IntArray
 from dpsql.noise.gaussian import discrete_gaussian
-from dpsql.noise.knorm import joint_rows
+from dpsql.noise.knorm import TreeNoise, joint_rows, joint_trees
 from dpsql.noise.laplace import discrete_laplace
 
 
@@ -68,6 +68,9 @@ class Noise(Protocol):
     ) -> IntArray:
         """`exact`, shape (d, *units.shape), plus independent vectors: P(z) ~ exp(-(s/t) max_j |z_j| / M_j)."""
 
+    def trees(self, tree: TreeNoise, exact: IntArray) -> IntArray:
+        """`exact`, shape (d, trees, n), plus the first n leaves of independent trees (`joint_trees`)."""
+
     def gaussian(self, sigma2: Fraction, size: int, exact: IntArray | None = None) -> IntArray:
         """`exact` plus independent draws with P(x) proportional to exp(-x^2 / (2 sigma2))."""
 
@@ -91,6 +94,10 @@ class ExactNoise:
     ) -> IntArray:
         return noised(exact, joint_rows(units, denominator, bounds, self.entropy))
 
+    def trees(self, tree: TreeNoise, exact: IntArray) -> IntArray:
+        _, number, leaves = exact.shape
+        return noised(exact, joint_trees(tree, number, self.entropy)[:, :, :leaves])
+
     def gaussian(self, sigma2: Fraction, size: int, exact: IntArray | None = None) -> IntArray:
         return noised(exact, discrete_gaussian(sigma2, size, self.entropy))
 
@@ -110,6 +117,10 @@ class ZeroNoise:
     ) -> IntArray:
         """`exact` as it is, shape (d, *units.shape)."""
         return noised(exact, np.zeros((len(bounds), *np.shape(units)), dtype=np.int64))
+
+    def trees(self, tree: TreeNoise, exact: IntArray) -> IntArray:
+        """`exact` as it is."""
+        return exact.copy()
 
     def gaussian(self, sigma2: Fraction, size: int, exact: IntArray | None = None) -> IntArray:
         """`exact` as it is, or `size` zeros."""

@@ -31,7 +31,7 @@ from dpsql.publishing.bounding import bounding_of
 from dpsql.publishing.key_plans import charged, key_plans
 from dpsql.publishing.people import PeopleQuery, plan_people
 from dpsql.publishing.planned import AxisPlanner, Bounds, PlannedStatistic, ReleasePlan, set_name
-from dpsql.star.catalog import Catalog
+from dpsql.star.catalog import Catalog, StarView
 from dpsql.star.graph import PEOPLE, ResolvedMeasure
 from dpsql.star.model import View
 from dpsql.star.private_columns import keys_share
@@ -102,7 +102,7 @@ def _question(catalog: Catalog, of: str, planner: AxisPlanner) -> FamilyQuestion
                 view.spec.data_dependent == "allow",
                 {measure.name: _charge(catalog, view.name, measure) for measure in view.measures},
                 all(measure.is_count for measure in view.measures), view.spec.share is None, view.spec.questions,
-                view.spec.together,
+                view.spec.together, _widest(catalog, view),
             )
         )  # fmt: skip
     laws, batches = laws_for(_currency(catalog)), catalog.stream is not None
@@ -110,6 +110,17 @@ def _question(catalog: Catalog, of: str, planner: AxisPlanner) -> FamilyQuestion
         of, tuple(views), tuple(axes), laws[:1] if batches else laws, batches=batches,
         people=bounding_of(catalog, of).people,
     )  # fmt: skip
+
+
+def _widest(catalog: Catalog, view: StarView) -> int:
+    """The most that a unit changes a number of a view, in drawn integers; 0 where leaves are not drawn together."""
+    bounding = bounding_of(catalog, view.of)
+    if catalog.privacy.delta or catalog.stream is not None or not bounding.tau:
+        return 0
+    reach = [
+        1 if measure.is_count else Bounds(*measure.bounds, measure.scale).reach for measure in view.measures
+    ]
+    return bounding.tau * bounding.unit * max(reach, default=1)
 
 
 def _word(view: View) -> Word:

@@ -24,6 +24,7 @@ from dpsql.variance import (
     intervals,
     kronecker,
     leaves,
+    levels,
     scaled,
     sine,
     stack,
@@ -50,7 +51,8 @@ Piece = AxisSplit | Together
 
 AXES: dict[str, Callable[[int, Columns], AxisVariance]] = {
     "identity": leaves.identity_from_columns, "prefix": leaves.dense_from_columns, "tree": tree.from_columns,
-    "intervals": intervals.from_columns, "sine": sine.from_columns, "filter": filtered.from_columns,
+    "levels": levels.from_columns, "intervals": intervals.from_columns, "sine": sine.from_columns,
+    "filter": filtered.from_columns,
 }  # fmt: skip
 """Models of one axis by the kind that their table is stored with."""
 
@@ -71,6 +73,7 @@ TABLES: dict[str, Mapping[str, str]] = {
     "identity": {"leaf": REAL},
     "prefix": {"i": WHOLE, "j": WHOLE, "covariance": REAL},
     "tree": dict.fromkeys(("lo", "hi", "parent", "level"), WHOLE) | {"weight": REAL},
+    "levels": {"level": WHOLE, "arity": WHOLE, "share": WHOLE, "weight": REAL},
     "intervals": {"row": WHOLE, "cell": WHOLE, "value": REAL},
     "sine": {"scale": REAL},
     "filter": {"kernel": REAL, "factor": REAL},

@@ -133,7 +133,7 @@ class TwoDraws:
     def largest_column(self, budget: IntArray, terms: Terms) -> int:
         if terms.law != LAPLACE:  # noise is scaled to the totals, see `law.Gaussian.largest_column`
             return PRODUCT.largest_column(budget, terms)
-        return sum(PRODUCT.largest_column(each, terms) for each in np.split(budget, 2))
+        return sum(PRODUCT.largest_column(each, half(terms)) for each in np.split(budget, 2))
 
     def column_cap(self, terms: Terms) -> int:
         return PRODUCT.column_cap(terms)
@@ -163,7 +163,7 @@ class Toy:
             return
 
         def make() -> FamilyCandidate:
-            (offer,) = product_offers(question)
+            offer, *_ = product_offers(question)
             made = offer.make()  # the same strategies of each axis
             return FamilyCandidate("twice", FamilyDesign(TwoDraws(), made.strategy.views), lambda: 0.0)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from math import prod
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 
 from dpsql.errors import InternalError
 from dpsql.noise import insecure_test_entropy
-from dpsql.noise.knorm import joint_rows
+from dpsql.noise.knorm import TreeNoise, joint_rows, joint_trees
 
 VECTORS = Path(__file__).parents[1] / "vectors"
 T = 1 << 20
@@ -22,6 +23,21 @@ def vectors(name: str, key: str) -> list[dict]:
 
 def ones(size: int, rate: float) -> np.ndarray:
     return np.full(size, round(rate * T), dtype=np.int64)
+
+
+def tree(arities: list[int], rates: list[int], t: int, *bounds: int) -> TreeNoise:
+    return TreeNoise(tuple(arities), tuple(rates), t, bounds)
+
+
+class Counted:
+    """A test source that counts how many bytes were asked for."""
+
+    def __init__(self, seed: int) -> None:
+        self.source, self.total = insecure_test_entropy(seed), 0
+
+    def __call__(self, size: int) -> bytes:
+        self.total += size
+        return self.source(size)
 
 
 @pytest.mark.parametrize("law", vectors("rows", "rows"), ids=lambda law: f"{law['eps']}-{law['M']}")
@@ -47,6 +63,66 @@ def test_a_joint_draw_has_the_variance_of_a_cube(numbers: int, variance: float) 
     draws = joint_rows(ones(size, rate), T, [3] * numbers, insecure_test_entropy(8))
     assert draws.shape == (numbers, size)
     assert np.var(draws / 3, axis=1) * rate**2 == pytest.approx([variance] * numbers, rel=0.05)
+
+
+@pytest.mark.parametrize("law", vectors("tree", "tree"), ids=lambda law: str(law["rates"]))
+def test_trees_have_the_enumerated_covariance(law: dict) -> None:
+    number, t = 60_000, 1000
+    rates = [round(rate * t) for rate in law["rates"]]
+    (leaves,) = joint_trees(tree(law["arities"], rates, t, 1), number, insecure_test_entropy(9))
+    assert leaves.shape == (number, prod(law["arities"])) and leaves.dtype == np.int64
+    expected = np.array(law["covariance"])
+    slack = 6 * expected.max() * np.sqrt(5 / number)
+    assert np.abs(np.cov(leaves.T) - expected).max() < slack
+    chance = law["p_zero"]
+    assert abs(np.mean(~leaves.any(axis=1)) - chance) < 5 * np.sqrt(chance / number)
+
+
+def test_pairs_on_a_tree_have_the_enumerated_covariance() -> None:
+    (law,) = vectors("tree_pairs", "tree_pairs")
+    number, t = 60_000, 1000
+    rates = [round(rate * t) for rate in law["rates"]]
+    pairs = tree(law["arities"], rates, t, 1, law["M"])
+    count, total = joint_trees(pairs, number, insecure_test_entropy(10))
+    for values, variance, covariance in (
+        (count, law["var_count"], law["cov_count"]),
+        (total, law["var_sum"], law["cov_sum"]),
+    ):
+        matrix = np.cov(values.T)
+        assert matrix[0, 0] == pytest.approx(variance, rel=0.06)
+        assert matrix[0, 1] == pytest.approx(covariance, rel=0.15)
+    assert abs(np.cov(count[:, 0], total[:, 0])[0, 1]) < 5 * np.sqrt(
+        law["var_count"] * law["var_sum"] * 3 / number
+    )
+
+
+def test_a_group_that_fails_is_drawn_anew_with_its_leaves() -> None:
+    """Draws a leaf, by entropy used, are those of the enumerated acceptance of each level."""
+    t, law = 1 << 16, vectors("levels", "levels")[1]
+    rates = [round(rate * t) for rate in law["rates"]]
+    number, leaves = 2000, prod(law["arities"])
+    plain = Counted(11)
+    joint_rows(np.full(100_000, rates[-1], dtype=np.int64), t, [1], plain)
+    spent = Counted(12)
+    (drawn,) = joint_trees(tree(law["arities"], rates, t, 1), number, spent)
+    ratio = spent.total / (number * leaves) / (plain.total / 100_000)
+    assert ratio == pytest.approx(law["draws_a_leaf"], rel=0.1)  # coins take some bytes as well
+    sums = drawn.reshape(number, 4, 16).sum(axis=2)
+    variance = law["level_variance"]
+    assert np.var(drawn.sum(axis=1)) == pytest.approx(variance[0], rel=6 * np.sqrt(3 / number))
+    assert np.var(sums) == pytest.approx(variance[1], rel=0.1)
+    assert np.var(drawn) == pytest.approx(variance[3], rel=0.05)
+
+
+@pytest.mark.parametrize(
+    "arities, rates, bounds",
+    [([4, 4], [1, 1], [1]), ([4, 4], [1, 1, 15], [1]), ([4, 4], [-1, 1, 16], [1]), ([2], [1, 2], [1 << 60])],
+)
+def test_trees_that_integers_do_not_hold_are_refused(
+    arities: list[int], rates: list[int], bounds: list[int]
+) -> None:
+    with pytest.raises(InternalError):
+        joint_trees(tree(arities, rates, T, *bounds), 1, insecure_test_entropy(1))
 
 
 def test_a_joint_row_without_budget_or_bound_is_refused() -> None:

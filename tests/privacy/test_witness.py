@@ -151,10 +151,31 @@ BUDGETS: dict[str, Callable[[list[Record]], object]] = {
     "a row's budget": lambda r: bump(first(r, "axis"), "budget", 0),
     "an axis's budget": lambda r: first(r, "axis").update(total=first(r, "axis")["total"] + 1),
 }
+
+
+def of_rows(records: list[Record]) -> Record:
+    """The first draw of rows with noise of their own."""
+    return next(r for r in records if r.get("units"))
+
+
+def of_trees(records: list[Record]) -> Record:
+    """The first draw of leaves together."""
+    return next(r for r in records if "rates" in r)
+
+
+def levels(records: list[Record]) -> Record:
+    """Of the first axis whose leaves are drawn together."""
+    return next(r["levels"] for r in records if "levels" in r)
+
+
 LAWS: dict[str, dict[str, Callable[[list[Record]], object]]] = {
     "pure": {
-        "units": lambda r: first(r, "draw")["units"][0].__setitem__(0, first(r, "draw")["units"][0][0] + 1),
-        "rows": lambda r: first(r, "draw")["units"][0].__setitem__(1, first(r, "draw")["units"][0][1] + 1),
+        "units": lambda r: of_rows(r)["units"][0].__setitem__(0, of_rows(r)["units"][0][0] + 1),
+        "rows": lambda r: of_rows(r)["units"][0].__setitem__(1, of_rows(r)["units"][0][1] + 1),
+        "a level's rate": lambda r: of_trees(r)["rates"].__setitem__(0, of_trees(r)["rates"][0] + 1),
+        "levels in another order": lambda r: of_trees(r)["rates"].reverse(),
+        "leaves of a tree": lambda r: of_trees(r).update(leaves=of_trees(r)["leaves"] + 1),
+        "a level's share": lambda r: levels(r)["shares"].__setitem__(0, levels(r)["shares"][0] + 1),
         "denominator": lambda r: first(r, "draw").update(denominator=first(r, "draw")["denominator"] * 2),
         "loss of all Laplace draws": lambda r: first(r, "pair").update(
             epsilon=more(first(r, "pair")["epsilon"])

@@ -40,9 +40,11 @@ from dpsql.curate.audit.contents import StoredIntegers
 from dpsql.curate.audit.replan import Replanned
 from dpsql.curate.audit.report import Check
 from dpsql.errors import InterfaceError
+from dpsql.mechanisms.axis.strategy import axis_budgets
 from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, Laplace
-from dpsql.noise import Noise
+from dpsql.noise import Noise, TreeNoise
 from dpsql.publishing.planned import PlannedStatistic
+from dpsql.variance.levels import level_moments
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -297,6 +299,9 @@ def _log_factorials(size: int) -> FloatArray:
 TELLING = Fraction(3, 2)
 """The epsilon at which samples tell most about a scale."""
 
+TREE_DRAWS, FEWEST_RUNS = 1 << 21, 1000
+"""Expected leaf draws of an audit's trees, and trees below which samples tell nothing."""
+
 ROWS = 200
 """Most rows drawn per run: the largest budgets, which tell most."""
 
@@ -317,21 +322,25 @@ def check_sampled(
         if index != draw[0]:
             continue  # numbers of one draw are audited together: alone they tell less than it spends
         numbers = [made.plan.statistics[i] for i in draw]
+        measures = " and ".join(s.measure.name for s in numbers)
+        claim = f"auditor, view {numbers[0].view}: {measures}"
         check = CHECKS[numbers[0].law.norm]
         finding, detail = check(numbers, stored_view, samples, noise)
-        measures = " and ".join(s.measure.name for s in numbers)
-        yield Check(f"auditor, view {numbers[0].view}: {measures}", not finding.violated, detail)
+        yield Check(claim, None if finding is None else not finding.violated, detail)
 
 
 def _check_laplace(
     numbers: Sequence[PlannedStatistic], stored: StoredIntegers, samples: int, noise: Noise
-) -> tuple[AuditFinding, str]:
+) -> tuple[AuditFinding | None, str]:
     """The finding on k units' change of all numbers of a draw, and what it says of one."""
     column, budget = _rows_of_one_cell(stored)
     law, spend = numbers[0].law, numbers[0].spend
     assert isinstance(law, Laplace)
     bounds = [s.drawn_sensitivity for s in numbers]
     denominator = law.denominator(max(bounds))
+    tree = law.tree_noise(axis_budgets(stored.terms.strategies), spend, bounds)
+    if tree is not None:
+        return _check_tree(tree, spend, samples, noise)
 
     def run(moves: IntArray, runs: int) -> IntArray:
         units = np.tile(budget, runs)
@@ -350,9 +359,35 @@ def _check_laplace(
     return finding, f"at least {finding.lower / units:.3g} of epsilon {float(spend):.3g}"
 
 
+def _check_tree(
+    tree: TreeNoise, spend: Fraction, samples: int, noise: Noise
+) -> tuple[AuditFinding | None, str]:
+    """The same of leaves drawn together: what they tell of a leaf is in the sums of the nodes above it."""
+    moments = level_moments(tree.arities, tuple(rate / tree.denominator for rate in tree.rates))
+    runs = min(samples, int(TREE_DRAWS / (tree.leaves * moments.draws ** len(tree.bounds))))
+    if runs < min(samples, FEWEST_RUNS):
+        return None, "its trees take too many draws to be sampled"
+    middle, widths = tree.leaves // 2, [prod(tree.arities[level:]) for level in range(len(tree.arities) + 1)]
+
+    def run(moves: IntArray, number: int) -> IntArray:
+        exact = np.zeros((len(tree.bounds), number, tree.leaves), np.int64)
+        exact[:, :, middle] = moves[:, np.newaxis]
+        drawn = noise.trees(tree, exact)
+        above = [middle // width * width for width in widths]
+        sums = [
+            drawn[:, :, first : first + width].sum(axis=2) for first, width in zip(above, widths, strict=True)
+        ]
+        return np.asarray(np.concatenate([np.stack(list(level), axis=1) for level in sums], axis=1))
+
+    units = max(1, ceil(TELLING / spend))
+    pair = NeighbourPair(np.zeros(len(tree.bounds), np.int64), units * np.array(tree.bounds, np.int64))
+    finding = audit(run, pair, units * float(spend), runs)
+    return finding, f"at least {finding.lower / units:.3g} of epsilon {float(spend):.3g}"
+
+
 def _check_gaussian(
     numbers: Sequence[PlannedStatistic], stored: StoredIntegers, samples: int, noise: Noise
-) -> tuple[AuditFinding, str]:
+) -> tuple[AuditFinding | None, str]:
     """The same on the exact curve, at the delta where samples tell most."""
     (statistic,) = numbers
     column, budget = _rows_of_one_cell(stored)

@@ -7,6 +7,7 @@ loss of the pair at that output is a sum over the draws of numbers that are know
 
     Laplace     sum_r units_r |d_r| / denominator      the largest log ratio over all outputs
     joint       sum_r units_r max_j |d_rj| / M_j / t   likewise, for rows of several numbers
+    trees       the same, a row for each node: units of its level, d of the leaves below it
     Gaussian    sum_r d_r^2 / (sigma2 - 4)             mu^2 on the exact Gaussian curve
 
 with d the difference of the exact integers, on the circle of 2^64 where noisy integers live. Two runs that ask for
@@ -33,7 +34,7 @@ import numpy.typing as npt
 
 from dpsql.budget import SLACK
 from dpsql.errors import PrivacyError
-from dpsql.noise import ExactNoise, Noise, insecure_test_entropy, noised
+from dpsql.noise import ExactNoise, Noise, TreeNoise, insecure_test_entropy, noised
 
 IntArray = npt.NDArray[np.int64]
 
@@ -50,6 +51,8 @@ class Law(NamedTuple):
         units, denominator: of a Laplace draw, one of each row.
         sigma2: of a Gaussian draw, else None.
         bounds: M_j of a joint draw, whose integers are one line a number; else empty.
+        tree: of leaves that were drawn together; their integers are trees one after the other, in each number's line.
+        leaves: those of each tree that are kept.
     """
 
     where: str
@@ -57,6 +60,8 @@ class Law(NamedTuple):
     denominator: int
     sigma2: Fraction | None
     bounds: tuple[int, ...] = ()
+    tree: TreeNoise | None = None
+    leaves: int = 0
 
     def is_like(self, other: Law) -> bool:
         """Whether both ask for the same noise."""
@@ -141,6 +146,9 @@ class Witness:
         drawn = self.noise.joint(units, denominator, bounds)
         return self._note(Law(_who_draws(), _flat(units), denominator, None, tuple(bounds)), exact, drawn)
 
+    def trees(self, tree: TreeNoise, exact: IntArray) -> IntArray:
+        return self._note(_tree_law(tree, exact), exact, self.noise.trees(tree, np.zeros_like(exact)))
+
     def gaussian(self, sigma2: Fraction, size: int, exact: IntArray | None = None) -> IntArray:
         drawn = self.noise.gaussian(sigma2, size)
         return self._note(Law(_who_draws(), NO_UNITS, 0, sigma2), exact, drawn)
@@ -167,6 +175,9 @@ class NoiseReplay:
         self, units: IntArray, denominator: int, bounds: Sequence[int], exact: IntArray | None = None
     ) -> IntArray:
         return self._give(Law(_who_draws(), _flat(units), denominator, None, tuple(bounds)), exact)
+
+    def trees(self, tree: TreeNoise, exact: IntArray) -> IntArray:
+        return self._give(_tree_law(tree, exact), exact)
 
     def gaussian(self, sigma2: Fraction, size: int, exact: IntArray | None = None) -> IntArray:
         return self._give(Law(_who_draws(), NO_UNITS, 0, sigma2), exact)
@@ -229,10 +240,14 @@ LAWS = "dpsql.mechanisms.law"
 NO_UNITS: IntArray = np.zeros(0, np.int64)
 
 
+def _tree_law(tree: TreeNoise, exact: IntArray) -> Law:
+    return Law(_who_draws(), NO_UNITS, tree.denominator, None, tree.bounds, tree, exact.shape[-1])
+
+
 def _who_draws() -> str:
     """Module and function that asked a source for noise, or that asked the law of noise which did."""
     frame = sys._getframe(2)
-    while frame.f_back is not None and frame.f_globals["__name__"] == LAWS:
+    while frame.f_back is not None and frame.f_globals["__name__"] in (LAWS, __name__):
         frame = frame.f_back
     return f"{frame.f_globals['__name__']}.{frame.f_code.co_name}"
 
@@ -268,6 +283,8 @@ def _apart(left: Meeting, right: IntArray) -> _Apart:
     """Noisy integers are what 64 bits keep of a sum, so exact ones are no further apart than on that circle."""
     difference = left.exact - right  # of 64 bits: the shorter way round
     total = sum(abs(int(d)) for d in difference[np.flatnonzero(difference)].tolist())
+    if left.law.tree is not None:
+        return _Apart(left.law, *_node_moves(left.law.tree, left.law.leaves, difference), total)
     if left.law.bounds:
         vectors = difference.reshape(len(left.law.bounds), -1)
         rows = np.flatnonzero(np.any(vectors, axis=0))
@@ -279,6 +296,22 @@ def _apart(left: Meeting, right: IntArray) -> _Apart:
     rows = np.flatnonzero(difference)
     units = left.law.units[rows] if left.law.sigma2 is None else NO_UNITS
     return _Apart(left.law, units.tolist(), [Fraction(abs(d)) for d in difference[rows].tolist()], total)
+
+
+def _node_moves(tree: TreeNoise, leaves: int, difference: IntArray) -> tuple[list[int], list[Fraction]]:
+    """Units and the size of the move of each node of each tree that moves."""
+    trees = difference.reshape(len(tree.bounds), -1, leaves)
+    trees = trees[:, np.flatnonzero(np.any(trees, axis=(0, 2)))]
+    padding = ((0, 0), (0, 0), (0, tree.leaves - leaves))
+    sums = np.pad(trees.astype(object), padding)  # whole numbers of any size
+    units: list[int] = []
+    moved: list[Fraction] = []
+    for rate, arity in zip(reversed(tree.rates), (*reversed(tree.arities), 1), strict=True):
+        for node in sums.reshape(len(tree.bounds), -1).T.tolist():
+            units.append(rate)
+            moved.append(max(Fraction(abs(d), bound) for d, bound in zip(node, tree.bounds, strict=True)))
+        sums = sums.reshape(*sums.shape[:2], -1, arity).sum(axis=3)
+    return units, moved
 
 
 LARGEST = 700.0

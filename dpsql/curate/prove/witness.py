@@ -20,14 +20,14 @@ from typing import Any, TextIO
 import numpy as np
 
 from dpsql.budget import NEIGHBOURS, SLACK
-from dpsql.curate.prove.loss import IntArray, Meeting
+from dpsql.curate.prove.loss import IntArray, Law, Meeting
 from dpsql.curate.prove.sides import MeasuredPair, NeighbourSide
-from dpsql.mechanisms.axis.strategy import AxisStrategy
+from dpsql.mechanisms.axis.strategy import AxisStrategy, axis_budgets
 from dpsql.mechanisms.axis.zero_sum import ZeroSumStrategy
 from dpsql.mechanisms.family.measurement import Measurement
 from dpsql.mechanisms.family.product import PRODUCT
 from dpsql.mechanisms.family.residual import RESIDUAL
-from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, NoisyRows
+from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, NoisyRows, PlacedTree, tree_of
 from dpsql.publishing.bounding import DrawnRelease
 from dpsql.publishing.planned import PlannedStatistic
 from dpsql.release import Release, open_release
@@ -118,7 +118,10 @@ def _draw_record(number: int, meeting: Meeting, right: IntArray) -> Record:
         noise: Record = {"law": "laplace", "denominator": _number(law.denominator), "units": _runs(law.units)}
         if law.bounds:
             noise["bounds"] = [_number(bound) for bound in law.bounds]
-        ones = Fraction(sum(law.units.tolist()), law.denominator * min(law.bounds, default=1))
+        if law.tree is not None:
+            levels = [_number(rate) for rate in law.tree.rates]
+            noise |= {"arities": list(law.tree.arities), "rates": levels, "leaves": law.leaves}
+        ones = Fraction(_units_of_ones(law, len(right)), law.denominator * min(law.bounds, default=1))
     else:
         noise = {"law": "gaussian", "sigma2": str(law.sigma2)}
         ones = Fraction(len(right)) / (law.sigma2 - SLACK)
@@ -128,6 +131,13 @@ def _draw_record(number: int, meeting: Meeting, right: IntArray) -> Record:
         "noisy": _numbers(noisy),
         "right": [[int(row), _number(int(right[row]))] for row in moved], "shift": _number(int(difference.sum())),
     }  # fmt: skip
+
+
+def _units_of_ones(law: Law, integers: int) -> int:
+    """What rows that all move by one spend: of a tree every leaf moves a node of each level."""
+    if law.tree is None:
+        return sum(law.units.tolist())
+    return integers // len(law.bounds) * sum(law.tree.rates)
 
 
 def _release_records(
@@ -171,10 +181,15 @@ def _is_linear(drawn: DrawnRelease, statistic: PlannedStatistic) -> bool:
 def _axis_record(axis: int, strategy: AxisStrategy) -> Record:
     rows = strategy.entries()
     assert rows is not None
+    tree, levels = axis_budgets([strategy])[0].tree, {}
+    if tree is not None:
+        weights = strategy.variance().columns()["weight"].tolist()
+        levels = {"levels": {"arities": tree.arities, "shares": tree.shares, "weights": weights}}
     return {
         "axis": axis, "leaves": strategy.leaves, "start": rows.start.tolist(), "stop": rows.stop.tolist(),
         "offset": rows.offset.tolist(), "entry": rows.entry.tolist(), "budget": strategy.budget.tolist(),
         "total": strategy.total, "zero_sum": strategy.kind == ZeroSumStrategy.kind,
+        **levels,
     }  # fmt: skip
 
 
@@ -185,13 +200,19 @@ def _terms_record(drawn: DrawnRelease, i: int, draws: list[int]) -> Record:
     (line,) = drawn.plan.lines_of(draw)
     corrected = drawn.corrected.get(i)
     weighed_together = corrected is not None and statistic.law is GAUSSIAN
-    return {
+    stated = {"variance": view.unit_variance} if _tree(drawn, i) is not None else {}
+    return stated | {
         "law": "laplace" if statistic.law.norm == 1 else "gaussian", "number": draw.index(i),
         "purpose": line[0], "charge": str(line[1]),
         "spend": None if weighed_together else str(statistic.spend), "sensitivity": _number(view.sensitivity),  # type: ignore[attr-defined]
         "draws": draws, "factor": statistic.factor,
         "added": None if corrected is None else corrected.leaves.ravel().tolist(),
     }  # fmt: skip
+
+
+def _tree(drawn: DrawnRelease, i: int) -> PlacedTree | None:
+    """Of a statistic whose leaves were drawn together."""
+    return tree_of(axis_budgets(drawn.plan.strategies(drawn.plan.statistics[i])))
 
 
 class _Places:
@@ -211,7 +232,11 @@ class _Places:
         """Numbers of a statistic's draws: one of Laplace noise, one for each budget of Gaussian noise."""
         if drawn.plan.statistics[i].law.norm == LAPLACE.norm:
             draw = drawn.plan.draw_of(i)
-            noisy = np.concatenate([drawn.views[member].value.ravel() for member in draw])
+            values = [drawn.views[member].value for member in draw]
+            tree = _tree(drawn, i)
+            if tree is not None:  # trees are drawn one after the other
+                values = [np.moveaxis(value, tree.axis, -1) for value in values]
+            noisy = np.concatenate([value.ravel() for value in values])
             if draw[0] not in self._laplace:
                 self._laplace[draw[0]] = self._take(noisy)
             return [self._laplace[draw[0]]]

@@ -21,8 +21,19 @@ from typing import NamedTuple
 import numpy as np
 
 from dpsql.errors import CatalogError, InternalError
-from dpsql.mechanisms.axis import dense, hb, leaves, lue_dptree, optimised_tree, sine, struct_construct, tents
+from dpsql.mechanisms.axis import (
+    dense,
+    hb,
+    joint_tree,
+    leaves,
+    lue_dptree,
+    optimised_tree,
+    sine,
+    struct_construct,
+    tents,
+)
 from dpsql.mechanisms.axis.dense import DENSE_LEAVES, DENSE_SCALE, DenseStrategy, workload_gram
+from dpsql.mechanisms.axis.joint_tree import JointTreeStrategy
 from dpsql.mechanisms.axis.leaves import LeafStrategy
 from dpsql.mechanisms.axis.sine import SINE_SCALE, SineStrategy
 from dpsql.mechanisms.axis.strategy import (
@@ -31,6 +42,7 @@ from dpsql.mechanisms.axis.strategy import (
     AxisQuestion,
     AxisStrategy,
     Frozen,
+    JointCells,
     Mechanism,
     NamedAxisMechanism,
     Word,
@@ -45,11 +57,11 @@ from dpsql.tree import FloatArray, Workload
 from dpsql.variance.sine import half_angles, sine_transform
 
 MECHANISMS: tuple[Mechanism, ...] = (
-    leaves, tents, dense, sine, lue_dptree, hb, optimised_tree, struct_construct,
+    leaves, tents, dense, sine, joint_tree, lue_dptree, hb, optimised_tree, struct_construct,
 )  # fmt: skip
 
 STRATEGIES: tuple[type[AxisStrategy], ...] = (
-    LeafStrategy, TreeStrategy, IntervalStrategy, DenseStrategy, SineStrategy, ZeroSumStrategy,
+    LeafStrategy, TreeStrategy, JointTreeStrategy, IntervalStrategy, DenseStrategy, SineStrategy, ZeroSumStrategy,
 )  # fmt: skip
 
 
@@ -100,6 +112,7 @@ def auto_strategy(
     law: NoiseLaw = LAPLACE,
     whole: float = 0.0,
     scale: int = DENSE_SCALE,
+    joint: JointCells | None = None,
 ) -> AxisChoice:
     """The best strategy for one axis.
 
@@ -109,6 +122,7 @@ def auto_strategy(
         law: the noise.
         whole: the part of the questions that asks for the total instead, in [0, 1).
         scale: dense rows are rounded to multiples of 1 / scale.
+        joint: what is drawn, where all leaves may be drawn together.
 
     Returns:
         The winner, its error and its runners-up.
@@ -118,7 +132,7 @@ def auto_strategy(
 
     **Privacy** Reads no data: the arguments are public.
     """
-    return least(all_offers(AxisQuestion(n, law, workload, whole, scale)))
+    return least(all_offers(AxisQuestion(n, law, workload, whole, scale, joint)))
 
 
 def words() -> Mapping[str, NamedAxisMechanism]:
@@ -158,7 +172,7 @@ def axis_strategy(question: AxisQuestion, word: Word, shared: bool) -> AxisChoic
         CatalogError: the mechanism is not one that measures an axis on its own.
     """
     if question.workload is None:
-        all_ranges = _AllRanges(question.leaves, question.law, question.whole, question.scale)
+        all_ranges = _AllRanges(question.leaves, question.law, question.whole, question.scale, question.joint)
         return _for_all_ranges(MECHANISMS, all_ranges, word, shared)
     return _chosen(question, word, shared)
 
@@ -167,9 +181,8 @@ def axis_strategy(question: AxisQuestion, word: Word, shared: bool) -> AxisChoic
 def _for_all_ranges(
     mechanisms: tuple[Mechanism, ...], question: _AllRanges, word: Word, shared: bool
 ) -> AxisChoice:
-    return _chosen(
-        AxisQuestion(question.leaves, question.law, None, question.whole, question.scale), word, shared
-    )
+    leaves, law, whole, scale, joint = question
+    return _chosen(AxisQuestion(leaves, law, None, whole, scale, joint), word, shared)
 
 
 class _AllRanges(NamedTuple):
@@ -179,6 +192,7 @@ class _AllRanges(NamedTuple):
     law: NoiseLaw
     whole: float
     scale: int
+    joint: JointCells | None
 
 
 def _chosen(original: AxisQuestion, word: Word, shared: bool) -> AxisChoice:

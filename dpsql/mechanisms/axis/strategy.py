@@ -19,14 +19,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeAlias
+from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeAlias, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
 from dpsql.errors import InterfaceError, InternalError
 from dpsql.mechanisms import offers
-from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, AxisBudget, NoiseLaw, NoisyRows, NoisyView
+from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, AxisBudget, LevelShares, NoiseLaw, NoisyRows, NoisyView
 from dpsql.mechanisms.rows import SparseRows
 from dpsql.noise import Noise
 from dpsql.tree import Exact, FloatArray, IntArray, Workload
@@ -99,6 +99,15 @@ class AxisStrategy(Protocol):
         """The strategy that `frozen` was taken of."""
 
 
+@runtime_checkable
+class LevelledStrategy(Protocol):
+    """What a strategy has beside `AxisStrategy` whose rows are leaves drawn together."""
+
+    @property
+    def levels(self) -> LevelShares:
+        """Shape of the tree, and the levels' shares of `total`; the leaves' is their budget."""
+
+
 def row_count(strategy: AxisStrategy) -> int:
     """Number of measured rows, p."""
     return len(strategy.budget)
@@ -112,7 +121,10 @@ def gathers(strategy: AxisStrategy) -> bool:
 
 def axis_budgets(strategies: Sequence[AxisStrategy]) -> list[AxisBudget]:
     """What a law needs to know of the axes of a view."""
-    return [AxisBudget(strategy.budget, strategy.total) for strategy in strategies]
+    return [
+        AxisBudget(s.budget, s.total, s.levels if isinstance(s, LevelledStrategy) else None)
+        for s in strategies
+    ]
 
 
 def check_sensitivity(strategy: AxisStrategy, column_bound: int) -> None:
@@ -246,6 +258,20 @@ FEWEST_LEAVES = 4
 """Below it nothing beats measuring each leaf, and no mechanism is asked."""
 
 
+class JointCells(NamedTuple):
+    """The cells of a view whose leaves may be drawn together along one axis.
+
+    Args:
+        numbers: how many numbers a row of the view moves; all are of one draw.
+        trees: cells of the view's other axes, each with a tree of its own.
+        room: about the view's epsilon in units of 1/t: how fine the levels' rates are.
+    """
+
+    numbers: int
+    trees: int
+    room: int
+
+
 @dataclass(frozen=True, eq=False)
 class AxisQuestion:
     """What is asked of an axis.
@@ -257,6 +283,7 @@ class AxisQuestion:
         whole: the part of the questions that asks for the total instead, in [0, 1): what an axis is asked by queries
             that use only the other axes of its view.
         scale: full rows of integers are rounded to multiples of 1 / scale.
+        joint: what is drawn, where all leaves may be drawn together; None where rows have noise of their own.
 
     Raises:
         InterfaceError: for an axis without leaves, or ranges that lie outside of it.
@@ -267,6 +294,7 @@ class AxisQuestion:
     workload: Workload | None
     whole: float
     scale: int
+    joint: JointCells | None = None
 
     def __post_init__(self) -> None:
         """Refuse what no axis is asked."""

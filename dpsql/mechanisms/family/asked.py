@@ -286,7 +286,7 @@ class AskedRows:
 
     def largest_column(self, budget: IntArray, terms: Terms) -> int:
         """As the law adds up."""
-        return terms.law.largest_column(budget, [self._rows], [self._axis])
+        return terms.law.largest_column(budget, [self._rows], [self._axis], self.column_cap(terms))
 
     def column_cap(self, terms: Terms) -> int:
         """Of these rows, as the law says."""

@@ -22,6 +22,7 @@ from dpsql.mechanisms.axis.strategy import (
     AxisChoice,
     AxisQuestion,
     AxisStrategy,
+    JointCells,
     Word,
     axis_budgets,
     leaf_estimates,
@@ -51,7 +52,7 @@ from dpsql.mechanisms.family.question import (
     NamedFamily,
     ViewChoice,
 )
-from dpsql.mechanisms.law import NoiseLaw, NoisyRows
+from dpsql.mechanisms.law import LAPLACE, NoiseLaw, NoisyRows, tree_of
 from dpsql.mechanisms.offers import Candidate, Offer, Refusal, least
 from dpsql.noise import Noise
 from dpsql.tree import Exact, FloatArray, IntArray
@@ -117,7 +118,8 @@ class Product:
     def largest_column(self, budget: IntArray, terms: Terms) -> int:
         """As the law adds up."""
         rows = [strategy.entries() for strategy in terms.strategies]
-        return terms.law.largest_column(budget, rows, axis_budgets(terms.strategies))
+        axes = axis_budgets(terms.strategies)
+        return terms.law.largest_column(budget, rows, axes, self.column_cap(terms))
 
     def column_cap(self, terms: Terms) -> int:
         """Of the axes' strategies, as the law says."""
@@ -150,12 +152,15 @@ def offers(question: FamilyQuestion) -> Iterator[Answer]:
         yield Refusal(name, f"needs a declared number in max_ids of {question.of}")
         return
 
-    def make() -> FamilyCandidate:
-        views = tuple(product_view(question, view) for view in question.views)
+    def design(views: Sequence[ViewChoice]) -> FamilyCandidate:
         words = " x ".join(choice.name for choice in views[0].axes) if len(views) == 1 else name
-        return FamilyCandidate(words, FamilyDesign(PRODUCT, views), lambda: _error(question, views))
+        return FamilyCandidate(words, FamilyDesign(PRODUCT, tuple(views)), lambda: _error(question, views))
 
-    yield Offer(name, 0.0, make)
+    yield Offer(name, 0.0, lambda: design([product_view(question, view) for view in question.views]))
+    on_trees = {view.name: choice for view in question.views if (choice := _on_tree(question, view))}
+    if on_trees:
+        views = [on_trees.get(view.name) or product_view(question, view) for view in question.views]
+        yield Offer("joint trees", 0.0, lambda: design(views))
 
 
 def product_view(question: FamilyQuestion, view: FamilyView) -> ViewChoice:
@@ -169,12 +174,19 @@ def product_view(question: FamilyQuestion, view: FamilyView) -> ViewChoice:
     return least(_of_law(question, view, law) for law in laws).strategy
 
 
+def _shares_axes(question: FamilyQuestion, view: FamilyView) -> bool:
+    return len(view.axes) > 1 and question.whole > 0
+
+
 def _of_law(question: FamilyQuestion, view: FamilyView, law: NoiseLaw) -> Offer[ViewChoice]:
     """The view under one law. No strategy errs less than the bound of its axes, so a dear law is left unsearched."""
-    shared, price = len(view.axes) > 1 and question.whole > 0, question.price(law)
+    shared, price = _shares_axes(question, view), question.price(law)
+    joint = question.joint_cells(view, 0) if len(view.axes) == 1 else None
 
     def make() -> Candidate[ViewChoice]:
-        axis_choices = tuple(question.axes[i].once(_strategy, law, view.word, shared) for i in view.axes)
+        axis_choices = tuple(
+            question.axes[i].once(_strategy, law, view.word, shared, joint) for i in view.axes
+        )
         choice = ViewChoice(law, axis_choices)
         return Candidate(choice, price * choice.error, law.name)
 
@@ -186,10 +198,30 @@ def _of_law(question: FamilyQuestion, view: FamilyView, law: NoiseLaw) -> Offer[
     return Offer(law.name, price * law.unit_error * floor, make)
 
 
-def _strategy(axis: FamilyAxis, law: NoiseLaw, word: Word, shared: bool) -> AxisChoice:
+def _on_tree(question: FamilyQuestion, view: FamilyView) -> ViewChoice | None:
+    """Leaves of one axis drawn together for each cell of the others, where that errs less than rows of each axis."""
+    if len(view.axes) == 1 or question.joint_cells(view, 0) is None:
+        return None
+    shared, choices = _shares_axes(question, view), [product_view(question, view)]
+    for position, axis in enumerate(view.axes):
+        joint = question.joint_cells(view, position)
+        tree = question.axes[axis].once(_strategy, LAPLACE, view.word, shared, joint)
+        if tree_of(axis_budgets([tree.strategy])) is not None:
+            cells = [question.axes[i].once(_strategy, LAPLACE, CELLS, shared, None) for i in view.axes]
+            choices.append(ViewChoice(LAPLACE, (*cells[:position], tree, *cells[position + 1 :])))
+    best = min(choices, key=lambda choice: choice.error)
+    return None if best is choices[0] else best
+
+
+CELLS = Word("identity")
+
+
+def _strategy(
+    axis: FamilyAxis, law: NoiseLaw, word: Word, shared: bool, joint: JointCells | None
+) -> AxisChoice:
     """The strategy of an axis; one that shares its views is asked as a whole half of the time."""
     scale = axis.grains.shared if shared else axis.grains.alone
-    question = AxisQuestion(axis.leaves, law, axis.workload, WHOLE if shared else 0.0, scale)
+    question = AxisQuestion(axis.leaves, law, axis.workload, WHOLE if shared else 0.0, scale, joint)
     return axis_strategy(question, word, shared)
 
 

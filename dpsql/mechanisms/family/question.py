@@ -26,12 +26,16 @@ from itertools import combinations
 from math import prod
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
+from dpsql.budget import scaled_denominator
 from dpsql.mechanisms.axis import AUTO, WHOLE
-from dpsql.mechanisms.axis.strategy import AxisChoice, Word
+from dpsql.mechanisms.axis.strategy import AxisChoice, JointCells, Word
 from dpsql.mechanisms.family.measurement import Measurement
 from dpsql.mechanisms.law import GAUSSIAN, Laplace, NoiseLaw
 from dpsql.mechanisms.offers import Choice, Offer, Refusal
 from dpsql.tree import Workload
+
+MOST_NUMBERS = 2
+"""A draw of more numbers has a variance on trees that is not known."""
 
 
 class Grains(NamedTuple):
@@ -84,6 +88,7 @@ class FamilyView(NamedTuple):
         shared_out: whether its share was left open.
         questions: the only ones that it is for; empty where it is for whatever is asked.
         together: the most axes that are asked together; below the number of its axes it is a cube.
+        widest: the most that a unit changes one of its numbers, in drawn integers; 0 where nothing is drawn jointly.
     """
 
     name: str
@@ -95,6 +100,7 @@ class FamilyView(NamedTuple):
     shared_out: bool
     questions: tuple[Boxes, ...] = ()
     together: int = 0
+    widest: int = 0
 
     @property
     def sets(self) -> list[tuple[int, ...]]:
@@ -163,6 +169,22 @@ class FamilyQuestion:
         if len(view.charges) < 2 or GAUSSIAN in self.laws or self.batches or self.people:
             return 1.0
         return Laplace(len(view.charges)).unit_error / law.unit_error
+
+    def joint_cells(self, view: FamilyView, axis: int) -> JointCells | None:
+        """What a view draws where all leaves of one of its axes are drawn together; None where they may not be.
+
+        Args:
+            view: one of the views.
+            axis: a position in its axes.
+        """
+        numbers = len(view.charges)
+        if not view.widest or numbers > MOST_NUMBERS or view.word != AUTO or GAUSSIAN in self.laws:
+            return None
+        denominator = scaled_denominator(numbers * view.widest)
+        # replace_one neighbours and `clipped_share` leave more than a quarter of the charges to the draw
+        room = int(sum(view.charges.values(), Fraction(0)) * denominator / 4)
+        leaves = self.leaves(view)
+        return JointCells(numbers, prod(leaves) // leaves[axis], room)
 
     def unit(self, law: NoiseLaw, share: float) -> float:
         """Variance of a row of whole budget that gets a share of all that the family may spend."""

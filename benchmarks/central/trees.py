@@ -1,0 +1,147 @@
+"""Leaves of a tree by one draw, against the method's table: `python -m benchmarks.central.trees`.
+
+Errors are exact, from public facts; coverage and losses are those of the shipped sampler.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from fractions import Fraction
+
+import numpy as np
+
+from benchmarks.figures import Figures
+from dpsql.answer.uncertainty.fieller import fieller
+from dpsql.curate.prove.loss import record_pair
+from dpsql.mechanisms.axis import auto_strategy
+from dpsql.mechanisms.axis.leaves import LeafStrategy
+from dpsql.mechanisms.axis.strategy import AxisStrategy, JointCells, axis_budgets, draw_view
+from dpsql.mechanisms.law import LAPLACE, Laplace
+from dpsql.noise import ExactNoise, Noise, os_entropy
+from dpsql.tree import Exact
+from dpsql.variance import mean_variance
+
+TABLE = {(64, 0.0): 29.19, (256, 0.0): 63.34, (1024, 0.0): 118.2, (4096, 0.0): 198.5,
+         (64, 0.5): 27.4, (256, 0.5): 52.3, (1024, 0.5): 89.5, (4096, 0.5): 141.0}  # fmt: skip
+EPSILON = Fraction(1, 10)
+ROOM = 1 << 26
+COVERED, DRAWS, PAIRS, RANGES = 64, 4000, 1500, 60
+
+
+def strategies() -> dict[tuple[int, float], AxisStrategy]:
+    """What `auto` takes for each line of the table."""
+    return {
+        (n, whole): auto_strategy(n, whole=whole, joint=JointCells(1, 1, ROOM)).strategy for n, whole in TABLE
+    }
+
+
+def mean_error(strategy: AxisStrategy, whole: float, epsilon: Fraction) -> float:
+    """Exact mean variance of the questions at an epsilon, times epsilon^2."""
+    unit = LAPLACE.unit_variance(axis_budgets([strategy]), epsilon, 1)
+    return unit * mean_variance(strategy.variance(), None, whole) * float(epsilon) ** 2
+
+
+def print_errors(figures: Figures, made: dict[tuple[int, float], AxisStrategy]) -> None:
+    """At epsilon .1 and 1."""
+    for (n, whole), table in TABLE.items():
+        words = f"{n} leaves" + (", totals as often as ranges" if whole else "")
+        strategy = made[n, whole]
+        figures.at_most(f"joint tree over the method's error at epsilon .1, {words}",
+                        mean_error(strategy, whole, EPSILON) / table, 1.02)  # fmt: skip
+        figures.at_most(f"joint tree over the method's error at epsilon 1, {words}",
+                        mean_error(strategy, whole, Fraction(1)) / table, 1.0)  # fmt: skip
+
+
+def print_seconds(figures: Figures, made: dict[tuple[int, float], AxisStrategy]) -> None:
+    """CPU of the sampler with the system's entropy."""
+    noise = ExactNoise(os_entropy())
+    for number, n in ((1000, 64), (1, 4096)):
+        tree = LAPLACE.tree_noise(axis_budgets([made[n, 0.0]]), EPSILON, [1])
+        assert tree is not None
+        cells, start = np.zeros((1, 1, n), np.int64), time.process_time()
+        for _ in range(number):
+            noise.trees(tree, cells)
+        words = f"{number} views of {n} leaves" if number > 1 else f"{n} leaves"
+        figures.at_most(f"joint tree, CPU seconds of {words}", time.process_time() - start, 2.0)
+
+
+def hits(error: np.ndarray, variance: np.ndarray | float) -> float:
+    """Share of errors within a 95% interval."""
+    return float(np.mean(np.abs(error) <= 1.96 * np.sqrt(variance)))
+
+
+def between(figures: Figures, name: str, share: float) -> None:
+    """A coverage has two ends."""
+    figures.at_least(name, share, 0.93)
+    figures.at_most(f"{name}, at most", share, 0.97)
+
+
+def print_coverage(figures: Figures, strategy: AxisStrategy) -> None:
+    """Of leaves, of random ranges and of averages over them; draws of one number and of two."""
+    law, bounds, rng = Laplace(2, 30_000), [3, 30_000], np.random.default_rng(36)
+    noise, zero = ExactNoise(os_entropy()), Exact(np.zeros((PAIRS, COVERED), np.int64))
+    many = Exact(np.zeros((DRAWS, COVERED), np.int64))
+    single = draw_view(many, [LeafStrategy(DRAWS), strategy], EPSILON, 1, noise)
+    rows = axis_budgets([LeafStrategy(PAIRS), strategy])
+    count, total = law.draw_together([zero, zero], rows, EPSILON, bounds, noise)
+    lo, hi = np.sort(rng.integers(0, COVERED + 1, (2, RANGES)), axis=0)
+    hi = np.maximum(hi, lo + 1)
+    lo = np.minimum(lo, hi - 1)
+    model = strategy.variance()
+    masks = ((np.arange(COVERED) >= lo[:, None]) & (np.arange(COVERED) < hi[:, None])).astype(float)
+    for name, view in (("COUNT", single), ("COUNT of two numbers", count), ("SUM", total)):
+        leaf = view.unit_variance * model.ranges(0, 1)[0]
+        between(figures, f"joint tree, 95% intervals of leaves hold, {name}", hits(view.value, leaf))
+        ranges = view.unit_variance * model.ranges(lo, hi)
+        between(
+            figures, f"joint tree, 95% intervals of ranges hold, {name}", hits(view.value @ masks.T, ranges)
+        )
+        observed = np.var(view.value @ masks.T, axis=0) / ranges
+        figures.at_most(
+            f"joint tree, observed over stated variance of ranges, {name}", float(observed.mean()), 1.05
+        )
+    rows_in, mean = 4000.0, 6000.0  # of a range: rows, and their average in units of the measure
+    counts, sums = rows_in + count.value @ masks.T, mean * rows_in + total.value @ masks.T
+    spread = np.tile(model.ranges(lo, hi), PAIRS)
+    low, high = fieller(
+        sums.ravel(),
+        counts.ravel(),
+        total.unit_variance * spread,
+        0 * spread,
+        count.unit_variance * spread,
+        1.96,
+    )
+    inside = (low <= mean) & (mean <= high)
+    between(figures, "joint tree, 95% intervals of averages hold", float(np.mean(inside)))
+
+
+def print_losses(figures: Figures, made: dict[tuple[int, float], AxisStrategy]) -> None:
+    """Of a unit of three rows: in one leaf, and in three."""
+    for n, whole in ((64, 0.0), (64, 0.5), (256, 0.5)):
+        strategy = made[n, whole]
+        for words, leaves in (("one leaf", [n - 1] * 3), ("three leaves", [0, n // 2, n - 1])):
+
+            def publish(noise: Noise, person: list[int], strategy: AxisStrategy = strategy) -> bytes:
+                cells = np.bincount(person, minlength=strategy.leaves).astype(np.int64)
+                return draw_view(Exact(cells), [strategy], Fraction(1, 2), 3, noise).value.tobytes()
+
+            pair = record_pair(lambda noise: publish(noise, leaves), lambda noise: publish(noise, []))  # noqa: B023
+            loss = sum(float(draw.epsilon or 0) for draw in pair.losses) / 0.5
+            words = f"three rows in {words} of {n}{', totals asked' if whole else ''}"
+            figures.at_least(f"joint tree, exact loss over claim, {words}", loss, 0.98)
+            figures.at_most(f"joint tree, exact loss over claim, {words}, at most", loss, 1.0)
+
+
+def main() -> int:
+    """Print the figures."""
+    figures, made = Figures(), strategies()
+    print_errors(figures, made)
+    print_seconds(figures, made)
+    print_losses(figures, made)
+    print_coverage(figures, made[COVERED, 0.0])
+    return figures.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

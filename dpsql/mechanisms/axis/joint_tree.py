@@ -1,0 +1,237 @@
+"""Leaves of a tree by one draw: noise whose size counts the sums of all nodes, so that no node needs noise of its own.
+
+The rows are the leaves. `shares` are what the levels have of the budget: a record moves one node a level, so the whole
+draw costs their sum (`noise.knorm.joint_trees`). `auto` takes it on an ordered axis that stands alone or beside axes
+whose leaves are measured one by one, where its exact error is least and the draws can be had.
+
+| here | meaning | unit |
+|---|---|---|
+| `TOTAL` | what the shares add up to; the search moves whole parts, so that all machines find the same | - |
+| `LIMITS` | most expected leaf draws of one view, by how many numbers a draw has | draws |
+
+**Privacy**: docs/privacy.md, "Trees by one draw".
+**Source**: docs/method/noise.md, "Joint trees".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+
+from dpsql.mechanisms.axis.strategy import (
+    FEWEST_LEAVES,
+    Answer,
+    AxisQuestion,
+    AxisStrategy,
+    Frozen,
+    NamedAxisMechanism,
+    candidate,
+    check_sensitivity,
+)
+from dpsql.mechanisms.law import LAPLACE, LevelShares, NoiseLaw
+from dpsql.mechanisms.offers import Offer, Refusal
+from dpsql.mechanisms.rows import SparseRows, rows_of_ones
+from dpsql.tree import FloatArray, IntArray, Workload
+from dpsql.variance import mean_variance
+from dpsql.variance.levels import LevelMoments, LevelVariance, level_moments, level_weights
+
+TOTAL = 1 << 12
+COARSE = 0.1
+"""Step of the search's grids: .08% of an error, where optima are flat."""
+
+LIMITS: Mapping[int, int] = {1: 1 << 26, 2: 1 << 24}
+"""A draw of one number takes about .8 us, of a pair 4 us. For three numbers and more a draw's variance on a tree is
+not known."""
+
+_LONGEST = 1 << 16
+_PADDED = 1.1
+_ARITIES = range(2, 7)
+_ONE_LEVEL = 12
+_LEAF_SHARE = TOTAL // 64
+
+
+@dataclass(frozen=True)
+class JointTreeStrategy:
+    """Leaves drawn together. See `AxisStrategy` for what its methods answer.
+
+    Args:
+        leaves: n.
+        levels: arities, and the levels' shares of `total`; leaves beyond n are drawn and dropped.
+
+    **Privacy** A leaf's column is one row, and one node a level: shares add up to `total`.
+    """
+
+    leaves: int
+    levels: LevelShares
+    kind: ClassVar[str] = "joint_tree"
+    law: ClassVar[NoiseLaw] = LAPLACE
+    total: ClassVar[int] = TOTAL
+    grain: ClassVar[int] = 1
+    refinements: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        """Refuse levels that spend more than the whole, or fewer leaves than the axis has."""
+        short = min(self.levels.shares) < 0 or len(self.levels.shares) != len(self.levels.arities) + 1
+        bound = (
+            self.total + 1 if short or prod(self.levels.arities) < self.leaves else sum(self.levels.shares)
+        )
+        check_sensitivity(self, bound)
+
+    @property
+    def budget(self) -> IntArray:
+        """Of the leaves' level, shape (n,)."""
+        return np.full(self.leaves, self.levels.shares[-1], np.int64)
+
+    def measure_columns(self, x: IntArray) -> IntArray:
+        return x.copy()
+
+    def estimate_columns(self, y: FloatArray) -> FloatArray:
+        return y
+
+    @cached_property
+    def moments(self) -> LevelMoments:
+        """Of node sums where all shares together are an epsilon of 1, in the limit of small ones."""
+        return level_moments(self.levels.arities, self.levels.rates(TOTAL))
+
+    def variance(self) -> LevelVariance:
+        """By level; half of the variance at epsilon 1, as of every model under Laplace noise."""
+        weights = level_weights(self.levels.arities, self.moments.variance / LAPLACE.unit_error)
+        return LevelVariance(self.leaves, self.levels.arities, self.levels.shares, weights)
+
+    def entries(self) -> SparseRows:
+        """One row of one leaf each."""
+        leaf = np.arange(self.leaves)
+        return rows_of_ones(self.leaves, leaf, leaf + 1)
+
+    def for_products(self, crumb: float) -> AxisStrategy:
+        return self
+
+    def tree_draws(self, numbers: int) -> float:
+        """Expected leaf draws of one tree of so many numbers."""
+        return prod(self.levels.arities) * self.moments.draws**numbers
+
+    def frozen(self) -> dict[str, Any]:
+        return {
+            "leaves": self.leaves,
+            "arities": list(self.levels.arities),
+            "shares": list(self.levels.shares),
+        }
+
+    @classmethod
+    def thawed(cls, frozen: Frozen) -> Self:
+        return cls(int(frozen["leaves"]), LevelShares(tuple(frozen["arities"]), tuple(frozen["shares"])))
+
+
+NAMED: Mapping[str, NamedAxisMechanism] = {}
+
+NAME = "joint tree"
+
+
+def offers(question: AxisQuestion) -> Iterator[Answer]:
+    """The best shares on the best of a few shapes, where leaves may be drawn together."""
+    cells = question.joint
+    if cells is None or not question.allows(LAPLACE):
+        return
+    if question.leaves < FEWEST_LEAVES:
+        yield Refusal(NAME, f"takes axes of {FEWEST_LEAVES} leaves or more")
+    elif question.leaves * cells.trees > LIMITS[cells.numbers] or question.leaves > _LONGEST:
+        yield Refusal(NAME, "needs too many draws here")
+    elif cells.room < 2 * question.leaves * TOTAL / _LEAF_SHARE:
+        yield Refusal(NAME, "needs a larger share, or narrower bounds: sums of noise would not fit 64 bits")
+    else:
+        strategy = _strategy(question)
+        if strategy.tree_draws(cells.numbers) * cells.trees > LIMITS[cells.numbers]:
+            yield Refusal(NAME, "needs too many draws here")
+        else:
+            words = "x".join(str(arity) for arity in strategy.levels.arities)
+            name = f"{NAME} {words}, {strategy.moments.draws**cells.numbers:.3g} draws a leaf"
+            yield Offer(NAME, 0.0, lambda: candidate(strategy, name, question))
+
+
+def _strategy(question: AxisQuestion) -> JointTreeStrategy:
+    search = _Search(question.leaves, question.workload, question.whole)
+    starts = [search.start(arities) for arities in _shapes(question.leaves)]
+    shapes = sorted(starts, key=_RatedTree.price)
+    flat = [shape for shape in shapes if 4 ** (len(shape.tree.arities) - 1) < question.leaves]
+    tried = dict.fromkeys((*shapes[:2], *flat[:1]))
+    best = min((search.descend(shape) for shape in tried), key=_RatedTree.price)
+    return JointTreeStrategy(question.leaves, best.tree)
+
+
+def _shapes(n: int, padded: float = _PADDED) -> list[tuple[int, ...]]:
+    """Arities, increasing or decreasing, whose product is n or up to a tenth more; more than that if there are none."""
+    longest = int(padded * n)
+
+    def lists(below: int, least: int) -> Iterator[tuple[int, ...]]:
+        if n <= below <= longest:
+            yield ()
+        for arity in _ARITIES:
+            if arity >= least and below * arity <= longest:
+                yield from ((arity, *lower) for lower in lists(below * arity, arity))
+
+    shapes = set(lists(1, 2)) | ({(n,)} if n <= _ONE_LEVEL else set())
+    return sorted({order for shape in shapes for order in (shape, shape[::-1])}) or _shapes(n, padded + 0.1)
+
+
+class _RatedTree(NamedTuple):
+    tree: LevelShares
+    error: float
+
+    def price(self) -> float:
+        """The error, .4% more for each level: levels cost draws."""
+        return self.error * 1.004 ** len(self.tree.arities)
+
+
+@dataclass(frozen=True)
+class _Search:
+    """Descent over whole shares of one shape: parts of `TOTAL` go between a level and the leaves."""
+
+    leaves: int
+    workload: Workload | None
+    whole: float
+
+    def error(self, tree: LevelShares) -> float:
+        """Mean variance of what is asked, on a coarse grid."""
+        moments = level_moments(tree.arities, tree.rates(TOTAL), 0, COARSE)
+        weights = level_weights(tree.arities, moments.variance)
+        model = LevelVariance(self.leaves, tree.arities, tree.shares, weights)
+        return mean_variance(model, self.workload, self.whole)
+
+    def start(self, arities: tuple[int, ...]) -> _RatedTree:
+        """Levels alike, the leaves twice as much, the root little unless it is asked for."""
+        rough = [1.2 * 2 * self.whole or 0.12, *[1.0] * (len(arities) - 1), 2.0]
+        shares = [int(TOTAL * level / sum(rough)) for level in rough]
+        shares[-1] += TOTAL - sum(shares)
+        tree = LevelShares(arities, tuple(shares))
+        return _RatedTree(tree, self.error(tree))
+
+    def descend(self, best: _RatedTree) -> _RatedTree:
+        """Steps of 1/32 of the whole, then of a quarter of that, .. as long as one of them gains."""
+        step = TOTAL // 32
+        while step:
+            gained = best
+            for level in range(len(best.tree.arities)):
+                for moved in (step, -step):
+                    gained = self._walk(gained, level, moved)
+            if gained is best:
+                step //= 4
+            best = gained
+        return best
+
+    def _walk(self, best: _RatedTree, level: int, moved: int) -> _RatedTree:
+        while True:
+            shares = list(best.tree.shares)
+            shares[level] += moved
+            shares[-1] -= moved
+            if shares[level] < 0 or shares[-1] < _LEAF_SHARE:
+                return best
+            tree = LevelShares(best.tree.arities, tuple(shares))
+            error = self.error(tree)
+            if not error < best.error * (1 - 1e-9):
+                return best
+            best = _RatedTree(tree, error)
