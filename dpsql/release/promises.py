@@ -14,6 +14,7 @@ VOUCHED = (
     "The curator vouches that each row of {tables} follows from rows of one unit and from public facts: the SQL of "
     "these tables was not checked (trusted: true). If it does not, nothing is promised."
 )
+FOUND = ", with {delta} added: the chance, at most, that a key is shown which one unit alone holds."
 FREE = "Questions cost nothing: the budget was spent once, when the release was made."
 
 
@@ -22,6 +23,9 @@ def promise_words(promise: Promise) -> list[str]:
 
     >>> promise_words(Promise("person.id", "add_remove", "1/2"))[0][-51:]
     'by a factor of at most exp(epsilon): epsilon = 0.5.'
+    >>> found = Promise("person.id", "add_remove", "1", delta="1/100000", mu2="1/20", key_delta="1/1000000")
+    >>> "one unit alone holds" in promise_words(found)[0], "with 1e-06 added" in promise_words(found)[0]
+    (True, True)
     """
     change = NEIGHBOURS[promise.neighbours].format(unit=promise.unit)
     start = f"Whatever is computed from this release, {change} changes the chance p of any outcome"
@@ -33,8 +37,9 @@ def promise_words(promise: Promise) -> list[str]:
     if promise.mu2 is not None:
         words += (
             f" The same draws are Gaussian differentially private with mu^2 = {short(promise.mu2)}, and "
-            f"zero-concentrated with rho = {short(Fraction(promise.mu2) / 2)}; an epsilon at every other delta follows."
+            f"zero-concentrated with rho = {short(Fraction(promise.mu2) / 2)}; an epsilon at every other delta follows"
         )
+        words += FOUND.format(delta=short(promise.key_delta)) if promise.key_delta else "."
     return [words, *vouched]
 
 
