@@ -47,8 +47,9 @@ def spread_squares(catalog: CatalogFields) -> None:
             column = written[len("squares(") : -1].removeprefix(f"{view.of}.")
             measures[f"{view.of}.{PREFIX}{column}"] = measures.pop(written)
         views[name] = _with_measures(view, measures)
-    object.__setattr__(catalog, "tables", tables)
-    object.__setattr__(catalog, "views", views)
+    if views != catalog.views:
+        object.__setattr__(catalog, "tables", tables)
+        object.__setattr__(catalog, "views", views)
 
 
 def _with_measures(view: View, measures: dict[str, Fraction]) -> View:

@@ -95,7 +95,7 @@ def set_aside(context: Context, select: exp.Select, scope: Scope, inner: Inner) 
         if join.args.get("side"):
             raise refusal(
                 NotSupportedError, "an answer is on the outer side of a join to rows", at=join, clause="JOIN",
-                hint="start FROM the rows",
+                hint="start FROM the rows, or join an answer: LEFT JOIN (SELECT key, COUNT(*) .. GROUP BY 1)",
             )  # fmt: skip
         select.set("from_", exp.From(this=join.this))
         join.set("this", first)
