@@ -6,6 +6,7 @@ replace the file. `asked` does to a file what a reader does, in a process of its
 
 from __future__ import annotations
 
+import gc
 import gzip
 import json
 import multiprocessing
@@ -365,7 +366,9 @@ def asked(path: Path, signer: str | None = None, seconds: float = SECONDS) -> Ou
     context, began = multiprocessing.get_context("fork"), time.monotonic()
     here, there = context.Pipe(duplex=False)
     process = context.Process(target=_child, args=(path, signer, there))
+    gc.freeze()  # the child collects nothing of its parent's: libraries with threads of their own do not survive that
     process.start()
+    gc.unfreeze()
     there.close()
     try:
         how, told = here.recv() if here.poll(seconds) else ("hung", "")
