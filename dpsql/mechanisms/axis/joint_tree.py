@@ -1,8 +1,8 @@
 """Leaves of a tree by one draw: noise whose size counts the sums of all nodes, so that no node needs noise of its own.
 
 The rows are the leaves. `shares` are what the levels have of the budget: a record moves one node a level, so the whole
-draw costs their sum (`noise.knorm.joint_trees`). `auto` takes it on an ordered axis that stands alone or beside axes
-whose leaves are measured one by one, where its exact error is least and the draws can be had.
+draw costs their sum (`noise.knorm.joint_trees`). `auto` takes it in the only view of a table, on an ordered axis alone
+or alongside axes whose leaves are measured one by one, where its exact error is least and the draws can be had.
 
 | here | meaning | unit |
 |---|---|---|

@@ -180,6 +180,10 @@ class FamilyQuestion:
         numbers = len(view.charges)
         if not view.widest or numbers > MOST_NUMBERS or view.word != AUTO or GAUSSIAN in self.laws:
             return None
+        # Views meet on the axes that they share, and not on a leaf (MISSING) that two axes of one table both have.
+        # Where trees changed which view errs least, parts came from one view and their whole from another.
+        if len(self.views) > 1:
+            return None
         denominator = scaled_denominator(numbers * view.widest)
         # replace_one neighbours and `clipped_share` leave more than a quarter of the charges to the draw
         room = int(sum(view.charges.values(), Fraction(0)) * denominator / 4)
