@@ -12,9 +12,10 @@ import duckdb
 
 from dpsql.answer.answerer import Answerer
 from dpsql.engines.keys import open_star
+from dpsql.mechanisms.law import NoisyRows
 from dpsql.noise import Noise, ZeroNoise
 from dpsql.publishing.axes import axis_maker
-from dpsql.publishing.bounding import DrawnRelease, Scan
+from dpsql.publishing.bounding import DrawnRelease, Scan, draw_cells
 from dpsql.publishing.content import release_content
 from dpsql.publishing.plan import plan_release
 from dpsql.publishing.rows import prepare_tables
@@ -66,11 +67,13 @@ def redrawn(catalog: Catalog, folder: Path) -> Publish:
     plan = plan_release(catalog, axis_maker(catalog, raw))
     prepare_tables(catalog, raw, plan)
     scan = Scan(catalog, raw, plan, ZeroNoise(), bytes(32))
-    cells = [declared_cells(scan, s.of).of(s)[0] for s in plan.statistics]
+    cells = {of: declared_cells(scan, of) for of in dict.fromkeys(s.of for s in plan.statistics)}
 
     def publish(noise: Noise, name: str) -> Answerer:
-        pairs = zip(plan.statistics, cells, strict=True)
-        drawn = DrawnRelease(plan, tuple(s.measurement.draw(c, s.terms(plan.axes), noise) for s, c in pairs))
+        views: dict[int, NoisyRows] = {}
+        for of, counted in cells.items():
+            views |= draw_cells(scan._replace(noise=noise), of, counted)
+        drawn = DrawnRelease(plan, tuple(view for _, view in sorted(views.items())))
         path = folder / name
         release_content(drawn, name, insecure=True).write(path)
         return Answerer(open_release(path, insecure=True))

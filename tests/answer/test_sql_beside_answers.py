@@ -29,6 +29,11 @@ EXACT = {
         f"SELECT {THREE} AS k, COUNT(*), 100.0 * COUNT(*) / SUM(COUNT(*)) OVER () {JOINED} GROUP BY 1",
         f"SELECT DISTINCT c.age > 30 OR c.region = 'north' {JOINED} WHERE c.age IS NOT NULL AND c.region IS NOT NULL",
     ],
+    "the spread of an axis": [
+        "SELECT STDDEV_POP(age), VAR_POP(age) FROM customer",
+        "SELECT STDDEV(age), VARIANCE(age) FROM customer WHERE age > 0",
+        f"SELECT region, STDDEV(c.age), COUNT(*) {JOINED} WHERE age > 0 GROUP BY 1",
+    ],
     "conditions over two axes": [
         f"SELECT COUNT(*), SUM(amount) {JOINED} WHERE c.age - 20 > LENGTH(c.region)",
         f"SELECT c.region, COUNT(*) {JOINED} WHERE c.age % 7 < LENGTH(c.region) AND c.age > 20 GROUP BY 1",
@@ -145,7 +150,7 @@ def test_a_total_over_what_noise_picked_says_so(star: tuple[Answerer, duckdb.Duc
     "SELECT COUNT(*) FROM sales SEMI JOIN customer USING (customer_id)": "SEMI JOIN is not supported; .* over its key",
     "SELECT COUNT(*) FROM sales ASOF JOIN customer USING (customer_id)": "ASOF JOIN is not supported",
     "SELECT SUM(price) FROM product": "no view counts rows of product",
-    "SELECT STDDEV(age) FROM customer": r"AVG\(age \* age\) - AVG\(age\) \* AVG\(age\) is the variance",
+    "SELECT STDDEV(amount) FROM sales": r"ask the curator for `squares\(sales.amount\)`",
     "SELECT SUM(DISTINCT age) FROM customer": "a release does not tell which occur",
     "SELECT ANY_VALUE(region) FROM customer": "the value of a single row is not published",
     "SELECT t.n FROM (SELECT COUNT(*) AS n FROM sales) AS t WHERE EXISTS (SELECT 1)": "EXISTS over answers",

@@ -83,7 +83,9 @@ def test_every_call_of_a_statement_is_one_moment(shop: Answerer) -> None:
         row = shop.query(
             "SELECT NOW() = CURRENT_TIMESTAMP, NOW() - NOW() = INTERVAL '0 day', CURRENT_DATE"
         ).rows[0]
+        (shown,) = shop.query('SELECT cast(NOW() as TIMESTAMP) AS "COL"').rows  # as Tableau asks it
     assert row == (True, True, NOON.date())
+    assert shown == (NOON.replace(tzinfo=None, microsecond=0),)
 
 
 NAMES = [

@@ -84,6 +84,10 @@ ALIKE = {
         f"SELECT CASE WHEN SUM(n) <> 0 THEN SUM(n) FILTER (WHERE ward = 'a') / SUM(n) ELSE 0 END FROM {WARDS}",
         f"SELECT 1 - SUM(n) FILTER (WHERE ward <> 'a' OR ward IS NULL) / SUM(n) FROM {WARDS}",
     ]),
+    "a root": (RATIO, [
+        "SELECT SQRT(COUNT(*)) FROM clinic", f"SELECT SQRT(SUM(n)) FROM {DAYS}",
+        "SELECT COUNT(*) / SQRT(COUNT(*)) FROM clinic", "SELECT SQRT((SELECT COUNT(*) FROM clinic))",
+    ]),
     "a difference of means": (RATIO, [
         "SELECT AVG(cost) FILTER (WHERE ward = 'a') - AVG(cost) FILTER (WHERE ward = 'b') FROM clinic",
         "SELECT (SELECT AVG(cost) FROM clinic WHERE ward = 'a') - (SELECT AVG(cost) FROM clinic WHERE ward = 'b')",
@@ -104,7 +108,7 @@ UNDEFINED = {
     f"SELECT n, COUNT(*) FROM {DAYS} GROUP BY n": "GROUP BY compares noisy values",
     f"SELECT n FROM {DAYS} UNION SELECT n FROM {DAYS}": "UNION compares rows",
     f"SELECT DISTINCT n * 2 FROM {DAYS}": "DISTINCT compares rows",
-    f"SELECT SQRT(SUM(n)) FROM {DAYS}": "SQRT of a noisy value",
+    f"SELECT LN(SUM(n)) FROM {DAYS}": "LN of a noisy value",
     f"SELECT day FROM {DAYS} WHERE day = (SELECT day FROM {DAYS} ORDER BY n DESC LIMIT 1)": "",
     f"SELECT (SELECT n FROM {DAYS} ORDER BY n DESC LIMIT 1) - 5": "in a subquery rows were picked",
 }

@@ -109,7 +109,7 @@ ONE = r"COUNT\(DISTINCT id\) counts each of them once"
         ),
         (
             "SELECT COUNT(*) FROM customer WHERE id IN (SELECT id FROM sales GROUP BY id HAVING COUNT(*) > 2)",
-            OTHER,
+            r"`visits: \{of: sales, is: count\(\*\), \.\.\}` under its summaries$",
         ),
         ("SELECT COUNT(*) FROM customer WHERE id IN (SELECT id FROM sales LIMIT 3)", OTHER),
         ("SELECT AVG(age) FROM customer WHERE id IN (SELECT id FROM sales)", OTHER),
@@ -121,6 +121,10 @@ ONE = r"COUNT\(DISTINCT id\) counts each of them once"
         ),
         ("SELECT COUNT(*) FROM (SELECT DISTINCT id FROM sales)", ONE),
         ("SELECT COUNT(*) FROM (SELECT id FROM sales GROUP BY id)", ONE),
+        (
+            "SELECT COUNT(*) FROM (SELECT id FROM sales GROUP BY id)",
+            r"is: count\(\*\), \.\.\}` under its summaries",
+        ),
         ("WITH buyers AS (SELECT DISTINCT id FROM sales WHERE month = 1) SELECT COUNT(*) FROM buyers", ONE),
         ("SELECT COUNT(DISTINCT amount) FROM sales", "it is no axis"),
         ("SELECT COUNT(DISTINCT CASE WHEN month < 3 THEN id ELSE 7 END) FROM sales", "it is no axis"),

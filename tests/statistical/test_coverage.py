@@ -5,22 +5,12 @@ The catalog measures no rows beyond `max_ids`, so that an interval is that of th
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import duckdb
 import pytest
 
-from dpsql.answer.answerer import Answerer
-from dpsql.engines.keys import open_star
+from benchmarks.composites.star import redrawn
 from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
-from dpsql.publishing.axes import axis_maker
-from dpsql.publishing.bounding import DrawnRelease, Scan
-from dpsql.publishing.content import release_content
-from dpsql.publishing.plan import plan_release
-from dpsql.publishing.rows import prepare_tables
-from dpsql.release import open_release
 from dpsql.star import load_catalog
-from tests.strategies import declared_cells
 from tests.thinned import by_default
 
 CATALOG = """
@@ -71,21 +61,7 @@ def clinic(request, tmp_path_factory):
     )
     file = folder / "clinic.yaml"
     file.write_text(CATALOG.format(root=folder, delta=request.param[0], mechanism=request.param[1]))
-    catalog = load_catalog(file)
-    raw = open_star(catalog)
-    plan = plan_release(catalog, axis_maker(catalog, raw))
-    prepare_tables(catalog, raw, plan)
-    scan = Scan(catalog, raw, plan, ZeroNoise(), bytes(32))
-    cells = [declared_cells(scan, s.of).of(s)[0] for s in plan.statistics]
-
-    def release(noise, name):
-        pairs = zip(plan.statistics, cells, strict=True)
-        drawn = DrawnRelease(plan, tuple(s.measurement.draw(c, s.terms(plan.axes), noise) for s, c in pairs))
-        path = Path(folder / name)
-        release_content(drawn, name, insecure=True).write(path)
-        return Answerer(open_release(path, insecure=True))
-
-    return release
+    return redrawn(load_catalog(file), folder)
 
 
 @pytest.mark.parametrize("aggregate", by_default(["AVG(cost)", "COUNT(*)", "SUM(cost)"], 1))

@@ -402,7 +402,8 @@ class _Mapping:
         present = self.present([*(value for _, value in items), *tests])
         if not any(map(_tells_rows, tests)):
             if present is None:
-                raise self._missing(Aggregate("count", condition=self.condition), self.query)
+                once = "" if tests else self._counted_once()
+                raise self._missing(Aggregate("count", condition=self.condition), self.query, once)
             tests = [present, *tests]
         conditions = tests
         above = self.query.parent
@@ -419,6 +420,13 @@ class _Mapping:
         if conditions:
             plain.set("where", exp.Where(this=exp.and_(*map(_bracketed, conditions))))
         self.query.replace(plain)
+
+    def _counted_once(self) -> str:
+        """Of a list of keys alone, what counts those who are in it without a summary; else nothing."""
+        keys = [unaliased(projection) for projection in self._items()]
+        if len(keys) != 1 or not isinstance(keys[0], exp.Column) or not self._is_key(keys[0]):
+            return ""
+        return f"; COUNT(DISTINCT {keys[0].name}) counts each of them once, with the same WHERE"
 
     def _items(self) -> list[Node]:
         if any(isinstance(projection, exp.Star) for projection in self.query.expressions):
@@ -523,8 +531,8 @@ class _Mapping:
         hers = (people.alias_or_name.lower(), str(self.people.key).lower())
         return any(sides == {hers, (relation.alias_or_name.lower(), name.lower())} for name in keys)
 
-    def _missing(self, call: Aggregate | None, node: Node) -> NotSupportedError:
-        """No column holds an aggregate: the line that would."""
+    def _missing(self, call: Aggregate | None, node: Node, beside: str = "") -> NotSupportedError:
+        """No column holds an aggregate: the line that would, and what may be asked without it."""
         people, of = self.people.name, self.fact.of
         if call is None:
             return self._refused(
@@ -539,7 +547,7 @@ class _Mapping:
             f"no column of `{people}` holds {shown} of {of}",
             at=node,
             clause="FROM",
-            hint=f"ask the curator for `{name}: {{of: {of}, is: {quoted}, ..}}` under its summaries",
+            hint=f"ask the curator for `{name}: {{of: {of}, is: {quoted}, ..}}` under its summaries{beside}",
         )
 
     def _written(self, column: exp.Column) -> str:
