@@ -480,7 +480,7 @@ class Gaussian:
         for share in np.unique(budget):
             where = budget == share
             sigma2 = self.row_variance(int(share), variance)
-            noisy[where] = noise.gaussian(sigma2, int(np.count_nonzero(where)), exact[where])
+            noisy[where] = self.draw_spread(exact[where], sigma2, noise)
         total_squared = prod(axis.total for axis in axes) ** 2
         unit = float((variance + SLACK * int(budget.max(initial=0)) ** 2) / total_squared)
         return NoisyView(Noisy(noisy), budget, unit, sensitivity)
@@ -489,11 +489,23 @@ class Gaussian:
         """sigma^2 of a row of some budget, rounded up; `variance` is V of a row of budget 1."""
         return gaussian_sigma2(budget**2 / variance, 1)
 
+    def draw_spread(self, exact: Exact, sigma2: Fraction, noise: Noise) -> Noisy:
+        """Add noise to integers in one line, all of one variance.
+
+        Args:
+            exact: shape (m,).
+            sigma2: of the noise, `SLACK` included (`gaussian_sigma2`).
+            noise: where noise comes from.
+
+        **Privacy**: for neighbours whose integers differ by d_i, mu^2 = sum_i d_i^2 / (sigma2 - 4).
+        """
+        return Noisy(noise.gaussian(sigma2, exact.size, exact))
+
     def draw_bounded(self, exact: Exact, bound: int, spend: Fraction, noise: Noise) -> NoisyValues:
         """See `NoiseLaw`. **Privacy**: mu^2; drawn at its grain and rounded to integers, which is post-processing."""
         grain = self.grain((), spend, bound)
         sigma2 = gaussian_sigma2(spend, (grain * bound) ** 2)
-        noisy = noise.gaussian(sigma2, exact.size, refined(exact, grain))
+        noisy = self.draw_spread(refined(exact, grain), sigma2, noise)
         sd = sqrt(float(sigma2) / grain**2 + (ROUNDING if grain > 1 else 0.0))
         return NoisyValues(Noisy((2 * noisy + grain) // (2 * grain)), sd)
 

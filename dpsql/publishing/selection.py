@@ -29,6 +29,7 @@ from dpsql.engines.key_weights import KeyQuery, key_sql, weights_statement
 from dpsql.engines.placed import JoinSide, PlacedRows, UnitKey
 from dpsql.errors import CatalogError
 from dpsql.ledger import SelectionRecord, SpendLine
+from dpsql.mechanisms.law import GAUSSIAN
 from dpsql.noise import Noise
 from dpsql.progress import Progress, Stage
 from dpsql.publishing.axes import AxisMaker, axis_maker
@@ -44,6 +45,7 @@ from dpsql.release.write import KeyListPart
 from dpsql.star import Catalog
 from dpsql.star.derived import made_columns
 from dpsql.star.private_columns import KeyUse, PrivateColumn, private_columns
+from dpsql.tree import Exact
 
 Key = str | int
 SQL_TYPES: dict[str, Literal["VARCHAR", "BIGINT"]] = {"string": "VARCHAR", "int": "BIGINT"}
@@ -211,8 +213,8 @@ def _passed(scan: KeyScan, plan: KeyPlan, step: KeyRound, listed: Sequence[Key])
     statement = key_statement(scan, plan.column, listed)
     relations = scan.raw.relations(f"weighing keys of {plan.column.name}")
     for pairs in relations.batches(statement):
-        exact = np.array([weight for _, weight in pairs], np.int64)
-        noisy = scan.noise.gaussian(step.sigma2, exact.size, exact)
+        exact = Exact(np.array([weight for _, weight in pairs], np.int64))
+        noisy = GAUSSIAN.draw_spread(exact, step.sigma2, scan.noise)
         for at in np.flatnonzero(noisy >= step.threshold).tolist():
             yield _plain(pairs[at][0]), int(noisy[at])
 

@@ -176,7 +176,8 @@ def test_windows_answer_alike(law: str, shop: Path, by_duckdb: dict[str, Any], t
     here = catalog(tmp_path, files(shop), law, days=DAYS)
     with opened(here) as (raw, plan):
         assert isinstance(raw, RawSide)
-        relations = CommonRelations(AGAIN, raw.relations("testing").fetch)
+        stored = raw.relations("testing")
+        relations = CommonRelations(AGAIN, stored.fetch, stored.batches)
         assert answers(table_of(here, raw, plan, relations)) == by_duckdb[law]
 
 
@@ -216,7 +217,8 @@ def test_a_unit_is_weighed_in_the_scan_that_counts_it(law: str, shop: Path, tmp_
     here, most = catalog(tmp_path, files(shop), law, days=DAYS), {}
     for dialect in (AGAIN, DUCK):
         with opened(here) as (raw, plan):
-            relations = Watched(CommonRelations(dialect, raw.relations("testing").fetch))
+            stored = raw.relations("testing")
+            relations = Watched(CommonRelations(dialect, stored.fetch, stored.batches))
             answers(table_of(here, raw, plan, relations))
         most[dialect.materialised] = max(relations.scans)
         assert min(relations.scans) == 1

@@ -115,6 +115,8 @@ def test_a_draw_elsewhere_is_seen(breach: str) -> None:
         (law.NoiseLaw.draw_bounded, "exact", Exact),
         (law.Laplace.draw_units, "exact", Exact),
         (law.Gaussian.draw_at, "exact", Exact),
+        (law.Gaussian.draw_spread, "exact", Exact),
+        (law.Gaussian.draw_spread, "return", Noisy),
         (draw_view, "histogram", Exact),
         (draw_histogram, "people", Exact),
         (StreamStatistic.noised, "exact", Exact),

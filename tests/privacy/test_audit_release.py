@@ -166,6 +166,9 @@ class Halved:
     def joint(self, units, denominator, bounds, exact=None):
         return self.right.joint(units * 2, denominator, bounds, exact)
 
+    def trees(self, tree, exact):
+        return self.right.trees(tree._replace(rates=tuple(2 * rate for rate in tree.rates)), exact)
+
     def gaussian(self, sigma2, size, exact=None):
         return self.right.gaussian(sigma2 / 4, size, exact)
 

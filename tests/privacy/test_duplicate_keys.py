@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -53,5 +54,8 @@ def test_a_key_that_is_made_unique_by_its_spelling_is_found(
 ) -> None:
     """The planted defect: rows of a key that differ in the file all stay."""
 
-    monkeypatch.setattr(rows, "JoinSide", lambda *of, once, drops: JoinSide(*of, once=False, drops=drops))
+    def doubled(*of: Any, **named: Any) -> JoinSide:
+        return JoinSide(*of, **named)._replace(once=False)
+
+    monkeypatch.setattr(rows, "JoinSide", doubled)
     assert one_sale_more(tmp_path, name).share > 2

@@ -148,7 +148,8 @@ def test_equal_budgets_for_gaps_are_found_out(tmp_path, monkeypatch):
     """The planted bug: every gap at the budget that a person of three gaps may pay."""
 
     def equal(n: int):
-        return np.append(n + 1, np.full(len(gaps_of(n).before), 9 * (n + 1) // 3)).astype(np.int64)
+        before, _ = gaps_of(n)
+        return np.append(n + 1, np.full(len(before), 9 * (n + 1) // 3)).astype(np.int64)
 
     monkeypatch.setattr(distinct, "gap_weights", equal)
     catalog = CATALOG.replace("PRIVACY", "delta: 1e-6").replace("BOUND", "2").replace("AXES", GAPS_OF)
