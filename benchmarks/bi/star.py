@@ -12,16 +12,18 @@ import datetime
 import random
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import duckdb
-import psycopg
 
 from dpsql.answer.answerer import Answerer
 from dpsql.noise import ZeroNoise
 from dpsql.publishing.central import publish_release
 from dpsql.release import open_release
 from dpsql.star import load_catalog
+
+if TYPE_CHECKING:
+    import psycopg
 
 DAYS, GUESTS, BOOKINGS, HOTELS = 500, 900, 9000, 24
 CHANNELS = ("web", "app", "phone", "desk")

@@ -25,7 +25,7 @@ CONTROL = "".join(
 
 
 def is_key(text: str, length: int, other: str) -> bool:
-    """Whether a text may be shown as a key; engines decide the same by `engines.key_weights.key_sql`.
+    r"""Whether a text may be shown as a key; engines decide the same by `engines.key_weights.key_sql`.
 
     Args:
         text: of one row.

@@ -64,7 +64,8 @@ SUMMARIES: Mapping[str, Mapping[str, str]] = {
         "file, or postgresql://..",
     },
     "plan": {
-        "plan": "Say what publishing CATALOG will cost and how far each answer will be off; spends nothing.",
+        "plan": "Say how far each answer over CATALOG will be off and what publishing it will cost; spends "
+        "nothing.",
     },
 }
 """By the module that has the commands."""
