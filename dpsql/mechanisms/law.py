@@ -490,12 +490,7 @@ class Gaussian:
         return gaussian_sigma2(budget**2 / variance, 1)
 
     def draw_spread(self, exact: Exact, sigma2: Fraction, noise: Noise) -> Noisy:
-        """Add noise to integers in one line, all of one variance.
-
-        Args:
-            exact: shape (m,).
-            sigma2: of the noise, `SLACK` included (`gaussian_sigma2`).
-            noise: where noise comes from.
+        """Integers of shape (m,) with noise of one variance, `SLACK` included (`gaussian_sigma2`).
 
         **Privacy**: for neighbours whose integers differ by d_i, mu^2 = sum_i d_i^2 / (sigma2 - 4).
         """

@@ -414,8 +414,7 @@ class _Mapping:
                 return
         else:
             items, conditions = self._beside_people(items, conditions)
-        selected = [named(value, name) for name, value in items]
-        plain = exp.Select(expressions=selected)
+        plain = exp.Select(expressions=[named(value, name) for name, value in items])
         plain.set("from_", exp.From(this=exp.Table(this=exp.to_identifier(self.people.name, quoted=True))))
         if conditions:
             plain.set("where", exp.Where(this=exp.and_(*map(_bracketed, conditions))))
@@ -423,10 +422,10 @@ class _Mapping:
 
     def _counted_once(self) -> str:
         """Of a list of keys alone, what counts those who are in it without a summary; else nothing."""
-        keys = [unaliased(projection) for projection in self._items()]
-        if len(keys) != 1 or not isinstance(keys[0], exp.Column) or not self._is_key(keys[0]):
+        key, *others = map(unaliased, self._items())
+        if others or not isinstance(key, exp.Column) or not self._is_key(key):
             return ""
-        return f"; COUNT(DISTINCT {keys[0].name}) counts each of them once, with the same WHERE"
+        return f"; COUNT(DISTINCT {key.name}) counts each of them once, with the same WHERE"
 
     def _items(self) -> list[Node]:
         if any(isinstance(projection, exp.Star) for projection in self.query.expressions):
