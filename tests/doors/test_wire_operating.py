@@ -50,7 +50,10 @@ class Production(NamedTuple):
         return float(line.split()[-1])
 
     def events(self) -> list[dict[str, object]]:
-        return [json.loads(line) for line in (self.folder / "log.jsonl").read_text().splitlines()]
+        whole, _, _ = (
+            (self.folder / "log.jsonl").read_text().rpartition("\n")
+        )  # the last line may be half written
+        return [json.loads(line) for line in whole.splitlines()]
 
 
 def free_port() -> int:
