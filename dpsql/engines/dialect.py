@@ -115,6 +115,8 @@ class Dialect:
         sha256: hex digits in lower case of a prefix, itself in hex digits, and the UTF-8 bytes of a text.
         chance: a number in [0, 1) that the engine draws for each row; it protects nobody.
         total: the sum of a BIGINT expression; `wide` where 64 bits may be too few.
+        smallest: the n-th smallest value of a group, equal values counted each, NULL where there are fewer; None where
+            a window must rank them.
         identifier: a quoted name.
         literal: a quoted text.
         remainder: what is left of a BIGINT; the sign is the dividend's.
@@ -142,6 +144,7 @@ class Dialect:
     sha256: Callable[[str, str], str]
     chance: str
     total: Callable[[str, bool], str]
+    smallest: Callable[[str, int], str] | None = None
     identifier: Callable[[str], str] = identifier
     literal: Callable[[str], str] = literal
     remainder: Callable[[str, str], str] = remainder
@@ -176,7 +179,7 @@ DUCK = Dialect(
     instant=lambda microseconds, kind: (
         f"CAST('{moment(microseconds)}{'+00' if kind == 'TIMESTAMP WITH TIME ZONE' else ''}' AS {kind})"
     ),
-    days=lambda value: f"date_diff('day', DATE '1970-01-01', {value})",
+    days=lambda value: f"({value} - DATE '1970-01-01')",
     microseconds=lambda value: f"epoch_us({value})",
     position=_map_position,
     text=_varchar,
@@ -187,5 +190,6 @@ DUCK = Dialect(
     sha256=lambda prefix, text: f"sha256(from_hex('{prefix}') || encode({text}))",
     chance="random()",
     total=lambda value, wide: f"sum({value})",
+    smallest=lambda value, number: f"min({value}, {number})[{number}]",
 )
 """DuckDB's words; it sums whole numbers of any width as HUGEINT."""

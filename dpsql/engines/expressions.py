@@ -362,8 +362,16 @@ def exact_units(value: str, column: Column, kind: str | None, dialect: Dialect) 
             and digits.places <= column.digits
             and digits.whole - digits.places + column.digits <= NARROW_DIGITS
         ):
-            # every value of the type fits; 18 digits times a constant would be computed in 64 bits, and overflow
-            return f"CAST(CAST({value} AS DECIMAL(38, {digits.places})) * {10**column.digits} AS BIGINT)"
+            # every value of the type fits; 18 digits times a constant would overflow 64 bits, and 38 digits cost five
+            # times as much: whole and broken parts apart
+            whole, shift = f"CAST(floor({value}) AS BIGINT)", 10**column.digits
+            broken = dialect.remainder(f"CAST(({value} % 1) * {shift} AS BIGINT) + {shift}", str(shift))
+            return (
+                f"({whole} * {shift} + {broken})" if digits.places else f"(CAST({value} AS BIGINT) * {shift})"
+            )
+        if column.digits == 0 and BITS.get(kind or ""):
+            within = f"{value} > {-LARGEST_UNITS} AND {value} < {LARGEST_UNITS}"
+            return f"CASE WHEN {within} THEN CAST({value} AS BIGINT) END"
         number = measure(value, Ends(-LARGEST_UNITS, LARGEST_UNITS, column.digits), kind, dialect)
         return f"nullif(nullif({number}, {LARGEST_UNITS}), {-LARGEST_UNITS})"
     return _time_units(value, column, kind, dialect)

@@ -166,14 +166,15 @@ class _FactStage:
         grouped: dict[str, str] = {}
         for place, (name, summary) in enumerate(members.items()):
             call = parse_aggregate(summary.is_)
-            query = self._ranked(call, summary, rows)
-            if query is None:
+            person = f"person{number}_{place}"
+            steps = self._ordered(call, summary, rows, person)
+            if steps:
+                names.append(person)
+                tables += steps
+                value = f"{person}.v"
+            else:
                 total = grouped.setdefault(self._total(call, summary), f"v{place}")
                 value = f"person{number}.{total}"
-            else:
-                names.append(f"person{number}_{place}")
-                tables.append(f"{names[-1]} AS ({query})")
-                value = f"{names[-1]}.v"
             units[name.lower()] = f"coalesce({value}, 0)" if is_never_null(summary) else value
         if grouped:
             sums = ", ".join(f"{sql} AS {name}" for sql, name in grouped.items())
@@ -196,30 +197,36 @@ class _FactStage:
             return self.engine.dialect.total(value, True)
         return f"{call.function}({'DISTINCT ' if call.distinct else ''}{value})"
 
-    def _ranked(self, call: Aggregate, summary: Summary, rows: str) -> str | None:
-        """The lines (k, v) of an aggregate that needs an order of values; None for the others.
+    def _ordered(self, call: Aggregate, summary: Summary, rows: str, person: str) -> list[str]:
+        """The common tables of an aggregate that needs an order of values, the last with its lines (k, v).
 
         Orders are total over values: rows that tie are equal in all that is read of them.
         """
         if call.function not in (NTH, "mode", "arg_min", "arg_max"):
-            return None
+            return []
         test = self._test(call.condition)
         value = self._value(call.arguments[0], summary)
         where = f" AND {test} = 1" if test else ""
         if call.function == NTH:
-            rank = "dense_rank" if call.distinct else "row_number"
-            order, source, place = value, f"{rows} WHERE {value} IS NOT NULL{where}", call.number
-        elif call.function == "mode":
-            rank, order, place = "row_number", f"m DESC, {value}", 1
-            counted = f"SELECT k, {value}, count(*) AS m FROM {rows} WHERE {value} IS NOT NULL{where}"
-            source = f"({counted} GROUP BY k, {value}) AS g"
+            values = f"SELECT {'DISTINCT ' if call.distinct else ''}k, {value} AS v FROM {rows}"
+            values = f"({values} WHERE {value} IS NOT NULL{where}) AS p"
+            if self.engine.dialect.smallest is not None:
+                smallest = self.engine.dialect.smallest("v", call.number)
+                return [f"{person} AS (SELECT k, {smallest} AS v FROM {values} GROUP BY k)"]
+            ranked = f"SELECT k, v, row_number() OVER (PARTITION BY k ORDER BY v) AS i FROM {values}"
+            return [f"{person} AS (SELECT k, v FROM ({ranked}) AS o WHERE i = {call.number})"]
+        # two GROUP BYs and a join cost half of a window
+        values, extreme = f"{person}_values", "min" if call.function == "arg_min" else "max"
+        if call.function == "mode":
+            weighed = f"SELECT k, {value} AS v, count(*) AS m FROM {rows} WHERE {value} IS NOT NULL{where}"
+            weighed += f" GROUP BY k, {value}"
         else:
             by = self._value(call.arguments[1], summary)
-            down = " DESC" if call.function == "arg_max" else ""
-            order = f"{by}{down}, CASE WHEN {value} IS NULL THEN 1 ELSE 0 END, {value}"
-            rank, source, place = "row_number", f"{rows} WHERE {by} IS NOT NULL{where}", 1
-        ranked = f"SELECT k, {value} AS v, {rank}() OVER (PARTITION BY k ORDER BY {order}) AS i FROM {source}"
-        return f"SELECT k, max(v) AS v FROM ({ranked}) AS o WHERE i = {place} GROUP BY k"
+            weighed = f"SELECT k, {value} AS v, {by} AS m FROM {rows} WHERE {by} IS NOT NULL{where}"
+        once = self.engine.dialect.materialised or ""
+        chosen = f"SELECT k, {extreme}(m) AS m FROM {values} GROUP BY k"
+        lines = f"SELECT k, min(v) AS v FROM {values} JOIN ({chosen}) AS o USING (k, m) GROUP BY k"
+        return [f"{values} AS {once} ({weighed})", f"{person} AS ({lines})"]
 
     @staticmethod
     def _over(value: str, test: str) -> str:

@@ -13,9 +13,12 @@ import duckdb
 import pytest
 
 from dpsql.engines.dialect import DUCK, Dialect
+from dpsql.engines.expressions import exact_units
 from dpsql.engines.postgresql import POSTGRES
 from dpsql.engines.spark import SPARK
 from dpsql.engines.template import PRIME, coefficients, hash_sql, is_kept, offset
+from dpsql.star.base import LARGEST_UNITS
+from dpsql.star.tables import Column
 
 pytestmark = pytest.mark.long
 
@@ -265,3 +268,36 @@ def test_tau_rows_are_kept(words: Words) -> None:
         kept = [int(i) for i, yes in found if yes]
         assert kept == [i for i in range(1, n + 1) if n <= tau or (i * tau + r) % n < tau]
         assert len(kept) == min(n, tau)
+
+
+def decimal_cases() -> list[tuple[str, str, int, int | None]]:
+    """(type, value, digits of the column, units) at the ends of every decimal type that is computed with as it is."""
+    cases: list[tuple[str, str, int, int | None]] = []
+    for places in range(10):
+        for digits in range(places, 10):
+            for width in {max(places, 1), min(places + 3, 18 - digits + places), 18 - digits + places}:
+                for units in (0, 1, -1, 10**width - 1, 1 - 10**width, 10**places, -(10**places) - 1):
+                    if abs(units) < 10**width:
+                        value = f"{Decimal(units).scaleb(-places):f}"
+                        cases.append(
+                            (f"DECIMAL({width},{places})", value, digits, units * 10 ** (digits - places))
+                        )
+    least = (0, LARGEST_UNITS - 1, LARGEST_UNITS, -LARGEST_UNITS, 2**63 - 1, -(2**63))
+    cases += [("BIGINT", str(v), 0, v if abs(v) < LARGEST_UNITS else None) for v in least]
+    return [*cases, ("SMALLINT", "-32768", 0, -32768)]
+
+
+def test_units_of_decimals_are_exact(words: Words) -> None:
+    """Nothing overflows or is rounded at the ends of a type; integers of 60 bits and more are NULL."""
+    cases = decimal_cases()
+    selects = []
+    for number, (kind, value, digits, _) in enumerate(cases):
+        column = Column(type="decimal", scale=digits) if digits else Column(type="int")
+        units = exact_units("x", column, kind, words.dialect)
+        selects.append(
+            f"SELECT {number} AS n, {units} AS u FROM (SELECT CAST('{value}' AS {kind}) AS x) AS t"
+        )
+    rows = [
+        row for i in range(0, len(cases), 100) for row in words.rows(" UNION ALL ".join(selects[i : i + 100]))
+    ]
+    assert [unit for _, unit in sorted(rows)] == [units for *_, units in cases]

@@ -178,12 +178,9 @@ def test_derived_columns_and_expressions(kind: str, tmp_path: Path) -> None:
 
 DEFECTS = {
     "a sum of floats": ("sum(x", "sum(1.0::DOUBLE * x"),
-    "a mode of the greatest among equals": ("ORDER BY m DESC, x2", "ORDER BY m DESC, x2 DESC"),
+    "a mode of the greatest among equals": ("SELECT k, min(v) AS v", "SELECT k, max(v) AS v"),
     "an inner join": ("LEFT JOIN person", "JOIN person"),
-    "equal values counted once": (
-        "row_number() OVER (PARTITION BY k ORDER BY x",
-        "dense_rank() OVER (PARTITION BY k ORDER BY x",
-    ),
+    "equal values counted once": ("FROM (SELECT k, x", "FROM (SELECT DISTINCT k, x"),
     "texts without their case": ("CAST(c0 AS VARCHAR)", "lower(CAST(c0 AS VARCHAR))"),
 }
 
