@@ -27,6 +27,8 @@ class Extra(NamedTuple):
 
 EXTRAS = {
     "arrow": Extra("pyarrow", "pyarrow", "arrow()"),
+    "delta": Extra("deltalake", "deltalake", "rows in Delta tables"),
+    "iceberg": Extra("pyiceberg.table", "pyiceberg", "rows in Iceberg tables"),
     "password": Extra("scramp", "scramp", "passwords of dpsql serve"),
     "plot": Extra("matplotlib.pyplot", "matplotlib", "plot()"),
     "sqlalchemy": Extra("sqlalchemy", "SQLAlchemy", "SQLAlchemy and Superset"),

@@ -26,7 +26,8 @@ from typing import ClassVar, NamedTuple, Protocol, TypeAlias
 import duckdb
 
 from dpsql.engines.csv import load_csv
-from dpsql.engines.duck import RawSide, no_sources
+from dpsql.engines.duck import RawSide, no_sources, private_folder
+from dpsql.engines.lakes import write_snapshot
 from dpsql.engines.united import (
     SchemaGroup,
     TableUse,
@@ -39,7 +40,18 @@ from dpsql.engines.united import (
 from dpsql.engines.values import DATABASE, FILES, INTEGERS, family, type_word
 from dpsql.errors import CatalogError, SourceError
 from dpsql.star import Catalog
-from dpsql.star.source import CSV, DUCKDB, FRAMES, PARQUET, Csv, SourceKind, expand, query_of
+from dpsql.star.source import (
+    CSV,
+    DELTA,
+    DUCKDB,
+    FRAMES,
+    ICEBERG,
+    PARQUET,
+    Csv,
+    SourceKind,
+    expand,
+    query_of,
+)
 from dpsql.star.sql import identifier, literal
 from dpsql.star.sql.rowlocal import Query
 
@@ -250,6 +262,32 @@ class FolderFiles:
 
 
 @dataclass(frozen=True)
+class LakeTables:
+    """Folders below a root, each with the snapshot that its rows are of; they become private Parquet files."""
+
+    kind: SourceKind
+    home: ClassVar[str] = "memory"
+    stored_in: ClassVar[str] = FILES
+
+    def attach(self, connection: duckdb.DuckDBPyConnection, root: Path) -> None:
+        """See that there is a root."""
+        if not root.is_dir():
+            raise SourceError("source.root is not a folder")
+
+    def members(
+        self, opening: _Opening, table: str, place: str | Path, *, parts: bool = False
+    ) -> list[SchemaGroup]:
+        """The rows of a snapshot."""
+        if isinstance(place, Path):
+            return _own_file(opening, table, place)
+        folder = private_folder()
+        opening.raw.folders.append(folder)
+        file = Path(folder.name) / "rows.parquet"
+        write_snapshot(self.kind, opening.root, table, expand(place), file)
+        return _parquet(opening, table, (file,))
+
+
+@dataclass(frozen=True)
 class Database:
     """Tables of one DuckDB file."""
 
@@ -373,6 +411,8 @@ PLACES: dict[SourceKind, SourcePlaces] = {
     PARQUET: FolderFiles(_parquet),
     CSV: FolderFiles(_load),
     FRAMES: FolderFiles(_parquet),
+    DELTA: LakeTables(DELTA),
+    ICEBERG: LakeTables(ICEBERG),
     DUCKDB: Database(),
 }
 

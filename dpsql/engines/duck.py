@@ -138,6 +138,7 @@ class RawSide:
         stored: table -> its view and columns as the source has them, where `retyped` has replaced them.
         key_types: table -> DuckDB type of its key and of all foreign keys that name it (`engines.keys`).
         members: table -> the rows that are read by one schema each.
+        folders: private ones with rows that a library wrote, which go with the connection.
     """
 
     name: ClassVar[str] = "DuckDB"
@@ -151,6 +152,7 @@ class RawSide:
     stored: dict[str, SourceView] = field(default_factory=dict)
     key_types: dict[str, str] = field(default_factory=dict)
     members: dict[str, tuple[SchemaGroup, ...]] = field(default_factory=dict)
+    folders: list[SpillFolder] = field(default_factory=list)
 
     def rows(self, catalog: Catalog, table: str) -> str:
         """See `Engine`: what an expression cannot make of a row is NULL there."""
@@ -261,8 +263,8 @@ class RawSide:
     def close(self) -> None:
         """Forget the connection, all temporary tables and what they left on disk."""
         self.connection.close()
-        if self.spill is not None:
-            self.spill.cleanup()
+        for folder in (*self.folders, *([] if self.spill is None else [self.spill])):
+            folder.cleanup()
 
 
 def no_sources() -> RawSide:

@@ -19,7 +19,7 @@ from pathlib import Path
 from dpsql.engines import files_of
 from dpsql.engines.engine import Engine
 from dpsql.star import Catalog
-from dpsql.star.source import DUCKDB, SourceKind
+from dpsql.star.source import DELTA, DUCKDB, ICEBERG, SourceKind
 from dpsql.star.sql.rowlocal import is_select
 
 
@@ -52,7 +52,15 @@ def _of_database(root: Path, name: str) -> list[str]:
 ENDINGS = (".parquet", ".csv", ".tsv", ".txt")
 """Of the files that make a folder a table."""
 
-NAMED = {DUCKDB: _of_database}
+
+def _of_lake(root: Path, name: str) -> list[str]:
+    """The folder, whatever its snapshot, and the snapshot that is pinned."""
+    folder, _, pin = name.rpartition("@")
+    place = canonical(root / folder)
+    return [place, f"{place}@{pin}"]
+
+
+NAMED = {DUCKDB: _of_database, DELTA: _of_lake, ICEBERG: _of_lake}
 """How a name stands for places, where it is not the name of files."""
 
 

@@ -46,6 +46,7 @@ from dpsql.errors import SourceError
 from dpsql.star import Catalog
 from dpsql.star.derived import expressions
 from dpsql.star.graph import key_of, roots
+from dpsql.star.source import LAKES, expand, files_read
 from dpsql.star.sql import identifier, literal
 
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
@@ -309,8 +310,14 @@ def source_words(place: str, columns: Mapping[str, str], use: TableUse) -> str:
 
 
 def declared_values(catalog: Catalog) -> dict[str, str]:
-    """Table -> how its values are compared and rounded, as the catalog declares it."""
-    return {name: declared_words(_declared_use(catalog, name)) for name in catalog.tables}
+    """Table -> which snapshot is read, and how values are compared and rounded, as the catalog declares it."""
+    words = {name: declared_words(_declared_use(catalog, name)) for name in catalog.tables}
+    source = catalog.source
+    if source is not None and source.kind in LAKES:
+        for name in source.tables:
+            pins = (expand(place).rpartition("@")[2] for place in files_read(source, catalog.tables, name))
+            words[name] = f"{source.kind.name} snapshot {', '.join(pins)}; {words[name]}"
+    return words
 
 
 def declared_words(use: TableUse) -> str:

@@ -109,6 +109,8 @@ class SourceKind(NamedTuple):
 PARQUET, CSV, DUCKDB = SourceKind("parquet"), SourceKind("csv"), SourceKind("duckdb", has_views=True)
 POSTGRESQL = SourceKind("postgresql", has_views=True, is_server=True, has_paths=False)
 SPARK = SourceKind("spark", has_views=True, is_server=True, has_paths=False)
+DELTA, ICEBERG = LAKES = SourceKind("delta"), SourceKind("iceberg")
+"""Folders whose rows a pinned snapshot names, written to private Parquet files while they are read."""
 FRAMES = SourceKind("frames", has_paths=False)
 """Data frames of a program, written to private Parquet files while they are read; no catalog names them."""
 
@@ -118,8 +120,8 @@ _SECRET = re.compile(r"(password|token|secret)\s*=|://[^/@\s]*:[^/@\s]*@", re.IG
 class Source(Model):
     """The raw side. A table is a file name below `root`, or a SELECT over files below `root`."""
 
-    kind: Annotated[SourceKind, OneOf(PARQUET, CSV, DUCKDB, POSTGRESQL, SPARK)] = Field(
-        PARQUET, description="files, one database, or a server"
+    kind: Annotated[SourceKind, OneOf(PARQUET, CSV, DUCKDB, DELTA, ICEBERG, POSTGRESQL, SPARK)] = Field(
+        PARQUET, description="files, one database, tables of a lake, or a server"
     )
     csv: Csv = Field(
         default=Csv(), description="how CSV files are written, batch files of a stream among them"
@@ -127,7 +129,9 @@ class Source(Model):
     root: str = Field(
         ".", description="folder of the files, the DuckDB file, or a server's address; ${NAME} expands"
     )
-    tables: dict[str, str] = Field(description="table: file name (duckdb: table name), or a SELECT statement")
+    tables: dict[str, str] = Field(
+        description="table: file name (duckdb: table name; delta, iceberg: `folder@snapshot`), or a SELECT statement"
+    )
     reports: dict[str, str] = Field(
         default={}, description="table: file of its people's reports, as `dpsql collect --for` writes it"
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -133,11 +133,13 @@ def lake(shop: Path, survey: Spool, spark: Any, tmp_path_factory: pytest.TempPat
     spark.sql("DROP DATABASE lake CASCADE")
 
 
-def published(title: str, folder: Path) -> None:
-    """Run a section's commands in a folder; the release answers."""
+def published(title: str, folder: Path, places: Mapping[str, str] | None = None) -> None:
+    """Run a section's commands in a folder, some of its paths moved; the release answers."""
     (folder / "catalog").mkdir()
     told = printed(title)
     text = yaml.safe_dump({**yaml.safe_load(CATALOG), **told.source})
+    for printed_place, place in (places or {}).items():
+        text = text.replace(printed_place, place)
     (folder / "catalog" / "shop.yaml").write_text(text)
     assert told.commands
     for command in told.commands:
@@ -176,6 +178,23 @@ def test_spark_as_printed(lake: Path, spark: Any, tmp_path: Path, monkeypatch: p
     monkeypatch.setenv("SPARK_MASTER", "local[2]")
     monkeypatch.setenv("LAKE", str(lake))
     published("Spark", tmp_path)
+
+
+@pytest.mark.usefixtures("publishes")
+def test_a_lake_as_printed(shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The snapshots that the page names, in a folder of the test's own; later rows are not read."""
+    from deltalake import write_deltalake
+
+    assert printed("Lakes").variables == ["SALES_VERSION"]
+    monkeypatch.setenv("SALES_VERSION", "12")
+    root = printed("Lakes").source["source"]["root"]
+    for table, commits in (("sales", 13), ("customer", 4), ("product", 1)):
+        rows = pq.read_table(shop / f"{table}.parquet")
+        size = -(-len(rows) // commits)
+        for first in range(0, len(rows), size):
+            write_deltalake(tmp_path / "lake" / table, rows.slice(first, size), mode="append")
+        write_deltalake(tmp_path / "lake" / table, rows.slice(0, 1), mode="overwrite")
+    published("Lakes", tmp_path, {root: str(tmp_path / "lake")})
 
 
 @pytest.mark.usefixtures("publishes")

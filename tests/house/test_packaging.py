@@ -12,10 +12,10 @@ ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 WITHOUT_FLOOR_HERE = {
     "ruff", "mypy", "import-linter", "dbapi-compliance", "build", "psycopg", "pyspark", "uvicorn",
-    "sphinx", "myst-parser", "furo",
+    "sphinx", "myst-parser", "furo", "deltalake", "pyiceberg",
 }  # fmt: skip
-"""Tools that `make lowest` takes as they are, clients of servers, which `make test-engines` installs, the server
-that `make explore` does, and what `make docs` does."""
+"""Tools that `make lowest` takes as they are, clients of servers, which `make test-engines` installs, readers of lakes,
+the server that `make explore` does, and what `make docs` does."""
 
 
 def floors(requirements: list[str]) -> dict[str, str]:
