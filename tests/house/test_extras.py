@@ -84,7 +84,7 @@ def test_extras_are_those_of_the_project() -> None:
     listed = {
         name: " ".join(found)
         for name, found in project["optional-dependencies"].items()
-        if name not in ("dev", "docs")
+        if name not in ("dev", "docs", "stars")
     }
     assert set(listed) == set(EXTRAS)
     assert all(EXTRAS[name].package in found for name, found in listed.items())
