@@ -95,8 +95,11 @@ def _raw_tables(folder: Path, seed: int) -> None:
         for _ in range(3000)
     ]
     with duckdb.connect() as connection:
-        connection.execute("CREATE TABLE customer (customer_id INTEGER, age INTEGER, region VARCHAR)")
-        connection.executemany("INSERT INTO customer VALUES (?, ?, ?)", customers)
+        connection.execute(
+            "CREATE TABLE customer AS SELECT unnest(?)::INTEGER AS customer_id, unnest(?)::INTEGER AS age, "
+            "unnest(?)::VARCHAR AS region",
+            [list(column) for column in zip(*customers, strict=True)],
+        )
         connection.execute("CREATE TABLE product (product_id INTEGER, category VARCHAR)")
         connection.executemany("INSERT INTO product VALUES (?, ?)", products)
         connection.execute(

@@ -33,7 +33,7 @@ from dpsql.engines.template import stored_rows
 from dpsql.publishing.axes import axis_maker
 from dpsql.publishing.bounding import DrawnRelease
 from dpsql.publishing.content import release_content
-from dpsql.publishing.distinct import PeopleRows, draw_people
+from dpsql.publishing.people import PeopleRows, draw_people
 from dpsql.publishing.plan import plan_release
 from dpsql.publishing.planned import ReleasePlan
 from dpsql.publishing.rows import counted_rows, prepare_tables
@@ -153,7 +153,7 @@ class Star:
     def questions(self, case: Case) -> Iterator[Question]:
         """All ranges of a view's axis, or its groups, and everybody."""
         placed = f"({stored_rows(self.people.rows, self.raw.dialect)})"
-        axes = next(s.axes for s in self.plan.people(self.of).values() if s.view == "asked")
+        axes = next(s.axes for s in self.plan.of_units(self.of).values() if s.view == "asked")
         leaves = [self.plan.axes[axis].axis.leaves for axis in axes]
         self.raw.connection.execute(f"CREATE OR REPLACE TEMP TABLE placed AS SELECT * FROM {placed}")
         everybody = self._asked("true")
@@ -281,7 +281,7 @@ def attribute_figure(figures: Figures, case: Case, unit: str, folder: Path) -> N
     plain = {"of": unit, "axes": case.axes, "measures": {"count": SHARE}, "share": "1"}
     for view in (None, plain):
         star = open_case(case, "1e-6", folder, view)
-        statistics = star.plan.people(star.of) or star.plan.mine(star.of)
+        statistics = star.plan.of_units(star.of) or star.plan.mine(star.of)
         own = next(s for s in statistics.values() if s.view == "asked")
         (axis,) = own.axes
         leaves = np.arange(star.plan.axes[axis].axis.leaves)

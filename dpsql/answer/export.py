@@ -41,13 +41,13 @@ import duckdb
 import numpy as np
 import numpy.typing as npt
 
+from dpsql.answer.additivity import not_taken
 from dpsql.answer.answered import answer_terms
 from dpsql.answer.answerer import Answerer
 from dpsql.answer.block import Block
 from dpsql.answer.errorfunctions import DEFAULT_LEVEL, HIGH, LOW, STDERR, ErrorFunction
 from dpsql.answer.leafsets import AxisCells, AxisQuery, bounds_of, quoted
 from dpsql.answer.notes import bias_notes, reported_notes
-from dpsql.answer.people import not_taken
 from dpsql.answer.plan import ReleaseView, ViewPlan, needed_measures, views_of
 from dpsql.answer.run import run
 from dpsql.answer.session import OpenReleases
@@ -59,7 +59,7 @@ from dpsql.faults import ANEW, machine
 from dpsql.progress import Progress, Stage
 from dpsql.release import AxisMeta, ColumnMeta, Release
 from dpsql.release.promises import FREE, promise_words
-from dpsql.star.graph import PEOPLE
+from dpsql.star.graph import COUNTS, UNIT_COUNTS
 from dpsql.star.sql import identifier, literal
 
 FORMAT = "dpsql-export-1"
@@ -375,7 +375,7 @@ def _called(measure: str) -> str:
     ('count', 'sum_amount', 'count_amount')
     """
     column = measure.rstrip(")").rpartition(".")[2]
-    if measure in ("count", PEOPLE):
+    if measure in COUNTS:
         return measure
     return f"{'count' if measure.endswith(')') else 'sum'}_{column}"
 
@@ -488,8 +488,8 @@ def _exported(task: Task, named: Sequence[str]) -> Exported:
 
 def _means(measure: str, release: Release) -> str:
     """What a measure's column counts or adds up."""
-    if measure == PEOPLE:
-        return f"how many different {release.catalog.privacy.unit.table}"
+    if measure in UNIT_COUNTS:
+        return UNIT_COUNTS[measure].format(unit=release.catalog.privacy.unit.table)
     if measure == "count":
         return "how many rows"
     if measure.endswith(")"):

@@ -23,8 +23,8 @@ from decimal import Decimal
 from enum import Enum
 from typing import NamedTuple
 
+from dpsql.answer.additivity import counts_only_units, overlap_caveat
 from dpsql.answer.block import Block
-from dpsql.answer.people import asks_only_people, people_caveat
 from dpsql.answer.plan import ViewPlan
 from dpsql.answer.terms import Term
 from dpsql.answer.uncertainty.reads import weight_error
@@ -146,7 +146,7 @@ def scale_notes(plan: ViewPlan, terms: Sequence[Term], release: Release) -> list
         release: says what the scale is.
     """
     scale = release.scales.get(plan.view.of)
-    if scale is None or asks_only_people(terms):
+    if scale is None or counts_only_units(terms):
         return []
     unit = release.meta.privacy.unit.partition(".")[0]
     notes = [Note(_factors(scale, unit, bool(weight_error(release))))]
@@ -218,7 +218,7 @@ def _above(scale: ScaleMeta, terms: Sequence[Term], unit: str) -> Iterator[str]:
 def bias_notes(plan: ViewPlan, terms: Sequence[Term], release: Release) -> list[Note]:
     """What a reader should know about estimates that are biased: their intervals tell of noise alone."""
     name, read = plan.view.name, [plan.view.statistics[term.measure] for term in terms]
-    caveat = people_caveat(plan, terms, release)
+    caveat = overlap_caveat(plan, terms, release)
     notes = [*([Note(caveat, flag=True)] if caveat else []), *scale_notes(plan, terms, release)]
     if any(statistic.biased for statistic in read):
         warning = f"is biased ({read[0].mechanism}): errors and intervals tell of its noise alone"
@@ -235,7 +235,7 @@ def bias_notes(plan: ViewPlan, terms: Sequence[Term], release: Release) -> list[
         for axis in (release.axes[question.axis] for question in plan.questions if question.factors)
         if axis.other_leaf is not None
     ]
-    bounded = [] if asks_only_people(terms) else bounding_notes(plan.view.of, release)
+    bounded = [] if counts_only_units(terms) else bounding_notes(plan.view.of, release)
     return [*channel_notes(plan, release), *notes, *outside, *summary_notes(plan, terms, release), *bounded]
 
 

@@ -35,7 +35,7 @@ from dpsql.answer.uncertainty.forms import Form, Linear, is_summed
 from dpsql.answer.uncertainty.partial_bins import interpolated, overall, value_bounds
 from dpsql.errors import Error
 from dpsql.release import Release
-from dpsql.star.graph import PEOPLE
+from dpsql.star.graph import sums_rows
 
 
 @dataclass(frozen=True)
@@ -178,9 +178,9 @@ def with_even_rows(answered: AnsweredTerms, rows: float) -> AnsweredTerms:
     shares = [_leaf_shares(release, axis) for axis in view.axes]
     per_share = rows / _counted_share(release, view, shares)
     totals = {
-        term: total
-        if term.measure == PEOPLE
-        else per_share * _mean(answered.plan, term, release) * _share(answered, term, shares)
+        term: per_share * _mean(answered.plan, term, release) * _share(answered, term, shares)
+        if sums_rows(term.measure)
+        else total
         for term, total in answered.totals.items()
     }
     return replace(answered, totals=totals)

@@ -20,13 +20,13 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
+from dpsql.answer.additivity import counted_units, no_unit_view, not_taken
 from dpsql.answer.answered import AnsweredTerms, answer_terms
 from dpsql.answer.block import Block, ShapePlans
 from dpsql.answer.conflated import catalog_notes, has_dangling_keys, key_notes
 from dpsql.answer.errorfunctions import ErrorFunction
 from dpsql.answer.known import catalog_plan, known_values, not_an_axis
 from dpsql.answer.notes import Note, bias_notes, bounding_notes, domain_notes, reported_notes
-from dpsql.answer.people import asks_people, no_people_view, not_taken
 from dpsql.answer.plan import (
     Places,
     ReleaseView,
@@ -120,8 +120,8 @@ def choose(
         f"{name} holds sets of up to {view.ways} of its axes" for name, view in release.catalog.views.items()
         if view.ways and view.of.lower() == block.root.lower()
     ]  # fmt: skip
-    if not plans and asks_people(terms):
-        raise refused or no_people_view(block, terms, reasons, release, schema)
+    if not plans and counted_units(terms):
+        raise refused or no_unit_view(block, terms, reasons, release, schema)
     if not plans:
         raise refused or no_view(block, reasons, schema, lacking, wanted_view(block, terms, release.catalog))
     if len(plans) == 1:

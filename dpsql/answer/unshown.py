@@ -25,9 +25,7 @@ from dpsql.answer.uncertainty.forms import one
 from dpsql.errors import PartialBinError
 from dpsql.release import Release
 from dpsql.release.format import KeyListMeta
-from dpsql.star.graph import PEOPLE
-
-COUNTS = ("count", PEOPLE)
+from dpsql.star.graph import COUNTS
 
 
 class LeafCount(NamedTuple):

@@ -22,9 +22,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from dpsql.answer.additivity import not_taken
 from dpsql.answer.errorfunctions import DEFAULT_LEVEL, STDERR
 from dpsql.answer.leafsets import quoted
-from dpsql.answer.people import not_taken
 from dpsql.answer.plan import ReleaseView, views_of
 from dpsql.answer.run import run
 from dpsql.answer.schema import INFORMATION, Listing, Schema, data_type
@@ -34,9 +34,10 @@ from dpsql.answer.terms import Term
 from dpsql.answer.uncertainty.composite import Composite
 from dpsql.answer.uncertainty.estimated import nullable
 from dpsql.answer.uncertainty.forms import one
-from dpsql.answer.unshown import COUNTS, answered_leaves, listed_words
+from dpsql.answer.unshown import answered_leaves, listed_words
 from dpsql.errors import NoViewError
 from dpsql.release import Release, StatisticMeta
+from dpsql.star.graph import COUNTS
 
 NAME = "dp_views"
 SHOW = re.compile(r"\s*+show\s++views\s*+;?\s*+", re.IGNORECASE)

@@ -37,7 +37,7 @@ from dpsql.publishing.axes import open_public
 from dpsql.publishing.selection import planning_maker
 from dpsql.star import Catalog, load_catalog, made_view
 from dpsql.star.base import as_fraction, from_units
-from dpsql.star.graph import PEOPLE
+from dpsql.star.graph import sums_rows
 from dpsql.star.model import MOST, AxisSpec, View
 from dpsql.star.tables import Cuts
 from dpsql.tree import FloatArray
@@ -166,8 +166,10 @@ def _asked(block: Block, terms: Sequence[Term], answerer: Answerer) -> Needed:
     release = answerer.release
     table_axes = [i for i, axis in enumerate(release.axes) if axis.of.lower() == block.root.lower()]
     axes = tuple(sorted(table_axes, key=lambda i: -release.axes[i].leaves))
-    if any(term.measure == PEOPLE for term in terms):
-        raise NotSupportedError("people cannot be bought", hint="count rows, or publish a view with `people`")
+    for term in terms:
+        if not sums_rows(term.measure):
+            hint = f"count rows, or publish a view with `{term.measure}`"
+            raise NotSupportedError(f"{term.measure} cannot be bought", hint=hint)
     if not axes:
         raise no_view(block, [f"the catalog has no view of {block.root}"], answerer.schema)
     view = AskedView("", release.axes[axes[0]].of, axes, {}, 0)

@@ -234,6 +234,7 @@ def publish_file(ledger: Path, spend: ReleaseSpend, order: Order, kill_point: Ki
     **Privacy**: what becomes readable has been charged, durably, before; each draw is charged at most once.
     """
     name, target, release_id = order.name, order.target.absolute(), order.release_id
+    digests_of_rows = order.digests
     with machine("the release was not published", UNCHARGED), opened(ledger) as (store, lock):
         kill_point("locked")
         recovery = settle(store)
@@ -246,7 +247,7 @@ def publish_file(ledger: Path, spend: ReleaseSpend, order: Order, kill_point: Ki
         check_marks(store, target, name.label)
         check_release_id(store, release_id)
         check_spend(store, spend)
-        digests = order.digests()
+        digests = digests_of_rows()
         tables = _charged(store, spend, digests)
         check_copies(store, spend.lineage, tables)
         marks = {table.name: _marks(table, digests) for table in spend.tables}

@@ -34,8 +34,8 @@ from dpsql.mechanisms.law import NoiseLaw, NoisyRows, NoisyView, laws_for, refin
 from dpsql.noise import Noise
 from dpsql.progress import Progress, Stage
 from dpsql.publishing.cells import Cells, CountedCells
-from dpsql.publishing.distinct import PeopleRows, draw_people
-from dpsql.publishing.planned import PlannedStatistic, ReleasePlan, Step
+from dpsql.publishing.people import PeopleRows, draw_people, plan_people
+from dpsql.publishing.planned import PlannedStatistic, ReleasePlan, Step, UnitQuery
 from dpsql.publishing.rows import CountedRows, counted_rows
 from dpsql.publishing.userlevel.choose import Buy, Divided, divide, placed_table
 from dpsql.publishing.userlevel.groups import Corrected
@@ -367,9 +367,12 @@ def draw_table_people(run: TableRun) -> DrawnTable:
 
 TABLE_DRAWS: tuple[tuple[Callable[[TableRun], bool], Callable[[TableRun], DrawnTable]], ...] = (
     (lambda run: bool(run.scan.plan.mine(run.of)), lambda run: run.bounding.draw(run)),
-    (lambda run: bool(run.scan.plan.people(run.of)), draw_table_people),
+    (lambda run: bool(run.scan.plan.of_units(run.of)), draw_table_people),
 )
 """What is drawn of a table, each where the plan asks for it: rows by their bounding, then people."""
+
+UNIT_PLANS: tuple[Callable[[UnitQuery], tuple[list[PlannedStatistic], list[Step]]], ...] = (plan_people,)
+"""What is planned of the units behind a table's rows; the statistics and steps of each are drawn by `TABLE_DRAWS`."""
 
 
 def draw_cells(scan: Scan, of: str, cells: Cells) -> dict[int, NoisyRows]:

@@ -27,12 +27,11 @@ from dpsql.mechanisms.family.question import FamilyAxis, FamilyQuestion, FamilyV
 from dpsql.mechanisms.family.registry import Family, choose_families
 from dpsql.mechanisms.law import Laplace, NoiseLaw, laws_for
 from dpsql.publishing.axes import AxisMaker
-from dpsql.publishing.bounding import bounding_of
+from dpsql.publishing.bounding import UNIT_PLANS, bounding_of
 from dpsql.publishing.key_plans import charged, key_plans
-from dpsql.publishing.people import PeopleQuery, plan_people
-from dpsql.publishing.planned import AxisPlanner, Bounds, PlannedStatistic, ReleasePlan, set_name
+from dpsql.publishing.planned import AxisPlanner, Bounds, PlannedStatistic, ReleasePlan, UnitQuery, set_name
 from dpsql.star.catalog import Catalog, StarView
-from dpsql.star.graph import PEOPLE, ResolvedMeasure
+from dpsql.star.graph import ResolvedMeasure, sums_rows
 from dpsql.star.model import View
 from dpsql.star.private_columns import keys_share
 
@@ -77,14 +76,15 @@ def plan_release(catalog: Catalog, make_axis: AxisMaker) -> ReleasePlan:
         steps += bounding_steps
     for of, table in catalog.star.tables.items():
         views = [
-            (view, _share(catalog, view.name, view.people))
+            (view, _share(catalog, view.name, view.unit_share))
             for view in catalog.star.views_of(of)
-            if view.people
+            if view.unit_share
         ]
         if views:
-            question = _question(catalog, of, planner)
-            people = plan_people(PeopleQuery(table, views, statistics, planner, question, buy))
-            statistics, steps = [*statistics, *people.statistics], [*steps, *people.steps]
+            query = UnitQuery(table, views, tuple(statistics), planner, _question(catalog, of, planner), buy)
+            for plan_units in UNIT_PLANS:
+                unit_statistics, unit_steps = plan_units(query)
+                statistics, steps = [*statistics, *unit_statistics], [*steps, *unit_steps]
     plan = ReleasePlan(catalog, tuple(planner.entries), tuple(statistics), tuple(steps), tuple(families))
     return plan.refined()
 
@@ -215,7 +215,7 @@ def _check_no_shares(catalog: Catalog, name: str) -> None:
     Sets of axes that no view names share alike.
     """
     view = catalog.star.views.get(name)
-    shares = {} if view is None else {n: share for n, share in view.spec.measures.items() if n != PEOPLE}
+    shares = {} if view is None else {n: share for n, share in view.spec.measures.items() if sums_rows(n)}
     if len(set(shares.values())) > 1:
         listed = ", ".join(view.spec.measures if view is not None else ())
         raise CatalogError(

@@ -15,7 +15,7 @@ Equal axes with equal strategies are one axis of the release.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import prod
@@ -26,12 +26,12 @@ from dpsql.budget import Currency, currency_at
 from dpsql.mechanisms.axis.strategy import AxisChoice, AxisStrategy, axis_budgets
 from dpsql.mechanisms.family.measurement import Measurement, Terms
 from dpsql.mechanisms.family.product import PRODUCT
-from dpsql.mechanisms.family.question import FamilyAxis, FamilyChoice, Grains
+from dpsql.mechanisms.family.question import FamilyAxis, FamilyChoice, FamilyQuestion, Grains
 from dpsql.mechanisms.family.registry import Family
 from dpsql.mechanisms.law import Laplace, NoiseLaw
 from dpsql.publishing.axes import AxisMaker, declared_workload
-from dpsql.star.catalog import Catalog
-from dpsql.star.graph import PEOPLE, ResolvedAxis, ResolvedMeasure
+from dpsql.star.catalog import Catalog, StarTable, StarView
+from dpsql.star.graph import ResolvedAxis, ResolvedMeasure, sums_rows
 from dpsql.star.model import AxisSpec
 from dpsql.tree import Workload
 from dpsql.variance.reading import Together
@@ -227,9 +227,9 @@ class PlannedStatistic:
         return self.of, self.measure.name, self.view if name is None else name
 
     @property
-    def counts_people(self) -> bool:
+    def counts_units(self) -> bool:
         """Whether it counts privacy units, each once; else it counts or sums rows."""
-        return self.measure.name == PEOPLE
+        return not sums_rows(self.measure.name)
 
     @property
     def joint(self) -> JointView:
@@ -253,7 +253,7 @@ class PlannedStatistic:
 
         1 where it is not known yet how many rows count, and for people, whose rows are drawn one by one.
         """
-        if not self.tau or self.counts_people:
+        if not self.tau or self.counts_units:
             return 1
         terms = self.terms(axes)
         return terms.law.grain(axis_budgets(terms.strategies), terms.spend, terms.sensitivity)
@@ -261,6 +261,31 @@ class PlannedStatistic:
     def unit_variance(self, axes: Sequence[PlannedAxis]) -> float:
         """Variance of a row of whole budget, in squared stored integers, given the release's axes."""
         return self.measurement.unit_variance(self.terms(axes)) * self.factor**2
+
+
+class UnitQuery(NamedTuple):
+    """What views of one table ask about its privacy units.
+
+    Args:
+        table: the table whose rows say who.
+        views: its views that count units, each with what it may spend on them, in the release's currency.
+        rows: the release's statistics of rows, on whose axes units are counted.
+        planner: the release's axes; gains those that only units are counted on.
+        question: the table's views of rows; its laws are used.
+        buy: (charge, law) -> what it buys in the noise's own currency.
+    """
+
+    table: StarTable
+    views: Sequence[tuple[StarView, Fraction]]
+    rows: Sequence[PlannedStatistic]
+    planner: AxisPlanner
+    question: FamilyQuestion
+    buy: Callable[[Fraction, NoiseLaw], Fraction]
+
+    @property
+    def law(self) -> NoiseLaw:
+        """The first of the table's noise distributions."""
+        return self.question.laws[0]
 
 
 @dataclass(frozen=True)
@@ -352,11 +377,11 @@ class ReleasePlan:
 
     def mine(self, of: str) -> dict[int, PlannedStatistic]:
         """The statistics of one table's rows by their positions."""
-        return {i: s for i, s in enumerate(self.statistics) if s.of == of and not s.counts_people}
+        return {i: s for i, s in enumerate(self.statistics) if s.of == of and not s.counts_units}
 
-    def people(self, of: str) -> dict[int, PlannedStatistic]:
-        """The statistics of the people behind one table's rows by their positions."""
-        return {i: s for i, s in enumerate(self.statistics) if s.of == of and s.counts_people}
+    def of_units(self, of: str) -> dict[int, PlannedStatistic]:
+        """The statistics of the privacy units behind one table's rows by their positions."""
+        return {i: s for i, s in enumerate(self.statistics) if s.of == of and s.counts_units}
 
     def by_view(self, of: str) -> list[list[int]]:
         """Positions of the statistics of one table's rows, view by view."""

@@ -24,7 +24,6 @@ from pydantic import model_validator
 
 from dpsql.star.checks import check_catalog
 from dpsql.star.graph import (
-    PEOPLE,
     KeyPath,
     ResolvedAxis,
     ResolvedMeasure,
@@ -32,6 +31,7 @@ from dpsql.star.graph import (
     is_own,
     max_ids,
     reachable,
+    sums_rows,
     unit_path,
     view_axes,
     view_measures,
@@ -140,8 +140,8 @@ class StarView:
         spec: what the catalog writes of it.
         axes: its axes, in its order.
         measures: its statistics of rows.
-        people: the part of its budget that counts different units; 0 where they are not counted. All shares add up to
-            at most 1.
+        unit_share: the part of its budget that counts different units; 0 where they are not counted. All shares add
+            up to at most 1.
     """
 
     name: str
@@ -149,7 +149,7 @@ class StarView:
     spec: View
     axes: tuple[ViewAxis, ...]
     measures: tuple[ResolvedMeasure, ...]
-    people: Fraction = Fraction(0)
+    unit_share: Fraction = Fraction(0)
 
     @property
     def meant(self) -> tuple[ResolvedAxis, ...]:
@@ -181,7 +181,7 @@ def resolve_star(catalog: CatalogFields) -> Star:
             view,
             tuple(ViewAxis(*axis) for axis in zip(view.axes, view_axes(catalog, view), strict=True)),
             view_measures(catalog, view),
-            view.measures.get(PEOPLE, Fraction(0)),
+            sum((share for name, share in view.measures.items() if not sums_rows(name)), Fraction(0)),
         )
         for name, view in catalog.views.items()
     }

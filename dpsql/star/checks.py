@@ -34,13 +34,13 @@ from dpsql.star.collection import (
 )
 from dpsql.star.derived import check_derived
 from dpsql.star.graph import (
-    PEOPLE,
     KeyPath,
     joined_paths,
     joint_view,
     max_ids,
     own_path,
     reachable,
+    sums_rows,
     unit_path,
     view_axes,
     view_measures,
@@ -181,7 +181,7 @@ def _check_view(catalog: CatalogFields, name: str, view: View) -> None:
         # Sums are published about the middle of their bounds, so they are read together with a count.
         if all(measure.name != "count" for measure in measures):
             raise CatalogError("sums need a count beside them", hint="add `count` to the measures")
-        _check_people(catalog, view)
+        _check_unit_counts(catalog, view)
     with _at("views", name, "axes"):
         axes = view_axes(catalog, view)
         if len({axis.name for axis in axes}) != len(axes):
@@ -191,23 +191,23 @@ def _check_view(catalog: CatalogFields, name: str, view: View) -> None:
                 bin_starts(axis.spec, axis.cuts or axis.spec.cuts)
 
 
-def _check_people(catalog: CatalogFields, view: View) -> None:
+def _check_unit_counts(catalog: CatalogFields, view: View) -> None:
     """Refuse to count different units where each row is one, or where rows are not held together."""
-    unit = catalog.privacy.unit
-    if PEOPLE not in view.measures:
+    unit, name = catalog.privacy.unit, next((name for name in view.measures if not sums_rows(name)), None)
+    if name is None:
         return
     if unit.table in (None, view.of):
         raise CatalogError(
-            f"each row of `{view.of}` is a unit, so `people` is `count`", hint="remove `people`"
+            f"each row of `{view.of}` is a unit, so `{name}` is `count`", hint=f"remove `{name}`"
         )
     if catalog.stream is not None:
         raise CatalogError(
-            "a stream does not count `people`: who came back in a later batch would count twice",
-            hint="remove `people`, or publish all rows at once in a catalog without `stream`",
+            f"a stream does not count `{name}`: who came back in a later batch would count twice",
+            hint=f"remove `{name}`, or publish all rows at once in a catalog without `stream`",
         )
     if catalog.collection is not None and catalog.source is None:
         raise CatalogError(
-            "people who report for themselves are counted by the collection", hint="remove `people`"
+            "people who report for themselves are counted by the collection", hint=f"remove `{name}`"
         )
 
 

@@ -23,7 +23,30 @@ from dpsql.star.tables import Column, Cuts
 KeyPath = tuple[str, ...]
 
 PEOPLE = "people"
-"""The measure that counts each privacy unit once."""
+UNIT_COUNTS = {PEOPLE: "how many different {unit}"}
+"""Measures that count something once, however many rows name it: what each counts, in words. All others are sums over
+rows, bounded, scaled and added up as rows are."""
+COUNTS = ("count", *UNIT_COUNTS)
+"""Measures without a column; a view's size is read from the first that it has."""
+
+
+def sums_rows(measure: str) -> bool:
+    """Whether a measure counts or sums rows."""
+    return measure not in UNIT_COUNTS
+
+
+def is_count(measure: str) -> bool:
+    """Whether each row, or each unit, adds 0 or 1.
+
+    >>> is_count("people"), is_count("count(sales.amount)"), is_count("sales.amount")
+    (True, True, False)
+    """
+    return measure in COUNTS or measure.startswith("count(")
+
+
+def unit_count(of: str, unit_table: str) -> str:
+    """The measure that counts each privacy unit behind a table's rows once: `count` where each row is one."""
+    return "count" if of.lower() == unit_table.lower() else PEOPLE
 
 
 @dataclass(frozen=True)
@@ -367,7 +390,7 @@ class ResolvedMeasure:
 
 
 def view_measures(catalog: CatalogFields, view: View) -> tuple[ResolvedMeasure, ...]:
-    """The statistics of a view's rows, in its order; `people` counts units and is planned apart (`StarView.people`).
+    """The statistics of a view's rows, in its order; what counts units is planned apart (`StarView.unit_share`).
 
     A nullable measure is followed by its own ``count(table.column)``, which AVG divides by; unless the view
     gives that one a share, the two halve the measure's share.
@@ -384,7 +407,7 @@ def view_measures(catalog: CatalogFields, view: View) -> tuple[ResolvedMeasure, 
     """
     measures: dict[str, ResolvedMeasure] = {}
     for name, share in view.measures.items():
-        if name == PEOPLE:
+        if not sums_rows(name):
             continue
         measure = _measure(catalog, view.of, name, share)
         if measure.name in measures:

@@ -16,7 +16,16 @@ from typing import NamedTuple
 
 from dpsql.errors import CatalogError
 from dpsql.star.base import Problem, nearest
-from dpsql.star.graph import PEOPLE, KeyPath, locate, own_path, reachable, unit_path, view_axes, view_measures
+from dpsql.star.graph import (
+    KeyPath,
+    locate,
+    own_path,
+    reachable,
+    sums_rows,
+    unit_path,
+    view_axes,
+    view_measures,
+)
 from dpsql.star.model import CatalogFields, View
 from dpsql.star.sql.aggregate import CONDITIONS, Aggregate, parse_aggregate, spelling
 from dpsql.star.sql.expression import ColumnName, Node, column_name, column_names, row_expression
@@ -328,7 +337,7 @@ def _check_fact_view(catalog: CatalogFields, table: Table, name: str, view: View
         if axis.table != catalog.privacy.unit.table or axis.column is None:
             continue
         counted = next(iter(_counting(table, axis.column)), None)
-        if counted is not None and set(view.measures) != {PEOPLE}:
+        if counted is not None and any(sums_rows(measure) for measure in view.measures):
             raise Problem(
                 ("views", name, "axes"),
                 f"`{axis.column}` follows from how many rows a person has, and `max_ids` takes rows of those who have "

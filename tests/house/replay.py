@@ -35,8 +35,7 @@ REPLAYS = {
     ),
     "people": Replay(
         frozenset({
-            "dpsql.mechanisms.family.distinct", "dpsql.publishing.people", "dpsql.publishing.distinct",
-            "dpsql.variance.distinct", "dpsql.answer.people",
+            "dpsql.mechanisms.family.distinct", "dpsql.publishing.people", "dpsql.variance.distinct",
         }),
         frozenset({"PEOPLE"}),
     ),

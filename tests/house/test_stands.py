@@ -10,13 +10,11 @@ from tests.house.source import the_package
 pytestmark = pytest.mark.long
 
 SHORT: dict[str, float] = {
-    "house-replay-of-people": 21,
     "house-variants-asked-what-they-are": 25,
     "house-functions-of-seven-parameters": 10,
-    "house-unreached-definitions": 1,
     "house-code-lines-ratio": 1.131,
     "house-idle-value-classes": 120,
-    "house-modules": 401,
+    "house-modules": 400,
 }
 """Figures above their bound, and their ceilings meanwhile: lower one when its figure falls, remove it at the bound."""
 

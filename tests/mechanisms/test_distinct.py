@@ -11,7 +11,7 @@ from dpsql.mechanisms.family.distinct import Gaps, Touched
 from dpsql.mechanisms.family.measurement import DrawnMember, Terms
 from dpsql.mechanisms.law import GAUSSIAN, LAPLACE
 from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
-from dpsql.publishing.distinct import gap_cells
+from dpsql.publishing.people import gap_cells
 from dpsql.variance.distinct import (
     CELLS,
     GapReading,

@@ -14,7 +14,7 @@ import pytest
 from dpsql.mechanisms.family import distinct
 from dpsql.mechanisms.family.distinct import UNIT, Gaps, cell_reach, cell_weight
 from dpsql.mechanisms.law import GAUSSIAN, LAPLACE
-from dpsql.publishing.distinct import gap_cells, gap_sql
+from dpsql.publishing.people import gap_cells, gap_sql
 from dpsql.variance.distinct import gap_total, gap_weights, gaps_of
 from tests.privacy.loss import RawRows, Tables, measure
 

@@ -34,7 +34,7 @@ from dpsql.answer.uncertainty.forms import (
     one,
 )
 from dpsql.errors import NotSupportedError, ProgrammingError
-from dpsql.star.graph import PEOPLE
+from dpsql.star.graph import unit_count
 from dpsql.star.sql.expression import Node
 
 QUANTILES = (exp.Median, exp.Quantile, exp.PercentileCont, exp.PercentileDisc, exp.ApproxQuantile)
@@ -158,9 +158,7 @@ def _people(binding: Binding, node: Node) -> Term | None:
         return None
     if binding.ref(node) not in unit.columns.get(root.lower(), ()):
         return None
-    return Term(
-        "count" if root.lower() == unit.table.lower() else PEOPLE
-    )  # each row of their own table is one
+    return Term(unit_count(root, unit.table))
 
 
 def _only_branch(node: Node) -> exp.If | None:

@@ -43,7 +43,7 @@ from dpsql.answer.uncertainty.linear import MeasuredTerm, Weights
 from dpsql.answer.uncertainty.partial_bins import value_bounds
 from dpsql.release import Release
 from dpsql.release.format import RowsBeyondBound
-from dpsql.star.graph import PEOPLE
+from dpsql.star.graph import sums_rows
 
 UNSEEN = 0.4
 """Rows of units beyond four bounds, over those measured up to there, with bounds from the middle to the 98% quantile of
@@ -181,6 +181,6 @@ def by_table(terms: Mapping[MeasuredTerm, Weights]) -> Iterator[tuple[RowsBeyond
         condition = conditions.setdefault((key.block, key.term.condition), len(conditions))
         of = key.answered.plan.view.of
         beyond = measured_beyond(key.answered.errors.release, of)
-        if beyond is not None and key.term.measure != PEOPLE:
+        if beyond is not None and sums_rows(key.term.measure):
             tables.setdefault(of, (beyond, []))[1].append(grown(key, condition, weights))
     yield from tables.values()

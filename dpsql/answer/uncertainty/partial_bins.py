@@ -56,7 +56,7 @@ from dpsql.answer.uncertainty.estimated import AverageLimits
 from dpsql.answer.uncertainty.forms import Noisy
 from dpsql.errors import PartialBinError
 from dpsql.release import Release, StatisticMeta
-from dpsql.star.graph import PEOPLE
+from dpsql.star.graph import is_count
 
 LIMIT = 0.5 + NEAR
 """Part of an answer that may be interpolated unless more is asked for; weights are sums of floats."""
@@ -257,11 +257,6 @@ def overall(cut: Sequence[Interpolated]) -> float:
     0.75
     """
     return 1.0 - float(np.prod([1.0 - axis.share for axis in cut])) if cut else 0.0
-
-
-def is_count(measure: str) -> bool:
-    """Whether a statistic counts rows, or people."""
-    return measure in ("count", PEOPLE) or measure.startswith("count(")
 
 
 def value_bounds(statistic: StatisticMeta, release: Release) -> tuple[float, float]:

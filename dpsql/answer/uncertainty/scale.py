@@ -41,7 +41,7 @@ from dpsql.answer.uncertainty.estimated import ErrorComponents
 from dpsql.answer.uncertainty.linear import BoxStatistic, LinearNumbers, MeasuredTerm, Weights, covariance
 from dpsql.answer.uncertainty.partial_bins import value_bounds
 from dpsql.release.format import MeasureScale, RelativeError
-from dpsql.star.graph import PEOPLE
+from dpsql.star.graph import sums_rows
 
 Sizes = Mapping[MeasureScale, FloatArray]
 """The part of an answer that follows the size of each factor."""
@@ -178,7 +178,7 @@ def _settled(size: FloatArray, gross: FloatArray) -> FloatArray:
 
 def follows_scale(term: Term) -> bool:
     """Whether a term was scaled to a total: rows and sums are, people are counted as they are."""
-    return term.measure != PEOPLE
+    return sums_rows(term.measure)
 
 
 Side = Callable[[RelativeError, FloatArray], FloatArray]

@@ -44,7 +44,7 @@ from dpsql.publishing.userlevel.guess import Guess, crowds
 from dpsql.star import Catalog, made_view, parse_catalog
 from dpsql.star.base import Problem
 from dpsql.star.checks import check_catalog
-from dpsql.star.graph import PEOPLE, max_ids
+from dpsql.star.graph import max_ids, sums_rows
 
 PERCENT = 100
 
@@ -350,7 +350,9 @@ def _crowd(catalog: Catalog, question: DesignQuestion, guess: Guess) -> float:
     """What a count of everything is expected to be, in what predicted errors are counted in: rows, or people where
     they are counted; where publishing chooses how many rows of a unit count, errors are those of units with one row."""
     chosen = any(
-        PEOPLE in n.measures or catalog.tables[n.of].chooses_rows or max_ids(catalog, n.of) == 1
+        not all(map(sums_rows, n.measures))
+        or catalog.tables[n.of].chooses_rows
+        or max_ids(catalog, n.of) == 1
         for n in question.needs
     )
     of_people = catalog.privacy.unit.table is not None and chosen

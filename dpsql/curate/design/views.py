@@ -29,7 +29,6 @@ from dpsql.answer.sql.parse import parse
 from dpsql.answer.sql.rewrite import take_apart
 from dpsql.answer.terms import Term
 from dpsql.answer.uncertainty.forms import is_summed
-from dpsql.answer.unshown import COUNTS
 from dpsql.axis.model import CategoryRule, KeyListRule, OrderedRule
 from dpsql.curate.design.axes import AxisWriter, DesignedAxis
 from dpsql.curate.design.questions import Need, ScaffoldAxis
@@ -39,7 +38,7 @@ from dpsql.errors import Error
 from dpsql.publishing.axes import AxisMaker
 from dpsql.publishing.userlevel.guess import crowds
 from dpsql.star import Catalog, made_view
-from dpsql.star.graph import KeyPath
+from dpsql.star.graph import COUNTS, KeyPath
 from dpsql.tree import FloatArray
 
 MOST_CELLS = 2**21

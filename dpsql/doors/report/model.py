@@ -31,7 +31,7 @@ from dpsql.answer.uncertainty.reads import cell_variance, weight_error
 from dpsql.doors.describe import TableInfo, asked_name, describe, widest
 from dpsql.release import ColumnMeta, Release, StatisticMeta
 from dpsql.release.format import UNIT, RowsBeyondBound
-from dpsql.star.graph import PEOPLE
+from dpsql.star.graph import sums_rows
 from dpsql.variance.kronecker import AxisSplit
 
 MOST_CUTS = 160
@@ -74,7 +74,7 @@ def page_model(release: Release) -> dict[str, Any]:
 
 def _of_rows(release: Release) -> list[StatisticMeta]:
     """What counts and sums rows: the page adds cells up, which people do not."""
-    return [statistic for statistic in release.statistics if statistic.measure != PEOPLE]
+    return [statistic for statistic in release.statistics if sums_rows(statistic.measure)]
 
 
 class AxisLabels(NamedTuple):

@@ -30,7 +30,6 @@ ARRAYS = {
     INTERVAL: 1187, NUMERIC: 1231, UUID: 2951,
 }  # fmt: skip
 """Element type -> array type."""
-ELEMENTS = {array: element for element, array in ARRAYS.items()} | {INT2VECTOR: INT2, OIDVECTOR: OID}
 EPOCH = datetime.datetime(2000, 1, 1)
 MICROSECOND = datetime.timedelta(microseconds=1)
 QUOTED = re.compile(r'[{}",\\\s]|^$|^null$', re.IGNORECASE)

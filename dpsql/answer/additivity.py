@@ -1,0 +1,97 @@
+"""Which stored numbers of a view add up to an answer, what to publish where they do not, and what a reader should know.
+
+A person may be in several cells of an axis that is not her own, so cells of a count of units do not add up. What is
+stored answers some sums of cells and no others (`Reading.takes`); the rest is refused with the view that would answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dpsql.answer.block import Block
+from dpsql.answer.plan import ViewPlan, conditions
+from dpsql.answer.schema import Schema
+from dpsql.answer.terms import Term, predicates
+from dpsql.errors import NoViewError
+from dpsql.release import Release
+from dpsql.star.graph import sums_rows
+
+
+def not_taken(plan: ViewPlan, terms: Sequence[Term], release: Release) -> str:
+    """Why a view's stored numbers do not add up to an answer; empty where they do."""
+    for term in terms:
+        statistic = plan.view.statistics[term.measure]
+        reading = release.reading(statistic.id)
+        if not reading.takes(plan.box_masks(box) for box in plan.boxes_for(term)):
+            if not reading.listed:
+                return f"{plan.view.name} was bought for a few questions, and what is asked is no sum of them"
+            names = ", ".join(release.axes[statistic.axes[at]].name for at in sorted(reading.listed))
+            cell_kind = "ranges of whole leaves" if len(reading.listed) == 1 else "single cells"
+            counted = f"{plan.view.name} counts {term.measure} in {cell_kind} of {names}"
+            return f"{counted}; who is in two cells would count twice"
+    return ""
+
+
+def counted_units(terms: Sequence[Term]) -> list[str]:
+    """The measures among terms that count each privacy unit once."""
+    return list(dict.fromkeys(term.measure for term in terms if not sums_rows(term.measure)))
+
+
+def counts_only_units(terms: Sequence[Term]) -> bool:
+    """Whether no rows are counted or summed."""
+    return not any(sums_rows(term.measure) for term in terms)
+
+
+def no_unit_view(
+    block: Block, terms: Sequence[Term], refusals: Sequence[str], release: Release, schema: Schema
+) -> NoViewError:
+    """The refusal that shows the view that would answer.
+
+    Args:
+        block, terms: what is asked; a term counts units.
+        refusals: why the views there are do not answer.
+        release: an open release.
+        schema: its star.
+    """
+    measure = counted_units(terms)[0]
+    used = {c for group in block.groups for c in group.columns}
+    used |= {
+        c
+        for condition in conditions(block, terms)
+        for p in predicates(condition)
+        for c in p.expression.columns
+    }
+    axes = [
+        _axis_name(block, column, release) for column in sorted(used) if not block.columns[column].partner
+    ]
+    axes = list(dict.fromkeys(axes)) or [axis.name for axis in release.axes if axis.of == block.root][:1]
+    view = f"{measure}: {{of: {block.root}, axes: [{', '.join(axes)}], measures: [count, {measure}]}}"
+    reasons = dict.fromkeys(line for line in refusals if not line.endswith(f"lacks {measure}"))
+    why = "; ".join(reasons) or f"no view counts the {measure} of {block.root}"
+    hint = f"ask the curator for a view such as `{view}`, its axis cut at the ends you ask; COUNT(*) counts visits"
+    error = NoViewError(f"{measure} cannot be counted so: {why}"[:600], hint=hint)
+    return error.at("SELECT", block.span, schema.example(block.root))
+
+
+def _axis_name(block: Block, column: int, release: Release) -> str:
+    """A column as a catalog would name its axis, seen from the block's root."""
+    ref = block.columns[column]
+    for axis in release.axes:
+        on_axis = any((c.table, c.column, c.path) == (ref.table, ref.column, ref.path) for c in axis.columns)
+        if on_axis and axis.of == block.root:
+            return axis.name
+    return f"{ref.table}.{ref.column}"
+
+
+def overlap_caveat(plan: ViewPlan, terms: Sequence[Term], release: Release) -> str:
+    """Which groups do not add up, where units are counted; empty where all do."""
+    for measure in counted_units(terms):
+        statistic = plan.view.statistics[measure]
+        listed = sorted(release.reading(statistic.id).listed)
+        if listed:
+            names = " and ".join(release.axes[statistic.axes[at]].name for at in listed)
+            unit = release.catalog.privacy.unit.table
+            return (
+                f"each unit of {unit} counts once: numbers of different {names} do not add up to that of all"
+            )
+    return ""
