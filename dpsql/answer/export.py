@@ -40,6 +40,7 @@ from typing import Any, NamedTuple
 import duckdb
 import numpy as np
 import numpy.typing as npt
+import yaml
 
 from dpsql.answer.additivity import not_taken
 from dpsql.answer.answered import answer_terms
@@ -63,7 +64,7 @@ from dpsql.star.graph import COUNTS, UNIT_COUNTS
 from dpsql.star.sql import identifier, literal
 
 FORMAT = "dpsql-export-1"
-SCHEMA = "schema.json"
+SCHEMA, DBT = "schema.json", "sources.yml"
 MOST_ROWS, MOST_ENTRIES = 2**16, 2**23
 """Rows, and entries of the leaf masks, that are worked out at once."""
 MOST_WORK = 2**30
@@ -256,7 +257,13 @@ def _specials(axis: AxisMeta) -> str:
 
 
 def export(
-    opened: OpenReleases, folder: Path, views: Sequence[str], level: float, told: Progress
+    opened: OpenReleases,
+    folder: Path,
+    views: Sequence[str],
+    level: float,
+    told: Progress,
+    *,
+    dbt: bool = False,
 ) -> dict[str, Any]:
     """Write the views of a release as Parquet files, and a schema beside them.
 
@@ -266,6 +273,7 @@ def export(
         views: which ones; all if empty.
         level: of the intervals.
         told: called with each step.
+        dbt: whether a source file of dbt is written too.
 
     Returns:
         What the schema holds.
@@ -280,6 +288,8 @@ def export(
             "cells of several releases are not one table",
             hint="export each into a folder of its own; `dpsql query` asks them together",
         )
+    if dbt and re.search("[{}]", str(folder)):
+        raise InterfaceError("dbt takes braces in a path for a template", hint="choose a folder without them")
     if folder.exists():
         raise InterfaceError(f"{folder} exists", hint="choose another folder, or remove it")
     answerer = opened.answerers[0] if opened.router is None else opened.router.standing.candidates[0].answerer
@@ -288,16 +298,62 @@ def export(
         folder.parent.mkdir(parents=True, exist_ok=True)
         draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
         try:
-            files = [_write(task, draft, level, told, (i + 1, len(tasks))) for i, task in enumerate(tasks)]
-            schema = _schema(answerer.release, files, left_out, level)
+            about = _about(answerer.release, level)
+            files = [_write(task, draft, about, told, (i + 1, len(tasks))) for i, task in enumerate(tasks)]
+            schema = {**about, "views": [_described(file) for file in files], "left_out": left_out}
             text = json.dumps(schema, indent=2, ensure_ascii=False)
             (draft / SCHEMA).write_text(f"{text}\n", encoding="utf-8")
+            if dbt:
+                (draft / DBT).write_text(dbt_sources(schema, folder), encoding="utf-8")
             draft.chmod(0o755)
             draft.rename(folder)
         except BaseException:
             shutil.rmtree(draft, ignore_errors=True)
             raise
     return schema
+
+
+def dbt_sources(schema: Mapping[str, Any], folder: Path) -> str:
+    """The files as a source of dbt-duckdb, whose models name them by `source(release, view)`.
+
+    Args:
+        schema: as `export` returns it.
+        folder: of the files, as dbt finds it from its project's folder.
+
+    Returns:
+        YAML. What dbt would take for a template is taken apart.
+    """
+    tables = [
+        {
+            "name": Path(view["file"]).stem,
+            "description": _no_template(
+                "\n".join([f"{view['view']}: rows of {view['table']}", *view["notes"]])
+            ),
+            "meta": {"external_location": f"read_parquet({literal(str(folder / view['file']))})"},
+            "columns": [
+                {"name": column["name"], "description": _no_template(column["means"])}
+                for column in view["columns"]
+            ],
+        }
+        for view in schema["views"]
+    ]
+    head = [schema["description"], *schema["read_first"], *schema["promise"]]
+    source = {
+        "name": schema["release"],
+        "description": _no_template("\n".join(text for text in head if text)),
+        "meta": {"release_id": schema["release_id"], "level": schema["level"]},
+        "tables": tables,
+    }
+    return yaml.safe_dump({"version": 2, "sources": [source]}, sort_keys=False, allow_unicode=True, width=120)
+
+
+def _no_template(text: str) -> str:
+    """Words of a catalog that dbt does not run.
+
+    >>> _no_template("{{ env_var('KEY') }} and {% set a = 1 %}")
+    "{ { env_var('KEY') }} and { % set a = 1 %}"
+    """
+    return re.sub(r"\{(?=[{%#])", "{ ", text)
 
 
 def _tasks(answerer: Answerer, wanted: Sequence[str]) -> tuple[list[Task], list[str]]:
@@ -408,18 +464,22 @@ def _plan(task: Task, ranges: Sequence[range]) -> ViewPlan:
     return ViewPlan(task.view, questions, tuple(cells), TRUE, ((),) * len(cells))
 
 
-def _write(task: Task, folder: Path, level: float, progress: Progress, far: tuple[int, int]) -> Exported:
+def _write(
+    task: Task, folder: Path, about: Mapping[str, Any], progress: Progress, far: tuple[int, int]
+) -> Exported:
     """One view's file: parts go into a database on disk, and from there, with the names of leaves, into Parquet."""
     progress(Stage("writing", task.view.name, {"rows": prod(task.sizes)}, *far))
     named = [f"{name}{end}" for name in task.names for end in ("", *(end for end, _ in VALUES))]
     leaves = [f"leaf_{i}" for i in range(len(task.sizes))]
-    work = folder / "work.duckdb"
+    work, exported = folder / "work.duckdb", _exported(task)
     database = duckdb.connect(str(work), config={"threads": 1, "memory_limit": "1GB"})
     try:
         for i, columns in enumerate(task.axes):
             _name_leaves(database, i, columns)
         for number, ranges in enumerate(_parts(task.sizes)):
-            database.register("part", dict(zip([*leaves, *named], _cells(task, ranges, level), strict=True)))
+            database.register(
+                "part", dict(zip([*leaves, *named], _cells(task, ranges, about["level"]), strict=True))
+            )
             database.execute(
                 "CREATE TABLE cells AS FROM part" if not number else "INSERT INTO cells FROM part"
             )
@@ -433,14 +493,18 @@ def _write(task: Task, folder: Path, level: float, progress: Progress, far: tupl
         ]
         joined = "".join(f" JOIN axis_{i} AS a{i} ON a{i}.leaf = leaf_{i}" for i in range(len(leaves)))
         order = f" ORDER BY {', '.join(leaves)}" if leaves else ""
-        target = literal(str(folder / task.file))
+        target, told = (
+            literal(str(folder / task.file)),
+            literal(json.dumps({**about, **_described(exported)})),
+        )
         database.execute(
-            f"COPY (SELECT {', '.join(picked)} FROM cells{joined}{order}) TO {target} (FORMAT parquet)"
+            f"COPY (SELECT {', '.join(picked)} FROM cells{joined}{order}) TO {target} "
+            f"(FORMAT parquet, KV_METADATA {{dpsql: {told}}})"
         )
     finally:
         database.close()
         work.unlink(missing_ok=True)
-    return _exported(task, named)
+    return exported
 
 
 def _name_leaves(database: duckdb.DuckDBPyConnection, number: int, columns: Sequence[LeafColumn]) -> None:
@@ -470,7 +534,13 @@ def _cells(task: Task, ranges: Sequence[range], level: float) -> list[npt.NDArra
     return columns
 
 
-def _exported(task: Task, named: Sequence[str]) -> Exported:
+def _described(file: Exported) -> dict[str, Any]:
+    """A view's file, as the schema and the file's own metadata say it."""
+    columns = [column._asdict() for column in file.columns]
+    return {**vars(file), "columns": columns, "notes": list(file.notes)}
+
+
+def _exported(task: Task) -> Exported:
     release, view = task.release, task.view
     plan = _plan(task, [range(0, 1) for _ in task.sizes])
     block = Block(view.of, (), (), TRUE, (), tuple(one(term) for term in task.terms))
@@ -497,10 +567,8 @@ def _means(measure: str, release: Release) -> str:
     return f"the sum of {measure}"
 
 
-def _schema(
-    release: Release, files: Sequence[Exported], left_out: Sequence[str], level: float
-) -> dict[str, Any]:
-    """What the files hold, for people and for programs."""
+def _about(release: Release, level: float) -> dict[str, Any]:
+    """What holds for all files of an export, for people and for programs."""
     return {
         "format": FORMAT,
         "read_first": list(READ_FIRST),
@@ -509,13 +577,4 @@ def _schema(
         "description": release.catalog.description,
         "promise": [*promise_words(release.meta.privacy), FREE],
         "level": level,
-        "views": [
-            {
-                **vars(file),
-                "columns": [column._asdict() for column in file.columns],
-                "notes": list(file.notes),
-            }
-            for file in files
-        ],
-        "left_out": list(left_out),
     }

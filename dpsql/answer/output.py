@@ -26,6 +26,8 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+import duckdb
+
 from dpsql.errors import UNSEEN, InterfaceError, NotSupportedError, QueryTimeout, visible
 from dpsql.extras import extra
 from dpsql.release.request import check, paced, requested, size_of
@@ -472,6 +474,23 @@ def _places(value: float, margin: float | None) -> int:
 
 FOR_PEOPLE = {"table": _table, "markdown": _markdown, "vertical": _vertical}
 FOR_PROGRAMS = {"csv": _csv, "json": _json, "jsonl": _jsonl}
+
+
+def arrow_types(types: Sequence[str]) -> list[Any]:
+    """Arrow's types for DuckDB's."""
+    with duckdb.connect() as database:
+        nulls = ", ".join(f"CAST(NULL AS {kind}) AS c{i}" for i, kind in enumerate(types))
+        return list(database.sql(f"SELECT {nulls}").to_arrow_table().schema.types)
+
+
+def arrow_column(values: list[Any], kind: Any) -> Any:
+    """An array of a type, or of what the values are where they do not fit it, such as a mean of whole numbers."""
+    arrow = extra("arrow")
+    inferred = arrow.array(values)  # `array(values, kind)` would cut a fraction off without a word; a cast does not
+    try:
+        return inferred.cast(kind)
+    except (arrow.ArrowInvalid, arrow.ArrowNotImplementedError):
+        return inferred
 
 
 def plot(result: Renderable, kind: str | None = None, *, level: float = 0.95, ax: Axes | None = None) -> Axes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -162,13 +163,24 @@ class Result:
         Args:
             errors, level: as for `df`.
 
+        Returns:
+            Columns of the statement's types, also where there is no row; one whose values do not fit its type has that
+            of its values. The schema's metadata hold provenance and notes under `dpsql`.
+
         Raises:
             InterfaceError: pyarrow is not installed.
         """
         arrow = extra("arrow", ROWS)
         names, rows = self.with_errors(level) if errors else (self.columns, self.rows)
-        columns = [arrow.array([row[c] for row in rows]) for c in range(len(names))]
-        return arrow.Table.from_arrays(columns, names=list(names))
+        types = iter(output.arrow_types(self.types))
+        kinds = [next(types) if name in self.columns else arrow.float64() for name in names]
+        columns = [output.arrow_column([row[c] for row in rows], kind) for c, kind in enumerate(kinds)]
+        about = json.dumps({**self.provenance, "notes": self.notes}, default=str)
+        return arrow.Table.from_arrays(columns, names=list(names)).replace_schema_metadata({"dpsql": about})
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """The table of `arrow` by Arrow's C stream interface, which polars, pandas, pyarrow and others read."""
+        return self.arrow().__arrow_c_stream__(requested_schema)
 
     def with_errors(self, level: float = 0.95) -> tuple[tuple[str, ...], Grid]:
         """Names and rows in which every noisy column is followed by what is known of its error.

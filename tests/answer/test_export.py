@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import duckdb
 import numpy as np
 import pytest
+import yaml
 
 import dpsql
 from dpsql.answer import export as exporting
@@ -63,6 +65,40 @@ def named(rows: Iterable[tuple[Any, ...]]) -> Table:
 def errors(value: str) -> str:
     """A value and what SQL says of its error."""
     return f"{value}, DP_STDERR({value}), DP_INTERVAL_LOW({value}), DP_INTERVAL_HIGH({value})"
+
+
+def test_dbt_finds_the_files_and_runs_no_word_of_a_catalog(shop: OpenReleases, tmp_path: Path) -> None:
+    folder = tmp_path / "it's here"
+    schema = export(shop, folder, ("trend",), 0.9, silent, dbt=True)
+    (source,) = yaml.safe_load((folder / "sources.yml").read_text())["sources"]
+    assert source["name"] == schema["release"] and source["meta"]["level"] == 0.9
+    (table,) = source["tables"]
+    assert [column["name"] for column in table["columns"]] == [
+        column["name"] for column in schema["views"][0]["columns"]
+    ]
+    place = table["meta"]["external_location"].format_map({"name": "trend"})  # as dbt-duckdb does
+    counted = duckdb.sql(f"SELECT count(*) FROM {place}").fetchall()
+    assert counted == [(schema["views"][0]["rows"],)]
+    hostile = {**schema, "description": "{{ env_var('KEY') }}{% raw %}{{{", "read_first": ["{# x #}"]}
+    text = exporting.dbt_sources(hostile, folder)
+    assert "env_var" in text and not re.search(r"\{[{%#]", text)
+    with pytest.raises(InterfaceError, match="braces"):
+        export(shop, tmp_path / "{{ x }}", ("trend",), 0.9, silent, dbt=True)
+
+
+def test_a_file_says_itself_what_it_holds(shop: OpenReleases, tmp_path: Path) -> None:
+    schema = export(shop, tmp_path / "out", ("trend",), 0.95, silent)
+    ((value,),) = duckdb.sql(
+        f"SELECT value FROM parquet_kv_metadata('{tmp_path}/out/trend.parquet')"
+    ).fetchall()
+    about = json.loads(value)
+    assert {**about, "views": [], "left_out": []} == {
+        **schema,
+        **schema["views"][0],
+        "views": [],
+        "left_out": [],
+    }
+    assert about["release_id"] and about["promise"] and about["columns"]
 
 
 def test_cells_are_those_of_sql(shop: OpenReleases, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ WRITTEN = {DOCS / "api.md"}
 PAGES = [DOCS.parent / "README.md", DOCS.parent / "CONTRIBUTING.md", *sorted({*DOCS.rglob("*.md")} - WRITTEN)]
 PROGRAMS = ("psql", "curl", "ssh", "export", "printf", "superset-env/bin/pip", "python", "python3", "python3.11", "sed",
             "$EDITOR", ".venv/bin/python", ".venv/bin/pre-commit", "createdb", "spark-submit", "npm",
-            "node")  # fmt: skip
+            "node", "cd", "dbt")  # fmt: skip
 """What pages type beside dpsql, pip, make and git."""
 
 

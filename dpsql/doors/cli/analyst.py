@@ -178,13 +178,14 @@ def report(releases: tuple[Path, ...], output: Path) -> CommandOutput:
 @several
 @click.option("-o", "--output", required=True, type=FILE, help="folder to make")
 @click.option("--view", "views", multiple=True, help="write this view; may be repeated (default: all)")
+@click.option("--dbt", is_flag=True, help="write sources.yml too, for dbt-duckdb")
 @of_intervals
 @as_of
 @signed
 @estimates
 @tells
 def export(
-    releases: tuple[Path, ...], output: Path, views: tuple[str, ...], level: float, as_of: str | None,
+    releases: tuple[Path, ...], output: Path, views: tuple[str, ...], dbt: bool, level: float, as_of: str | None,
     nonnegative: bool | None,
 ) -> CommandOutput:  # fmt: skip
     """Write the noisy tables of a release as Parquet files with their errors, for tools that speak no SQL.
@@ -198,7 +199,7 @@ def export(
     opened = open_session(releases, as_of=as_of, nonnegative=nonnegative)
     try:
         with steps("export") as progress, Request(math.inf).working():  # `MOST_WORK` bounds it beforehand
-            schema = write(opened, output, views, level, progress or silent)
+            schema = write(opened, output, views, level, progress or silent, dbt=dbt)
     finally:
         opened.close()
     files = [f"{view['file']}: {view['rows']} rows" for view in schema["views"]]

@@ -1,0 +1,1 @@
+select * from {{ ref('ages_by_price') }} where price_low >= 50

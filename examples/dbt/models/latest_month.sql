@@ -1,0 +1,1 @@
+select * from {{ ref('months') }} where month = (select max(month) from {{ ref('months') }})
