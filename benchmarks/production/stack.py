@@ -20,7 +20,6 @@ import sys
 import tempfile
 import time
 import urllib.request
-import venv
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -68,12 +67,14 @@ def image(figures: Figures, place: Path) -> Path:
     source.mkdir()
     archive = subprocess.run(["git", "archive", "HEAD"], cwd=ROOT, capture_output=True, check=True).stdout
     subprocess.run(["tar", "-x"], cwd=source, input=archive, check=True)
-    (packages,) = re.findall(r"pip install .*'(\.\[.*?\])'", (DEPLOY / "Dockerfile").read_text())
-    venv.create(environment, with_pip=True)
-    pip = [environment / "bin" / "pip", "install", "--quiet", "--no-cache-dir", "--no-compile", packages]
-    subprocess.run(pip, cwd=source, check=True, stderr=subprocess.DEVNULL)
+    (lines,) = re.findall(
+        r"^RUN (python -m venv (?:.*\\\n)*.*)$", (DEPLOY / "Dockerfile").read_text(), re.MULTILINE
+    )
+    world = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    lines = lines.replace("/opt/dpsql", str(environment)).replace("python -m", f"{sys.executable} -m", 1)
+    subprocess.run(["sh", "-ec", lines], cwd=source, check=True, capture_output=True, env=world)
     files = (file for file in environment.rglob("*") if file.is_file() and not file.is_symlink())
-    size = sum(file.stat().st_size for file in files if "__pycache__" not in file.parts)
+    size = sum(file.stat().st_size for file in files)
     figures.at_most("production: MB installed by the image's steps", size / 1e6, 250)
     return environment / "bin"
 
