@@ -25,7 +25,7 @@ export PYTHONDONTWRITEBYTECODE :=
 export DPSQL_STATE := /dev/null
 demo: export DPSQL_STATE := $(abspath build/state)
 
-.PHONY: demo test check quick suites lowest dist slow same-release house bench bench-accuracy bench-answers bench-bi bench-collect bench-local bench-people bench-promises bench-scale bench-scale-large bench-scale-model bench-sources bench-stream bench-trusts bench-userlevel production figures first-hour page-central page-local page-peers page-streams page-userlevel peers test-engines wire explore withstand superset sqlalchemy14 reference data clean
+.PHONY: demo test check quick suites lowest dist slow same-release house bench bench-accuracy bench-answers bench-bi bench-collect bench-keys bench-local bench-people bench-promises bench-scale bench-scale-large bench-scale-model bench-sources bench-stream bench-trusts bench-userlevel production soak figures first-hour page-central page-local page-peers page-streams page-userlevel peers test-engines wire explore withstand superset sqlalchemy14 reference data clean
 
 $(VENV)/.core: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -147,9 +147,15 @@ withstand: $(VENV)/.dev
 	short=0; for module in $(filter-out __init__,$(basename $(notdir $(wildcard benchmarks/withstand/*.py)))); do \
 	$(BIN)/python -m benchmarks.withstand.$$module || short=1; done; exit $$short
 
-# A server among hostile clients, guesses, reloads and dead parents.
+# A server among hostile clients, guesses, reloads and dead parents; dbt, thirty days of a scheduler, lakes, the image's steps.
 production: $(VENV)/.dev
-	$(BIN)/python -m benchmarks.production.serving
+	$(BIN)/python -m pip install --quiet --editable '.[postgresql]'
+	short=0; for part in serving pipelines stack; do $(BIN)/python -m benchmarks.production.$$part || short=1; done; exit $$short
+
+# An hour: does a server's memory stand still?
+soak: $(VENV)/.dev
+	$(BIN)/python -m pip install --quiet --editable '.[postgresql]'
+	$(BIN)/python -m benchmarks.production.soak
 
 bench-scale: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.scale.measure; measured=$$?; \

@@ -86,9 +86,24 @@ RUNS: tuple[Run, ...] = (
     Run("wire", "Doors", "make wire", ("tests/doors", "Makefile")),
     Run(
         "production-serving",
-        "Doors",
+        "Production",
         "python -m benchmarks.production.serving",
         ("benchmarks/production", "tests/doors", "tests/doors_release.py"),
+    ),
+    *(
+        Run(
+            f"production-{part}",
+            "Production",
+            f"python -m benchmarks.production.{part}",
+            (
+                "benchmarks/production",
+                "tests/doors_release.py",
+                "tests/engines/test_lakes.py",
+                "examples",
+                "deploy",
+            ),
+        )
+        for part in ("pipelines", "stack", "soak")
     ),
     Run("engines", "Engines", "make test-engines", ("tests/engines", "Makefile")),
 )

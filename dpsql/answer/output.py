@@ -486,7 +486,9 @@ def arrow_types(types: Sequence[str]) -> list[Any]:
 def arrow_column(values: list[Any], kind: Any) -> Any:
     """An array of a type, or of what the values are where they do not fit it, such as a mean of whole numbers."""
     arrow = extra("arrow")
-    inferred = arrow.array(values)  # `array(values, kind)` would cut a fraction off without a word; a cast does not
+    inferred = arrow.array(
+        values
+    )  # `array(values, kind)` would cut a fraction off without a word; a cast does not
     try:
         return inferred.cast(kind)
     except (arrow.ArrowInvalid, arrow.ArrowNotImplementedError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from dpsql.answer import export as exporting
 from dpsql.answer.export import export
 from dpsql.answer.session import OpenReleases, open_session
 from dpsql.errors import InterfaceError, MachineFault, NotSupportedError
+from dpsql.examples.retail import make_star, write_star
 from dpsql.progress import silent
 from tests.command import dpsql_command as run
 from tests.doors_release import build
@@ -26,6 +28,7 @@ from tests.release_fixture import make_rows, write_fixture
 
 pytestmark = pytest.mark.usefixtures("publishes")
 
+ROOT = Path(__file__).parents[2]
 Table = list[tuple[Any, ...]]
 
 
@@ -84,6 +87,38 @@ def test_dbt_finds_the_files_and_runs_no_word_of_a_catalog(shop: OpenReleases, t
     assert "env_var" in text and not re.search(r"\{[{%#]", text)
     with pytest.raises(InterfaceError, match="braces"):
         export(shop, tmp_path / "{{ x }}", ("trend",), 0.9, silent, dbt=True)
+
+
+def test_the_models_of_the_examples_read_an_export(tmp_path: Path) -> None:
+    """dbt itself runs them in `make production`; here DuckDB runs what dbt would have it run."""
+    write_star(tmp_path / "data", make_star(7, 2000, 50))
+    shutil.copy(ROOT / "catalog" / "retail.yaml", tmp_path / "retail.yaml")
+    for words in (
+        ["publish", "retail.yaml", "-o", "retail.dpsql"],
+        ["export", "retail.dpsql", "-o", "tables", "--dbt"],
+    ):
+        assert run(*words, cwd=tmp_path).returncode == 0
+    (source,) = yaml.safe_load((tmp_path / "tables" / "sources.yml").read_text())["sources"]
+    assert source["name"] == "retail"
+    places = {
+        table["name"]: str(tmp_path / "tables" / f"{table['name']}.parquet") for table in source["tables"]
+    }
+    models = {file.stem: file.read_text() for file in (ROOT / "examples" / "dbt" / "models").glob("*.sql")}
+    assert len(models) == 10
+    database, rows = duckdb.connect(), dict[str, int]()
+    while models:
+        built = {
+            name
+            for name, text in models.items()
+            if not set(re.findall(r"ref\('(\w+)'\)", text)) & models.keys()
+        }
+        assert built
+        for name in built:
+            text = re.sub(r"{{ ref\('(\w+)'\) }}", r"\1", models.pop(name))
+            text = re.sub(r"{{ source\('retail', '(\w+)'\) }}", lambda match: f"'{places[match[1]]}'", text)
+            database.execute(f"CREATE TABLE {name} AS {text}")
+            rows[name] = len(database.sql(f"FROM {name}").fetchall())
+    assert rows["months"] == 12 * 4 and rows["days"] == 365 and rows["leaders"] > 0
 
 
 def test_a_file_says_itself_what_it_holds(shop: OpenReleases, tmp_path: Path) -> None:
