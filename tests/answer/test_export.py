@@ -118,7 +118,7 @@ def test_the_models_of_the_examples_read_an_export(tmp_path: Path) -> None:
             text = re.sub(r"{{ source\('retail', '(\w+)'\) }}", lambda match: f"'{places[match[1]]}'", text)
             database.execute(f"CREATE TABLE {name} AS {text}")
             rows[name] = len(database.sql(f"FROM {name}").fetchall())
-    assert rows["months"] == 12 * 4 and rows["days"] == 365 and rows["leaders"] > 0
+    assert rows["months"] == 12 * 5 and rows["days"] == 365 and rows["leaders"] > 0
 
 
 def test_a_file_says_itself_what_it_holds(shop: OpenReleases, tmp_path: Path) -> None:
