@@ -17,6 +17,10 @@ class Figures:
         """A figure that must reach its bound."""
         self._print(name, value, f">= {bound:g}", value >= bound)
 
+    def within(self, name: str, value: float, low: float, high: float) -> None:
+        """A figure that must lie between two bounds."""
+        self._print(name, value, f"{low:g} to {high:g}", low <= value <= high)
+
     def finish(self) -> int:
         """Exit code: 0 if every figure held."""
         return 1 if self.short else 0

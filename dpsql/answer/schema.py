@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from dpsql import star
@@ -213,7 +213,8 @@ def read_schema(release: Release) -> Schema:
     Returns:
         Its tables, axes and measures.
     """
-    tables = {name.lower(): _table(name, star_table) for name, star_table in release.catalog.tables.items()}
+    schema = catalog_schema(release.catalog)
+    tables = dict(schema.tables)
     for axis in release.axes:
         for column in axis.columns:
             table = tables.get(column.table.lower())
@@ -223,8 +224,16 @@ def read_schema(release: Release) -> Schema:
     measures = frozenset(statistic.measure for statistic in release.statistics)
     counts = {statistic.of for statistic in release.statistics if statistic.measure == "count"}
     counted = tuple(name for name in release.catalog.tables if name in counts)
-    people, facts = _people(release.catalog), _person_facts(release.catalog)
-    return Schema(release.name, tables, release.axes, measures, people, counted, facts)
+    return replace(
+        schema, name=release.name, tables=tables, axes=release.axes, measures=measures, counted=counted
+    )
+
+
+def catalog_schema(catalog: star.Catalog) -> Schema:
+    """The tables of a catalog and whose they are, without anything that a view publishes."""
+    tables = {name.lower(): _table(name, star_table) for name, star_table in catalog.tables.items()}
+    facts = _person_facts(catalog)
+    return Schema(catalog.name, tables, (), frozenset(), _people(catalog), person_facts=facts)
 
 
 def _person_facts(catalog: star.Catalog) -> dict[str, PersonFact]:

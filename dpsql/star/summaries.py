@@ -302,6 +302,21 @@ def check_summary_uses(catalog: CatalogFields) -> None:
     table = people_table(catalog)
     if table is None:
         return
+    for name, view in catalog.views.items():
+        if view.of != catalog.privacy.unit.table:
+            _check_fact_view(catalog, table, name, view)
+    for name in unused_summaries(catalog):
+        raise Problem(
+            ("tables", str(catalog.privacy.unit.table), "summaries", name),
+            "nothing uses it; name it in a view, in `derive` or in another summary, or remove it",
+        )
+
+
+def unused_summaries(catalog: CatalogFields) -> list[str]:
+    """Summaries that no view, derived column, measure or other summary reads."""
+    table = people_table(catalog)
+    if table is None:
+        return []
     used = {
         each.column.lower()
         for s in table.summaries.values()
@@ -310,16 +325,9 @@ def check_summary_uses(catalog: CatalogFields) -> None:
     }
     for text in (*table.derive.values(), *(measure.expr for measure in table.measures.values())):
         used |= {column.lower() for column in row_expression(text).columns}
-    for name, view in catalog.views.items():
+    for view in catalog.views.values():
         used |= {column.lower() for column in _columns_used(catalog, view)}
-        if view.of != catalog.privacy.unit.table:
-            _check_fact_view(catalog, table, name, view)
-    for name in table.summaries:
-        if name.lower() not in used:
-            raise Problem(
-                ("tables", str(catalog.privacy.unit.table), "summaries", name),
-                "nothing uses it; name it in a view, in `derive` or in another summary, or remove it",
-            )
+    return [name for name in table.summaries if name.lower() not in used]
 
 
 def _columns_used(catalog: CatalogFields, view: View) -> Iterator[str]:
@@ -336,8 +344,7 @@ def _check_fact_view(catalog: CatalogFields, table: Table, name: str, view: View
     for axis in view_axes(catalog, view):
         if axis.table != catalog.privacy.unit.table or axis.column is None:
             continue
-        counted = next(iter(_counting(table, axis.column)), None)
-        if counted is not None and any(sums_rows(measure) for measure in view.measures):
+        if counts_rows(table, axis.column) and any(sums_rows(measure) for measure in view.measures):
             raise Problem(
                 ("views", name, "axes"),
                 f"`{axis.column}` follows from how many rows a person has, and `max_ids` takes rows of those who have "
@@ -345,11 +352,10 @@ def _check_fact_view(catalog: CatalogFields, table: Table, name: str, view: View
             )
 
 
-def _counting(table: Table, column: str) -> Iterator[str]:
-    """Summaries that count or sum rows, on which a column stands."""
+def counts_rows(table: Table, column: str) -> bool:
+    """Whether a column of the people's table is, or stands on, a summary that counts or sums rows."""
     summary = _declared(table.summaries, column)
     if isinstance(summary, Summary) and is_never_null(summary):
-        yield column
+        return True
     text = next((text for name, text in table.derive.items() if name.lower() == column.lower()), None)
-    for inner in () if text is None else row_expression(text).columns:
-        yield from _counting(table, inner)
+    return text is not None and any(counts_rows(table, inner) for inner in row_expression(text).columns)

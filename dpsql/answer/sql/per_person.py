@@ -18,7 +18,7 @@ count beside it must say which. What cannot be told is refused, with the line th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from sqlglot import exp
@@ -28,7 +28,7 @@ from dpsql.answer.sql.parse import refusal
 from dpsql.answer.sql.rows import aggregates, conjuncts
 from dpsql.answer.sql.statement import named, output_name, unaliased
 from dpsql.errors import NotSupportedError
-from dpsql.star.sql.aggregate import Aggregate, over_rows, read_call, spelling
+from dpsql.star.sql.aggregate import Aggregate, catalog_text, over_rows, read_call, spelling
 from dpsql.star.sql.expression import ColumnName, Node
 
 NOTE = "people without a row of {} are left out, and so are rows whose key is NULL or names nobody"
@@ -44,6 +44,12 @@ NAMES = {
     "bool_or": "any_row",
     "bool_and": "every_row",
 }
+
+
+class MissingSummary(NotSupportedError):
+    """No column of the people's table holds an aggregate; `wanted`: the fact and the `is` of one that would."""
+
+    wanted: tuple[str, str] = ("", "")
 
 
 def map_people(tree: Node, schema: Schema) -> tuple[str, ...]:
@@ -541,13 +547,15 @@ class _Mapping:
         shown = text.replace("count(", "COUNT(") if text == "count(*)" else text
         name = NAMES.get(call.function, "value")
         quoted = f'"{text}"' if any(mark in text for mark in ",:'") else text
-        return refusal(
-            NotSupportedError,
+        error = refusal(
+            MissingSummary,
             f"no column of `{people}` holds {shown} of {of}",
             at=node,
             clause="FROM",
             hint=f"ask the curator for `{name}: {{of: {of}, is: {quoted}, ..}}` under its summaries{beside}",
         )
+        error.wanted = (of, text)
+        return error
 
     def _written(self, column: exp.Column) -> str:
         """A column as `is` writes it."""
@@ -585,16 +593,3 @@ def _tells_rows(test: Node) -> bool:
 
 def _bracketed(node: Node) -> Node:
     return exp.Paren(this=node) if isinstance(node, exp.Binary | exp.Unary | exp.Case | exp.Between) else node
-
-
-def catalog_text(call: Aggregate, name: Callable[[exp.Column], str]) -> str:
-    """An aggregate as a catalog's `is` writes it."""
-
-    def text(node: Node) -> str:
-        copy = node.copy().transform(lambda n: exp.Var(this=name(n)) if isinstance(n, exp.Column) else n)
-        return str(copy.sql("duckdb", normalize_functions="lower"))
-
-    arguments = ", ".join(map(text, call.arguments)) or "*"
-    number = f", {call.number}" if call.number else ""
-    filtered = "" if call.condition is None else f" FILTER (WHERE {text(call.condition)})"
-    return f"{call.function}({'DISTINCT ' if call.distinct else ''}{arguments}{number}){filtered}"

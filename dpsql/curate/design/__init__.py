@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import log, sqrt
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from dpsql.answer.predict import PredictedColumn, predict
 from dpsql.curate.design.axes import AxisWriter, grains_of
@@ -33,7 +33,8 @@ from dpsql.curate.design.questions import (
     scaffold,
     with_measures,
 )
-from dpsql.curate.design.text import Entry, with_views
+from dpsql.curate.design.summaries import new_summaries, with_summaries, without_unused
+from dpsql.curate.design.text import Entry, People, with_views
 from dpsql.curate.design.views import Designed, Designer, QuestionErrors, weights_of
 from dpsql.curate.dry import dry_answerer, priced_plan
 from dpsql.engines.engine import Engine
@@ -45,6 +46,7 @@ from dpsql.star import Catalog, made_view, parse_catalog
 from dpsql.star.base import Problem
 from dpsql.star.checks import check_catalog
 from dpsql.star.graph import max_ids, sums_rows
+from dpsql.star.summaries import summaries_of
 
 PERCENT = 100
 
@@ -75,6 +77,7 @@ class CatalogDesign:
         text: its YAML.
         views: name -> view, as they stand there.
         measures: table -> new measures.
+        summaries: new facts about people.
         questions: the statements, in their order.
         tried: how many views were planned.
         notes: what of the catalog played no part.
@@ -83,6 +86,7 @@ class CatalogDesign:
     text: str
     views: Mapping[str, Entry]
     measures: NewMeasures
+    summaries: Mapping[str, Entry]
     questions: tuple[Foreseen, ...]
     tried: int
     notes: tuple[str, ...] = ()
@@ -91,6 +95,13 @@ class CatalogDesign:
     def served(self) -> int:
         """How many statements have an answer."""
         return sum(question.refusal is None for question in self.questions)
+
+
+class Gained(NamedTuple):
+    """What statements need and the catalog lacks."""
+
+    measures: NewMeasures
+    summaries: Mapping[str, Entry]
 
 
 def design_catalog(text: str, file: Path, statements: Sequence[str], guess: Guess | None) -> CatalogDesign:
@@ -115,11 +126,11 @@ def design_catalog(text: str, file: Path, statements: Sequence[str], guess: Gues
         raise CatalogError(
             "views are designed for a catalog that is published at once", hint="write them by hand"
         )
-    measures = new_measures(original, statements)
-    catalog = with_measures(original, measures)
+    gained = Gained(new_measures(original, statements), new_summaries(original, statements))
+    catalog = with_summaries(with_measures(original, gained.measures), gained.summaries)
     public = open_public(catalog)
     try:
-        return _designed(text, catalog, public, statements, measures, guess)
+        return _designed(text, catalog, public, statements, gained, guess)
     finally:
         public.close()
 
@@ -129,13 +140,15 @@ def _designed(
     catalog: Catalog,
     public: Engine,
     statements: Sequence[str],
-    measures: NewMeasures,
+    gained: Gained,
     guess: Guess | None,
 ) -> CatalogDesign:
-    places = places_of(catalog, public, statements)
+    # a statement that groups rows by the person names neither her table nor her new columns
+    of_people = [f"{catalog.privacy.unit.table}.{name}" for name in gained.summaries]
+    places = places_of(catalog, public, (*statements, *of_people))
     if not places:
         raise CatalogError("the statements name no column with a domain", hint="declare bounds or categories")
-    rough = scaffold(catalog, places)
+    rough = without_unused(scaffold(catalog, places))
     priced = priced_plan(rough, planning_maker(rough, public))
     with dry_answerer(priced) as answerer:
         questions = read_questions(priced, places, answerer, statements)
@@ -154,10 +167,14 @@ def _designed(
         _variants(views, written(designer.apart), catalog),
         key=lambda variant: _total(catalog, public, variant, questions),
     )
-    used = {name: gained for name, gained in measures.items() if _is_used(name, gained, best)}
-    new_text = with_views(text, best, used)
+    used = {name: measures for name, measures in gained.measures.items() if _is_used(name, measures, best)}
+    summaries, read = summaries_of(catalog), summaries_of(_with(catalog, best))
+    new = {name: entry for name, entry in gained.summaries.items() if name in read}
+    unused = [name for name in summaries if name not in read and name not in gained.summaries]
+    new_text = with_views(text, best, used, People(str(catalog.privacy.unit.table), new, unused))
     foreseen = _foreseen(catalog, public, best, questions, guess)
-    return CatalogDesign(new_text, best, used, foreseen, designer.tried, tuple(_unheard(catalog)))
+    notes = (*_unheard(catalog), *(f"{name} is taken out: no question reads it" for name in unused))
+    return CatalogDesign(new_text, best, used, new, foreseen, designer.tried, notes)
 
 
 def _unheard(catalog: Catalog) -> Iterator[str]:
@@ -286,6 +303,7 @@ def _cubes(views: Mapping[str, Entry]) -> Mapping[str, Entry]:
 def _with(catalog: Catalog, views: Mapping[str, Entry]) -> Catalog:
     """The catalog with other views, checked as a whole."""
     new_catalog = catalog.model_copy(update={"views": {n: made_view(n, v) for n, v in views.items()}})
+    new_catalog = without_unused(new_catalog)
     try:
         check_catalog(new_catalog)
     except Problem as problem:

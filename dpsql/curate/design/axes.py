@@ -162,7 +162,8 @@ def cuts_for(column: Column, ends: frozenset[int]) -> Cuts | None:
         return None
     for width in _widths(column):
         cuts = Cuts.model_validate({"width": width})
-        if inside <= frozenset(bin_starts(column, cuts)):
+        starts = bin_starts(column, cuts)
+        if inside <= frozenset(starts) and not (inside and len(starts) > max(SHORT, 4 * len(inside))):
             return cuts
     if not inside:
         return None if already_cut else Cuts.model_validate({"width": _widths(column)[0]})

@@ -33,6 +33,7 @@ from dpsql.engines.engine import Engine
 from dpsql.errors import Error, NoViewError
 from dpsql.star import Catalog, made_view
 from dpsql.star.graph import KeyPath, paths_to, reachable
+from dpsql.star.summaries import counts_rows
 from dpsql.star.tables import LARGEST_LEAVES, TRUNCATE, Column, Cuts, Measure, Table
 
 COARSE = 2**12
@@ -150,7 +151,12 @@ def _places_from(catalog: Catalog, public: Engine, of: str, words: frozenset[str
             if arm_columns & words and not inside:
                 yield ScaffoldAxis(of, path, name, None)
             continue
-        columns = [c for c, spec in table.columns.items() if spec.has_domain]
+        of_rows = of != name and name == catalog.privacy.unit.table
+        columns = [
+            column
+            for column, spec in table.columns.items()
+            if spec.has_domain and not (of_rows and counts_rows(table, column))
+        ]
         derived = [c for c in columns if c in table.derive and named([table.derive[c]]) <= words]
         named_columns = [*derived, *(c for c in columns if c.lower() in words and c not in derived)]
         smallest = (
@@ -442,7 +448,7 @@ def new_measures(catalog: Catalog, statements: Sequence[str]) -> NewMeasures:
             continue  # whoever reads the statement says what is wrong
         for expression in summed:
             for name, table in catalog.tables.items():
-                ranges = {c.lower(): _range(spec) for c, spec in table.columns.items() if _is_number(spec)}
+                ranges = column_ranges(table)
                 bounds = (
                     range_of(expression.sql, ranges)
                     if not table.is_public and expression.columns <= ranges.keys()
@@ -468,21 +474,28 @@ def with_measures(catalog: Catalog, new: NewMeasures) -> Catalog:
     return catalog.model_copy(update={"tables": tables})
 
 
-def _is_number(column: Column) -> bool:
-    return column.type in ("int", "decimal") and column.lower is not None
-
-
-def _range(column: Column) -> Range:
-    low, high = column.bounds
-    return Range(Fraction(low, 10**column.digits), Fraction(high, 10**column.digits), column.digits)
+def column_ranges(table: Table) -> dict[str, Range]:
+    """What the numbers of a table may be, by column in lower case."""
+    numbers = {
+        name.lower(): spec
+        for name, spec in table.columns.items()
+        if spec.type in ("int", "decimal") and spec.lower is not None
+    }
+    return {
+        name: Range(
+            Fraction(spec.bounds[0], 10**spec.digits), Fraction(spec.bounds[1], 10**spec.digits), spec.digits
+        )
+        for name, spec in numbers.items()
+    }
 
 
 def _measure(expression: Summed, bounds: Range) -> Measure:
-    ends = {"lower": _decimal(bounds.low, bounds.scale), "upper": _decimal(bounds.high, bounds.scale)}
+    ends = {"lower": decimal_text(bounds.low, bounds.scale), "upper": decimal_text(bounds.high, bounds.scale)}
     return Measure.model_validate({"expr": expression.sql, "scale": bounds.scale, **ends})
 
 
-def _decimal(value: Fraction, scale: int) -> str:
+def decimal_text(value: Fraction, scale: int) -> str:
+    """A number as a catalog writes it, with so many digits after the point."""
     return f"{Decimal(value.numerator * 10**scale // value.denominator).scaleb(-scale):f}"
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -53,16 +53,31 @@ def flow(value: Any) -> str:
         return "{" + ", ".join(f"{quoted(str(key))}: {flow(element)}" for key, element in value.items()) + "}"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(flow, value)) + "]"
-    return quoted(str(value))
+    return "true" if value is True else quoted(str(value))
 
 
-def with_views(text: str, views: Mapping[str, Entry], measures: NewMeasures) -> str:
-    """The text of a catalog with other views and more measures.
+class People(NamedTuple):
+    """What changes of the summaries of a people's table.
+
+    Args:
+        table: the table.
+        gained: name -> what a new one says.
+        unused: names of those that no view reads any more.
+    """
+
+    table: str
+    gained: Mapping[str, Entry]
+    unused: Sequence[str]
+
+
+def with_views(text: str, views: Mapping[str, Entry], measures: NewMeasures, people: People) -> str:
+    """The text of a catalog with other views, more measures and other summaries.
 
     Args:
         text: a valid catalog.
         views: its new views; they take the place of all others.
         measures: for each table measures that it gains.
+        people: summaries that it gains and loses.
     """
     changes: list[tuple[int, int, str]] = []
     root = yaml.compose(text, Loader=yaml.BaseLoader)
@@ -74,7 +89,14 @@ def with_views(text: str, views: Mapping[str, Entry], measures: NewMeasures) -> 
     for name, gained in measures.items():
         table = None if tables is None else _entry(tables[1], name)
         if table is not None:
-            changes.append(_more_measures(table[1], gained))
+            described = {
+                n: {"expr": m.expr, "scale": m.scale, "lower": m.lower, "upper": m.upper}
+                for n, m in gained.items()
+            }
+            changes.append(_more(table[1], "measures", described))
+    table = None if tables is None else _entry(tables[1], people.table)
+    if table is not None:
+        changes += _other_summaries(text, table[1], people)
     for start, stop, new in sorted(changes, reverse=True):
         text = text[:start] + new + text[stop:]
     return text
@@ -98,24 +120,51 @@ def _extent(text: str, key: yaml.Node, value: yaml.CollectionNode) -> tuple[int,
     return key.start_mark.index, end
 
 
-def _more_measures(table: yaml.MappingNode, gained: Mapping[str, Any]) -> tuple[int, int, str]:
-    """What is put into a table's text: into its measures, or measures as its first entry."""
-    measures = {
-        name: {"expr": m.expr, "scale": m.scale, "lower": m.lower, "upper": m.upper}
-        for name, m in gained.items()
-    }
-    measures_entry = _entry(table, "measures")
-    node = table if measures_entry is None else measures_entry[1]
-    inside = {"measures": measures} if measures_entry is None else measures
+def _more(
+    table: yaml.MappingNode, section: str, entries: Mapping[str, Entry], fresh: bool = False
+) -> tuple[int, int, str]:
+    """What is put into a table's text: into its section, or a fresh section as its first entry."""
+    section_entry = None if fresh else _entry(table, section)
+    node = table if section_entry is None else section_entry[1]
+    inside = {section: entries} if section_entry is None else entries
     start = node.start_mark.index
     if node.flow_style:
         return start + 1, start + 1, flow(inside)[1:-1] + (", " if node.value else "")
     indent = "\n" + " " * node.start_mark.column
-    if measures_entry is None:
-        lines = ["measures:", *(f"  {quoted(name)}: {flow(measure)}" for name, measure in measures.items())]
-    else:
-        lines = [f"{quoted(name)}: {flow(measure)}" for name, measure in measures.items()]
+    lines = [f"{quoted(name)}: {flow(entry)}" for name, entry in entries.items()]
+    if section_entry is None:
+        lines = [f"{section}:", *(f"  {line}" for line in lines)]
     return start, start, indent.join([*lines, ""])
+
+
+def _other_summaries(text: str, table: yaml.MappingNode, people: People) -> Iterator[tuple[int, int, str]]:
+    """What is put into the summaries of a table's text, and what is taken out of them."""
+    section = _entry(table, "summaries")
+    names = set() if section is None else {key.value for key, _ in section[1].value}
+    emptied = bool(names) and names <= set(people.unused)
+    if people.gained:
+        yield _more(table, "summaries", people.gained, fresh=emptied)
+    if emptied:
+        yield _extent_inside(text, table, "summaries")
+    elif section is not None:
+        for name in people.unused:
+            yield _extent_inside(text, section[1], name)
+
+
+def _extent_inside(text: str, node: yaml.MappingNode, name: str) -> tuple[int, int, str]:
+    """Where an entry of a mapping stands: up to the next one, or with the line or comma before it if it is the last."""
+    pairs: Sequence[tuple[yaml.Node, yaml.Node]] = node.value
+    at = next(i for i, (key, _) in enumerate(pairs) if key.value == name)
+    start, stop = pairs[at][0].start_mark.index, pairs[at][1].end_mark.index
+    if at + 1 < len(pairs):
+        return start, pairs[at + 1][0].start_mark.index, ""
+    if node.flow_style:
+        return (pairs[at - 1][1].end_mark.index if at else start), stop, ""
+    start, last_line = text.rfind("\n", 0, start) + 1, text.rfind("\n", 0, stop) + 1
+    if not text[last_line:stop].strip():  # a block ends where the next token begins
+        return start, last_line, ""
+    newline = text.find("\n", stop)
+    return start, len(text) if newline < 0 else newline + 1, ""
 
 
 def quoted(value: str) -> str:

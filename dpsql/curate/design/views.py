@@ -32,6 +32,7 @@ from dpsql.answer.uncertainty.forms import is_summed
 from dpsql.axis.model import CategoryRule, KeyListRule, OrderedRule
 from dpsql.curate.design.axes import AxisWriter, DesignedAxis
 from dpsql.curate.design.questions import Need, ScaffoldAxis
+from dpsql.curate.design.summaries import without_unused
 from dpsql.curate.dry import Priced, dry_answerer, priced_plan
 from dpsql.engines.engine import Engine
 from dpsql.errors import Error
@@ -237,7 +238,7 @@ class Designer:
         }
         try:
             checked = {name: made_view(name, each) for name, each in views.items()}
-            alone = self.catalog.model_copy(update={"views": checked})
+            alone = without_unused(self.catalog.model_copy(update={"views": checked}))
             priced = priced_plan(alone, self.make)
             with dry_answerer(priced) as answerer:
                 errors = QuestionErrors(answerer, weights_of(priced, crowds(alone, self.public, priced.plan)))

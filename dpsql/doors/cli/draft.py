@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from fractions import Fraction
 from pathlib import Path
@@ -151,11 +151,15 @@ def design(
     if output is not None:
         output.write_text(designed.text, encoding="utf-8")
     value = {
-        "views": designed.views, "served": designed.served,
+        "views": designed.views, "summaries": designed.summaries, "served": designed.served,
         "questions": [asdict(question) for question in designed.questions], "notes": list(designed.notes),
     }  # fmt: skip
     shown = [] if output is not None else ["views:", *view_lines(designed.views)]
     return CommandOutput(value, "\n".join([*shown, *_design_lines(designed)]), result=True)
+
+
+def _ends(summary: Mapping[str, str]) -> str:
+    return f", {summary['lower']} to {summary['upper']}" if "lower" in summary else ""
 
 
 def _design_lines(designed: CatalogDesign) -> list[str]:
@@ -166,6 +170,14 @@ def _design_lines(designed: CatalogDesign) -> list[str]:
         for name, m in gained.items()
     ]
     lines = [f"new measures, with bounds that follow from the columns': {'; '.join(new)}"] if new else []
+    facts = [
+        f"{name} = {entry['is']} of {entry['of']}{_ends(entry)}" for name, entry in designed.summaries.items()
+    ]
+    lines += (
+        [f"new facts about people, whose bounds count for what lies beyond: {'; '.join(facts)}"]
+        if facts
+        else []
+    )
     lines += designed.notes
     lines.append(
         f"{designed.served} of {len(designed.questions)} questions are served by {len(designed.views)} views"

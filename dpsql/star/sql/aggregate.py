@@ -246,3 +246,16 @@ def _written(node: Node, name: Callable[[ColumnName], str]) -> str:
         return inner if column is None else exp.Var(this=name(column))
 
     return str(node.transform(renamed).sql("duckdb", comments=False, normalize_functions="lower"))
+
+
+def catalog_text(call: Aggregate, name: Callable[[exp.Column], str]) -> str:
+    """An aggregate as a catalog's `is` writes it."""
+
+    def text(node: Node) -> str:
+        copy = node.copy().transform(lambda n: exp.Var(this=name(n)) if isinstance(n, exp.Column) else n)
+        return str(copy.sql("duckdb", normalize_functions="lower"))
+
+    arguments = ", ".join(map(text, call.arguments)) or "*"
+    number = f", {call.number}" if call.number else ""
+    filtered = "" if call.condition is None else f" FILTER (WHERE {text(call.condition)})"
+    return f"{call.function}({'DISTINCT ' if call.distinct else ''}{arguments}{number}){filtered}"
