@@ -109,7 +109,7 @@ def _marks(catalog: Catalog) -> Iterator[Mark]:
     for name, table in catalog.tables.items():
         if table.confirm:
             yield Mark(("tables", name), _table_words(table), {})
-        for kind, specs in (("columns", table.columns), ("measures", table.measures)):
+        for kind, specs in table.marked.items():
             for column, spec in specs.items():
                 if spec.confirm:
                     yield Mark(

@@ -510,7 +510,7 @@ class CatalogFields(Model):
         paths = ["privacy"] if self.privacy.confirm else []
         for table_name, table in self.tables.items():
             paths += [f"tables.{table_name}"] if table.confirm else []
-            for kind, specs in (("columns", table.columns), ("measures", table.measures)):
+            for kind, specs in table.marked.items():
                 paths += [f"tables.{table_name}.{kind}.{n}" for n, spec in specs.items() if spec.confirm]
         return tuple(paths)
 

@@ -537,6 +537,11 @@ class Table(Model):
         return {**self.written, **self.summaries} if self.summaries else self.written
 
     @property
+    def marked(self) -> Mapping[str, Mapping[str, Column | Measure]]:
+        """What `confirm` may stand in, section by section."""
+        return {"columns": self.written, "summaries": self.summaries, "measures": self.measures}
+
+    @property
     def is_public(self) -> bool:
         """Whether the rows of this table are public."""
         return self.role.listed or self.private is False

@@ -10,10 +10,11 @@ import pytest
 from click.testing import CliRunner
 
 from dpsql import api
+from dpsql.curate.confirm import confirm_tables
 from dpsql.curate.draft import CuratorChoices, DraftWorkload, draft_from_source, leave_open
 from dpsql.doors.cli import all_commands, cli
 from dpsql.errors import CatalogError, InterfaceError, SourceError
-from dpsql.star import Catalog, load_catalog
+from dpsql.star import Catalog, load_catalog, parse_catalog
 
 pytestmark = pytest.mark.long
 
@@ -85,9 +86,11 @@ def test_a_draft_is_what_an_expert_would_write(kind: str, tmp_path: Path) -> Non
         "2024-03-01", "date",
     )  # fmt: skip
     private = {
-        f"tables.{t}.columns.{c}" for t in shop.tables if t != "stores" for c in shop.tables[t].columns
+        f"tables.{t}.columns.{c}" for t in shop.tables if t != "stores" for c in shop.tables[t].written
     }
-    assert set(shop.unconfirmed()) == {"privacy", "tables.stores", *private}
+    visits = "tables.customers.summaries.visits"
+    assert set(shop.unconfirmed()) == {"privacy", "tables.stores", visits, *private}
+    assert shop.tables["customers"].summaries["visits"].of == "lines"  # `friends` holds nothing but keys
     assert {view.of for view in shop.views.values()} == {"customers", "friends", "lines", "orders"}
 
 
@@ -185,6 +188,41 @@ def test_a_key_with_a_few_unlisted_values_waits_for_confirmation(
     assert list(sales_table.foreign_keys) == ["product_id"] * found
     assert sales_table.confirm == (f"product_id: {strays}% of its rows name no row of products" in made.text)
     assert sales_table.confirm == bool(made.unmatched) == (strays in (4, 20))
+
+
+def test_rows_first_and_last_time_of_every_fact_are_drafted(tmp_path: Path) -> None:
+    """Of names that the people's table has another is taken; questions say what they need, and nothing is drafted."""
+    with duckdb.connect() as connection:
+        for name, rows in {
+            "customer": "SELECT i AS customer_id, i % 3 AS sale_visits FROM range(90) AS r(i)",
+            "sale": "SELECT i % 90 AS customer_id, DATE '2024-01-05' + CAST(i % 700 AS INT) AS \"sold on\", i % 7 AS n "
+            "FROM range(9000) AS r(i)",
+            "call": "SELECT i % 90 AS customer_id, TIMESTAMP '2024-01-05 10:00:00' + i * INTERVAL 1 HOUR AS at "
+            "FROM range(700) AS r(i)",
+        }.items():
+            connection.execute(f"COPY ({rows}) TO '{tmp_path}/{name}.parquet'")
+    drafted(tmp_path, tmp_path / "shop.yaml", CuratorChoices(unit="customer.customer_id"))
+    shop = load_catalog(tmp_path / "shop.yaml")
+    summaries = shop.tables["customer"].summaries
+    assert {name: (spec.of, spec.is_, spec.type) for name, spec in summaries.items()} == {
+        "call_visits": ("call", "count(*)", "int"),
+        "call_first_time": ("call", "min(at)", "timestamp"),
+        "call_last_time": ("call", "max(at)", "timestamp"),
+        "sale_visits_2": ("sale", "count(*)", "int"),
+        "sale_first_time": ("sale", 'min("sold on")', "date"),
+        "sale_last_time": ("sale", 'max("sold on")', "date"),
+    }
+    assert all(spec.confirm for spec in summaries.values())
+    assert [summaries[f"{fact}_visits{n}"].upper for fact, n in (("call", ""), ("sale", "_2"))] == [
+        "1000",
+        "10000",
+    ]
+    assert [str(summaries[f"{fact}_last_time"].cuts.width) for fact in ("call", "sale")] == ["day", "month"]  # type: ignore[union-attr]
+    text, _ = confirm_tables((tmp_path / "shop.yaml").read_text(), {"customer": True})
+    assert not any(spec.confirm for spec in parse_catalog(text).tables["customer"].summaries.values())
+    asked = DraftWorkload(["SELECT COUNT(*) FROM sale WHERE n = 3"])
+    draft_from_source(tmp_path, tmp_path / "asked.yaml", "shop", leave_open, asked)
+    assert not load_catalog(tmp_path / "asked.yaml").tables["customer"].summaries
 
 
 def test_names_of_people_are_no_categories_and_visits_are_counted(tmp_path: Path) -> None:

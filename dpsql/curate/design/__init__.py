@@ -27,6 +27,7 @@ from dpsql.curate.design.questions import (
     DesignQuestion,
     Need,
     NewMeasures,
+    named,
     new_measures,
     places_of,
     read_questions,
@@ -143,8 +144,13 @@ def _designed(
     gained: Gained,
     guess: Guess | None,
 ) -> CatalogDesign:
-    # a statement that groups rows by the person names neither her table nor her new columns
-    of_people = [f"{catalog.privacy.unit.table}.{name}" for name in gained.summaries]
+    # a statement that groups rows of a fact by the person names neither her table nor her columns
+    facts = named(statements)
+    of_people = [
+        f"{catalog.privacy.unit.table}.{name}"
+        for name, summary in summaries_of(catalog).items()
+        if summary.of.lower() in facts
+    ]
     places = places_of(catalog, public, (*statements, *of_people))
     if not places:
         raise CatalogError("the statements name no column with a domain", hint="declare bounds or categories")

@@ -5,6 +5,7 @@
     links     which column names which table's rows, by names and by inclusion of values
     roles     facts, dimensions and bridges; whose the rows are; what may be public
     domains   columns as axes and measures: bounds, cuts, categories in their order; ids and free text left out
+    summaries rows, first and last time of a person in each fact, where no questions were given
     views     a first view of every fact, where no questions were given
 
 This module writes all of it as YAML. Every bound, category list and public table that came from data gets
@@ -32,6 +33,7 @@ from dpsql.curate.draft.first_views import first_views
 from dpsql.curate.draft.links import Links, find_links
 from dpsql.curate.draft.look import ColumnFacts, SelectReader, TableFacts, called, look, open_reader
 from dpsql.curate.draft.roles import TableRoles, Whose, roles_of
+from dpsql.curate.draft.summaries import DraftedSummaries, drafted_summaries
 from dpsql.errors import InterfaceError, visible
 from dpsql.publishing.userlevel.guess import Guess
 from dpsql.star import parse_catalog
@@ -150,9 +152,15 @@ def draft(
         links = find_links(reader, tables, choices.unit, choices.public or ())
     roles = roles_of(tables, links, choices.unit, choices.public)
     lines = _header(name, reader, tables, links, roles, choices)
+    # questions say what they need to know of people
+    of_people = DraftedSummaries() if statements else drafted_summaries(tables, links, roles)
     for table in tables:
         lines += _table(table, links, roles, confirmed=choices.public is not None)
-    text = "\n".join([*lines, "", "views:", *first_views(tables, links, roles)]) + "\n"
+        if table.name == roles.unit_table and of_people.lines:
+            lines += ["    summaries:  # beyond its bounds a value counts as the bound"]
+            lines += [f"      {line}" for line in of_people.lines]
+    views = [*first_views(tables, links, roles), *of_people.views] or ["  {}"]
+    text = "\n".join([*lines, "", "views:", *views]) + "\n"
     marks = sum(line.partition("#")[0].count("confirm: true") for line in text.splitlines())
     link_count = sum(len(targets) for targets in links.foreign.values())
     public = tuple(t.name for t in tables if t.name in roles.public)

@@ -50,7 +50,7 @@ def first_views(tables: Sequence[TableFacts], links: Links, roles: TableRoles) -
         axes = _axes(table, {each.name: each for each in tables}, links, roles)
         measures = ", ".join(["count", *_sums(table, links, roles)])
         lines += [_line(table.name, each, measures) for each in [*((axis,) for axis in axes), *_pairs(axes)]]
-    return lines or ["  {}"]
+    return lines
 
 
 def _sums(table: TableFacts, links: Links, roles: TableRoles) -> list[str]:
