@@ -21,6 +21,7 @@ import numpy as np
 from dpsql.answer.leafsets import FloatArray
 from dpsql.answer.uncertainty.estimated import ErrorComponents, Estimated, RunningCounts, nullable
 from dpsql.answer.uncertainty.fieller import quantile
+from dpsql.answer.uncertainty.image import image
 from dpsql.variance.model import Covariance
 
 DEFAULT_LEVEL = 0.95
@@ -105,12 +106,11 @@ def interval(numbers: Estimated, level: float) -> Interval:
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")  # a denominator of 0: NaN and infinity
 def _interval(numbers: Estimated, level: float) -> Interval:
-    z, middle, components, limits = (
-        numbers.z(level),
-        numbers.central(),
-        numbers.beyond_noise(),
-        numbers.limits(),
-    )
+    middle, curve = numbers.central(), numbers.curve
+    if curve is not None:
+        low, high = image(curve, interval(curve.argument, level))
+        return Interval(np.minimum(low, middle), np.maximum(high, middle))
+    z, components, limits = numbers.z(level), numbers.beyond_noise(), numbers.limits()
     inside = numbers.variance(lambda covariance: covariance.within_leaf)
     none = np.zeros(len(middle))
     tails = (none, none) if components is None else (components.down, components.up)

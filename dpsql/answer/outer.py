@@ -28,7 +28,7 @@ from dpsql.answer.relation import Relation
 from dpsql.answer.run import Rowset, run_apart
 from dpsql.answer.schema import Listing
 from dpsql.answer.sql.carry import RATIO, Carried, Emitted, carry
-from dpsql.answer.sql.follow import Unknown
+from dpsql.answer.sql.dependence import Unknown
 from dpsql.answer.sql.picks import PickQuery, pick_queries
 from dpsql.answer.sql.statement import Statement
 from dpsql.answer.uncertainty.cells import composite, numbers_of

@@ -20,19 +20,8 @@ from sqlglot import exp
 
 from dpsql.answer.block import Block
 from dpsql.answer.errorfunctions import ErrorFunction
-from dpsql.answer.sql.follow import (
-    EMPTY,
-    NOWHERE,
-    Dependence,
-    Follows,
-    MovingOperand,
-    Unknown,
-    chooses,
-    divided,
-    follow,
-    moves,
-    verbatim,
-)
+from dpsql.answer.sql.dependence import EMPTY, NOWHERE, Dependence, Follows, MovingOperand, Unknown, divided
+from dpsql.answer.sql.follow import chooses, follow, moves, verbatim
 from dpsql.answer.sql.rows import aggregates
 from dpsql.answer.sql.statement import AT, Statement, is_error_call, unaliased
 from dpsql.answer.sql.values import error_call
@@ -185,7 +174,7 @@ def emitted(value: int, follows: Follows, start: int) -> Emitted:
 
 def final_parts(follows: Follows) -> list[str]:
     """Texts of the parts as Python reads them: cells as a list of numbers and one of weights."""
-    quotient = follows.quotient
+    quotient, curve = follows.quotient, follows.curve
     cells = [FIELDS.format(follows.cells, name) for name in "cw"]
     if quotient is not None:
         above, below = (
@@ -193,7 +182,11 @@ def final_parts(follows: Follows) -> list[str]:
             for side_cells in (quotient.above_cells, quotient.below_cells)
         )
         cells += [f"CAST({quotient.above} AS DOUBLE)", *above, f"CAST({quotient.below} AS DOUBLE)", *below]
-    return [*cells, *([follows.near] if follows.near else [])]
+    cells += [follows.near] if follows.near else []
+    if curve is not None:
+        constants = [f"CAST({constant} AS DOUBLE)" for constant in curve.constants]
+        cells += [curve.value, *final_parts(curve.argument), *constants]
+    return cells
 
 
 class FromRelation(NamedTuple):
@@ -506,14 +499,14 @@ def _from(follows: Dependence, alias: str) -> Dependence:
 
 
 def _either(column: Sequence[Dependence]) -> Dependence:
-    """What a column of UNION ALL is: a quotient where all branches are, else by its cells."""
+    """What a column of UNION ALL is: a quotient or a function where all branches are the same, else by its cells."""
     for dependence in column:
         if isinstance(dependence, Unknown):
             return dependence
     noisy = [dependence for dependence in column if isinstance(dependence, Follows)]
     if not noisy:
         return None
-    if len(noisy) == len(column) and all(dependence.quotient is not None for dependence in noisy):
+    if len(noisy) == len(column) and all(dependence.shape == noisy[0].shape for dependence in noisy):
         return noisy[0]
     linear = all(dependence.linear for dependence in noisy)
     return Follows(EMPTY, None, "" if linear else NOWHERE, linear=linear)
@@ -524,7 +517,7 @@ def _as(dependence: Dependence, wanted: Dependence) -> Dependence:
     if not isinstance(wanted, Follows):
         return wanted
     value = dependence if isinstance(dependence, Follows) else Follows(EMPTY)
-    if wanted.quotient is not None or wanted.linear:
+    if wanted.shape == value.shape or wanted.linear:
         return value
     return Follows(value.cells, None, value.denominators or NOWHERE, linear=False)
 

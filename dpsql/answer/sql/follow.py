@@ -6,7 +6,8 @@ A derivative is a list of cells with their weights, `[{c, w}, ..]`, that DuckDB 
 of groups joins their lists, a factor multiplies weights, a window or a scalar subquery collects lists as it collects
 values. What is linear has exact weights. A quotient of two linear values keeps both, so that its interval can be
 Fieller's; other products and quotients have the weights of the delta method, and a list of the denominators, for the
-delta method holds only far from 0.
+delta method holds only far from 0. A function of one noisy value (SQRT, LN, GREATEST ..) also keeps that value and the
+steps that lead from it, so that its interval is the image of the value's own (`uncertainty.image`).
 
 Where the choice of rows or branches hangs on noise there is no derivative, and the reason is kept.
 """
@@ -14,72 +15,25 @@ Where the choice of rows or branches hangs on noise there is no derivative, and 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
 from sqlglot import exp
 
+from dpsql.answer.sql.dependence import (
+    EMPTY,
+    NOWHERE,
+    Dependence,
+    Follows,
+    MovingOperand,
+    Unknown,
+    added,
+    by_delta,
+    curved,
+    divided,
+    scaled,
+)
 from dpsql.answer.sql.finite import unguarded
 from dpsql.star.sql.expression import Node
-
-CELLS = "STRUCT(c BIGINT, w DOUBLE)[]"
-EMPTY = f"CAST([] AS {CELLS})"
-NOWHERE = f"CAST([] AS STRUCT(b DOUBLE, g {CELLS})[])"
-
-
-class Quotient(NamedTuple):
-    """A quotient of two linear values: DuckDB text of both and of their cells."""
-
-    above: str
-    above_cells: str
-    below: str
-    below_cells: str
-
-
-@dataclass(frozen=True)
-class Follows:
-    """How a value moves with noisy cells.
-
-    Args:
-        cells: text of the list of cells and weights.
-        quotient: both sides, where it is a quotient of linear values.
-        near: text of a list {b, g} of denominators and their cells; empty where there are none.
-        linear: whether the weights are exact however far the cells are off.
-    """
-
-    cells: str
-    quotient: Quotient | None = None
-    near: str = ""
-    linear: bool = True
-
-    @property
-    def denominators(self) -> str:
-        """All of them, its own included."""
-        if self.quotient is None:
-            return self.near
-        return f"[{{'b': CAST({self.quotient.below} AS DOUBLE), 'g': {self.quotient.below_cells}}}]"
-
-    @property
-    def parts(self) -> tuple[str, ...]:
-        """Its texts in one order: cells, both sides of a quotient, denominators."""
-        return (self.cells, *(self.quotient or ()), *((self.near,) if self.near else ()))
-
-    def mapped(self, change: Callable[[str], str]) -> Follows:
-        """The same with every text changed."""
-        cells, *tail = map(change, self.parts)
-        quotient = Quotient(*tail[:4]) if self.quotient is not None else None
-        return Follows(cells, quotient, tail[-1] if self.near else "", linear=self.linear)
-
-
-@dataclass(frozen=True)
-class Unknown:
-    """A value whose error is not defined, and why."""
-
-    why: str
-
-
-Dependence = Follows | Unknown | None
-"""None: no noise in it."""
 
 
 class NameResolver(Protocol):
@@ -104,22 +58,6 @@ def written(node: Node) -> str:
 def verbatim(text: str) -> exp.Var:
     """DuckDB text as a node that is written as it stands."""
     return exp.Var(this=text)
-
-
-def times(cells: str, factor: str) -> str:
-    """Cells with their weights multiplied. The factor stays outside of the function, where a window may not stand."""
-    if cells == EMPTY:
-        return EMPTY
-    return (
-        f"LIST_TRANSFORM([{{'g': {cells}, 'k': CAST({factor} AS DOUBLE)}}], LAMBDA dp_p : "
-        "LIST_TRANSFORM(dp_p.g, LAMBDA dp_e : {'c': dp_e.c, 'w': dp_e.w * dp_p.k}))[1]"
-    )
-
-
-def together(*lists: str) -> str:
-    """Lists one after the other."""
-    nonempty = [text for text in lists if text not in ("", EMPTY)]
-    return nonempty[0] if len(nonempty) == 1 else f"LIST_CONCAT({', '.join(nonempty)})" if nonempty else EMPTY
 
 
 def follow(node: Node, names: NameResolver) -> Dependence:
@@ -189,22 +127,6 @@ def _negative(node: exp.Neg, names: NameResolver) -> Dependence:
     return scaled(dependence, "-1.0") if isinstance(dependence, Follows) else dependence
 
 
-def scaled(value: Follows, factor: str) -> Follows:
-    """A value times what has no noise."""
-    unscaled = value.quotient
-    quotient = unscaled and unscaled._replace(
-        above=f"({unscaled.above} * {factor})", above_cells=times(unscaled.above_cells, factor)
-    )
-    return replace(value, cells=times(value.cells, factor), quotient=quotient)
-
-
-class MovingOperand(NamedTuple):
-    """One side of an operator: its text and how it moves; no cells where it has no noise."""
-
-    text: str
-    moves: Follows | None
-
-
 def _sides(node: exp.Binary, names: NameResolver) -> tuple[MovingOperand, MovingOperand] | Unknown | None:
     left, right = follow(node.left, names), follow(node.right, names)
     for side in (left, right):
@@ -224,43 +146,6 @@ def _sum(node: exp.Binary, names: NameResolver) -> Dependence:
     return added(sides[0], sides[1], sign)
 
 
-def added(left: MovingOperand, right: MovingOperand, sign: str) -> Follows:
-    """left + right, or less it."""
-    first, second = (side.moves or Follows(EMPTY) for side in (left, right))
-    turned = times(second.cells, "-1.0") if sign == "-" else second.cells
-    cells = together(first.cells, turned)
-    quotient = _one_below(left, right, sign)
-    if quotient is not None:
-        return Follows(cells, quotient, linear=False)
-    near = (
-        together(first.denominators, second.denominators) if first.denominators or second.denominators else ""
-    )
-    return Follows(cells, None, near, linear=first.linear and second.linear)
-
-
-def _one_below(left: MovingOperand, right: MovingOperand, sign: str) -> Quotient | None:
-    """a/n + p, p + a/n and a/n + c/n over one denominator; None where it is none of them."""
-    first, second = (None if side.moves is None else side.moves.quotient for side in (left, right))
-    if first is not None and second is not None and first.below == second.below:
-        turned = times(second.above_cells, "-1.0") if sign == "-" else second.above_cells
-        return first._replace(
-            above=f"({first.above} {sign} {second.above})", above_cells=together(first.above_cells, turned)
-        )
-    if first is not None and right.moves is None:
-        cells = times(first.below_cells, f"({sign} {right.text})")
-        return first._replace(
-            above=f"({first.above} {sign} {right.text} * {first.below})",
-            above_cells=together(first.above_cells, cells),
-        )
-    if second is not None and left.moves is None:
-        signed_cells = times(second.above_cells, "-1.0") if sign == "-" else second.above_cells
-        return second._replace(
-            above=f"({left.text} * {second.below} {sign} {second.above})",
-            above_cells=together(times(second.below_cells, left.text), signed_cells),
-        )
-    return None
-
-
 def _product(node: exp.Mul, names: NameResolver) -> Dependence:
     sides = _sides(node, names)
     if not isinstance(sides, tuple):
@@ -269,19 +154,7 @@ def _product(node: exp.Mul, names: NameResolver) -> Dependence:
     for noisy, constant in ((left, right), (right, left)):
         if noisy.moves is not None and constant.moves is None:
             return scaled(noisy.moves, constant.text)
-    return _delta(left, right, right.text, left.text)
-
-
-def _delta(
-    left: MovingOperand, right: MovingOperand, by_left: str, by_right: str, extra: str = ""
-) -> Follows:
-    """By the delta method: the derivatives by both sides, and the denominators of both."""
-    first, second = (side.moves or Follows(EMPTY) for side in (left, right))
-    cells = together(times(first.cells, by_left), times(second.cells, by_right))
-    denominators = [
-        denominator for denominator in (first.denominators, second.denominators, extra) if denominator
-    ]
-    return Follows(cells, None, together(*denominators) if denominators else "", linear=False)
+    return by_delta(left, right, right.text, left.text)
 
 
 def _division(node: exp.Div, names: NameResolver) -> Dependence:
@@ -289,44 +162,60 @@ def _division(node: exp.Div, names: NameResolver) -> Dependence:
     return divided(*sides) if isinstance(sides, tuple) else sides
 
 
-def divided(left: MovingOperand, right: MovingOperand) -> Follows:
-    """left / right."""
-    numerator, divisor = left.moves or Follows(EMPTY), right.moves
-    if divisor is None:
-        return scaled(numerator, f"(1.0 / {right.text})")
-    cells = together(
-        times(numerator.cells, f"(1.0 / {right.text})"),
-        times(divisor.cells, f"(-{left.text} / ({right.text} * {right.text}))"),
-    )
-    over, under = numerator.quotient, divisor.quotient
-    if numerator.linear and divisor.linear:
-        return Follows(cells, Quotient(left.text, numerator.cells, right.text, divisor.cells), linear=False)
-    if over is not None and under is not None and over.below == under.below:
-        quotient = Quotient(over.above, over.above_cells, under.above, under.above_cells)
-        return Follows(cells, quotient, linear=False)
-    if left.moves is None and under is not None:
-        above = f"({left.text} * {under.below})"
-        quotient = Quotient(above, times(under.below_cells, left.text), under.above, under.above_cells)
-        return Follows(cells, quotient, linear=False)
-    denominator = f"[{{'b': CAST({right.text} AS DOUBLE), 'g': {divisor.cells}}}]"
-    near = together(*(text for text in (numerator.denominators, divisor.denominators, denominator) if text))
-    return Follows(cells, None, near, linear=False)
+def _function(node: Node, names: NameResolver) -> Dependence:
+    """A function of one noisy value whose derivative is known; other arguments are public."""
+    value = node.expression if isinstance(node, exp.Log) and node.expression is not None else node.this
+    argument = follow(value, names)
+    if not isinstance(argument, Follows):
+        return _any_other(node, names)
+    text = f"CAST({value.sql(dialect='duckdb')} AS DOUBLE)"
+    if isinstance(node, exp.Pow):
+        if follow(node.expression, names) is not None:
+            return Unknown("POWER to a noisy number has no derivative here")
+        by = f"CAST({node.expression.sql(dialect='duckdb')} AS DOUBLE)"
+        return curved(argument, text, "power", f"({by} * POWER({text}, {by} - 1.0))", by)
+    if isinstance(node, exp.Log):
+        base = "10" if node.expression is None else node.this.sql(dialect="duckdb")
+        if node.expression is not None and follow(node.this, names) is not None:
+            return Unknown("LOG to a noisy base has no derivative here")
+        return scaled(curved(argument, text, "ln", f"(1.0 / {text})"), f"(1.0 / LN(CAST({base} AS DOUBLE)))")
+    step, slope = FUNCTIONS[type(node)]
+    return curved(argument, text, step, slope.format(text))
 
 
-def _root(node: exp.Sqrt, names: NameResolver) -> Dependence:
-    """By the delta method; a root of 0 has no derivative, so no error."""
-    inner = follow(node.this, names)
-    if not isinstance(inner, Follows):
-        return inner
-    root = f"SQRT(CAST({node.this.sql(dialect='duckdb')} AS DOUBLE))"
-    return Follows(times(inner.cells, f"(0.5 / {root})"), None, inner.denominators, linear=False)
+FUNCTIONS: dict[type[Node], tuple[str, str]] = {
+    exp.Sqrt: ("sqrt", "(0.5 / SQRT(GREATEST({0}, 0.0)))"), exp.Cbrt: ("cbrt", "(1.0 / (3.0 * CBRT({0}) * CBRT({0})))"),
+    exp.Exp: ("exp", "EXP({0})"), exp.Ln: ("ln", "(1.0 / {0})"), exp.Abs: ("abs", "SIGN({0})"),
+}  # fmt: skip
+"""Functions by their step and their derivative."""
 
 
-def _cut(node: exp.Greatest, names: NameResolver) -> Dependence:
-    """A noisy value that is cut at a constant keeps its error: what is cut lies within it of the constant."""
-    first = follow(node.this, names)
-    constant = len(node.expressions) == 1 and isinstance(node.expressions[0], exp.Literal)
-    return first if constant and isinstance(first, Follows) else _any_other(node, names)
+def _cut(node: exp.Greatest | exp.Least, names: NameResolver) -> Dependence:
+    """One noisy value cut at public ones. `e * 0 + c` is a c that the value never lies beyond (`sql.moments`)."""
+    operands = [node.this, *node.expressions]
+    limits = [limit for limit in map(_limit, operands) if limit is not None]
+    bounds = limits + [
+        operand for operand in operands if _limit(operand) is None and not moves(operand, names)
+    ]
+    noisy = [operand for operand in operands if _limit(operand) is None and moves(operand, names)]
+    argument = follow(noisy[0], names) if len(noisy) == 1 else None
+    if not isinstance(argument, Follows) or any(moves(bound, names) for bound in bounds):
+        return _any_other(node, names)
+    step = "at_least" if isinstance(node, exp.Greatest) else "at_most"
+    step = f"always_{step}" if limits else step
+    bound = bounds[0] if len(bounds) == 1 else type(node)(this=bounds[0], expressions=bounds[1:])
+    texts = [f"CAST({operand.sql(dialect='duckdb')} AS DOUBLE)" for operand in (noisy[0], bound)]
+    return curved(argument, texts[0], step, "1.0", texts[1])
+
+
+def _limit(bound: Node) -> Node | None:
+    """c of `e * 0 + c`, which is c wherever e is not NULL."""
+    plus = unguarded(bound)
+    nothing = unguarded(plus.this) if isinstance(plus, exp.Add) else None
+    if not isinstance(nothing, exp.Mul) or nothing.expression != exp.Literal.number(0):
+        return None
+    constant: Node = plus.expression
+    return constant
 
 
 def _nullif(node: exp.Nullif, names: NameResolver) -> Dependence:
@@ -555,5 +444,6 @@ RULES: dict[type[Node], Callable[..., Dependence]] = {
     exp.Column: _column, exp.Paren: _same, exp.Alias: _same, exp.Cast: _cast, exp.TryCast: _cast,
     exp.Round: _rounded, exp.Neg: _negative, exp.Add: _sum, exp.Sub: _sum, exp.Mul: _product,
     exp.Div: _division, exp.Nullif: _nullif, exp.Coalesce: _coalesce, exp.Case: _case, exp.If: _case,
-    exp.Subquery: _subquery, exp.Sqrt: _root, exp.Greatest: _cut,
+    exp.Subquery: _subquery, exp.Greatest: _cut, exp.Least: _cut, exp.Pow: _function, exp.Log: _function,
+    **dict.fromkeys(FUNCTIONS, _function),
 }  # fmt: skip

@@ -2,18 +2,21 @@
 
 | asked | answered, v = x - c |
 |---|---|
-| `VAR_POP(x)` | `GREATEST(AVG(v * v) - AVG(v) * AVG(v), 0)` |
+| `VAR_POP(x)` | `GREATEST(AVG(v * v) - AVG(v) * AVG(v), AVG(v) * 0 + 0)`: never below 0, NULL for nobody |
 | `STDDEV_POP(x)` | its root |
-| `VARIANCE(x)`, `STDDEV(x)` | the same times n / (n - 1) |
-| `COVAR_POP(x, y)` | `AVG(x * y) - AVG(x) * AVG(y)` over rows where both are present |
+| `VARIANCE(x)`, `STDDEV(x)` | both sides times n / (n - 1), n = `SUM(v * 0 + 1)`: the rows that the sums count |
+| `COVAR_POP(x, y)` | `AVG(x * y) - AVG(x) * AVG(y)` over rows where both are known |
 | `CORR(x, y)` | that over the root of the product of both variances |
 
-x is an expression of one axis, with c = 0, or a measure whose squares about c a view has (`squares(sales.amount)`).
+x is an expression of one axis, with c = 0, or a measure whose squares about c a view has (`squares(sales.amount)`). A
+value of an axis is known where the catalog's domain has it.
 
 **Source**: docs/method/views.md, "Variances of values".
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from sqlglot import exp
 
@@ -44,21 +47,19 @@ def spelled_out(binding: Binding, call: Node) -> Node | None:
     moment = call.this if isinstance(call, exp.Filter) else call
     if isinstance(moment, OF_ONE):
         value = _centred(binding, moment)
-        variance = _variance(value, test)
-        variance = variance if isinstance(moment, WHOLE) else _of_sample(variance, value, test)
+        variance = _variance(value, test, sample=not isinstance(moment, WHOLE))
         return exp.Sqrt(this=variance) if isinstance(moment, ROOTS) else variance
     if not isinstance(moment, OF_TWO):
         return None
-    first, second = moment.this, moment.expression
-    tests = [_present(side) for side in (first, second) if not _always_there(binding, side)]
-    tests += [test] if test is not None else []
-    both = exp.and_(*tests) if tests else None
-    covariance = _difference(first, second, both)
+    sides = moment.this, moment.expression
+    known = [None if _always_there(binding, side) else _one_each(side) for side in sides]
+    covariance = _difference(*sides, test, known[::-1])
     if isinstance(moment, exp.Corr):
-        sides = [_centred(binding, exp.VariancePop(this=side.copy())) for side in (first, second)]
-        squares = exp.Mul(this=_variance(sides[0], both), expression=_variance(sides[1], both))
-        return _over(covariance, exp.Sqrt(this=squares))
-    return covariance if isinstance(moment, WHOLE) else _of_sample(covariance, first, both)
+        centred = [_centred(binding, exp.VariancePop(this=side.copy())) for side in sides]
+        variances = [_variance(side, test, other) for side, other in zip(centred, known[::-1], strict=True)]
+        roots = exp.Sqrt(this=exp.Mul(this=variances[0], expression=variances[1]))
+        return _over(covariance, roots)
+    return covariance if isinstance(moment, WHOLE) else _of_sample(covariance, _product(*sides), test)
 
 
 def _centred(binding: Binding, moment: Node) -> Node:
@@ -96,30 +97,60 @@ def _always_there(binding: Binding, value: Node) -> bool:
     return measure in binding.schema.measures and f"count({measure})" not in binding.schema.measures
 
 
-def _present(value: Node) -> Node:
-    return exp.Not(this=exp.Is(this=exp.Paren(this=value.copy()), expression=exp.Null()))
-
-
 def _where(call: Node, test: Node | None) -> Node:
     """An aggregate over the rows that meet a test."""
     return call if test is None else exp.Filter(this=call, expression=exp.Where(this=test.copy()))
 
 
-def _difference(first: Node, second: Node, test: Node | None) -> Node:
-    """AVG(xy) - AVG(x) AVG(y)."""
+def _product(first: Node, second: Node | None) -> Node:
+    if second is None:
+        return first
     sides = [exp.Paren(this=side.copy()) for side in (first, second)]
-    product = _where(exp.Avg(this=exp.Mul(this=sides[0], expression=sides[1])), test)
-    averages = [_where(exp.Avg(this=side.copy()), test) for side in (first, second)]
+    return exp.Mul(this=sides[0], expression=sides[1])
+
+
+def _one_each(value: Node) -> Node:
+    """1 of each row whose value is known."""
+    nothing = exp.Mul(this=exp.Paren(this=value.copy()), expression=exp.Literal.number(0))
+    return exp.Add(this=nothing, expression=exp.Literal.number(1))
+
+
+def _difference(
+    first: Node,
+    second: Node,
+    test: Node | None,
+    known: Sequence[Node | None] = (None, None),
+    product_known: Node | None = None,
+) -> Node:
+    """AVG(xy) - AVG(x) AVG(y).
+
+    Args:
+        first, second: x and y.
+        test: which rows count.
+        known: of x and of y, what else has to be known of a row; 1 where it is.
+        product_known: the same of xy.
+    """
+    product = _where(exp.Avg(this=_product(_product(first, second), product_known)), test)
+    averages = [
+        _where(exp.Avg(this=_product(side.copy(), other)), test)
+        for side, other in zip((first, second), known, strict=True)
+    ]
     return exp.Paren(this=exp.Sub(this=product, expression=exp.Mul(this=averages[0], expression=averages[1])))
 
 
-def _variance(value: Node, test: Node | None) -> Node:
-    return exp.Greatest(this=_difference(value, value, test), expressions=[exp.Literal.number(0)])
+def _variance(value: Node, test: Node | None, known: Node | None = None, sample: bool = False) -> Node:
+    """AVG(xx) - AVG(x)^2, never below 0. GREATEST takes what is not NULL, so its 0 is NULL where the variance is."""
+    spread = _difference(value, value, test, (known, known), known)
+    there = _where(exp.Avg(this=_product(value.copy(), known)), test)
+    if sample:
+        spread, there = _of_sample(spread, value, test), _of_sample(there, value, test)
+    nothing = exp.Mul(this=exp.Paren(this=there), expression=exp.Literal.number(0))
+    return exp.Greatest(this=spread, expressions=[exp.Add(this=nothing, expression=exp.Literal.number(0))])
 
 
 def _of_sample(moment: Node, value: Node, test: Node | None) -> Node:
-    """Times n / (n - 1)."""
-    rows = _where(exp.Count(this=value.copy()), test)
+    """Times n / (n - 1), n the rows that the sums count."""
+    rows = _where(exp.Sum(this=_one_each(value)), test)
     fewer = exp.Paren(this=exp.Sub(this=rows.copy(), expression=exp.Literal.number(1)))
     return exp.Mul(this=moment, expression=exp.Paren(this=_over(rows, fewer)))
 

@@ -31,8 +31,9 @@ from dpsql.answer.sql.carry import (
     ordinal,
     with_sources,
 )
+from dpsql.answer.sql.dependence import Follows
 from dpsql.answer.sql.finite import unguarded
-from dpsql.answer.sql.follow import Follows, follow
+from dpsql.answer.sql.follow import follow
 from dpsql.answer.sql.statement import Statement, unaliased
 from dpsql.star.sql.expression import Node
 

@@ -17,7 +17,9 @@ import numpy as np
 from dpsql.answer.leafsets import FloatArray
 from dpsql.answer.relation import Relation
 from dpsql.answer.sql.carry import BELOW, STEP, Emitted, place_of
+from dpsql.answer.sql.dependence import Follows
 from dpsql.answer.uncertainty.composite import Composite, Denominators, Sides
+from dpsql.answer.uncertainty.estimated import Curved
 from dpsql.answer.uncertainty.linear import LinearNumbers, MeasuredTerm, Weights
 
 Row = tuple[Any, ...]
@@ -41,15 +43,21 @@ def composite(column: Emitted, rows: Sequence[Row | None], relations: Sequence[R
     def followed() -> LinearNumbers:
         return _linear_numbers(values(), values(), relations)
 
-    middle = numbers_of([None if row is None else row[column.value] for row in rows])
-    slope = followed()
-    quotient = near = None
-    if column.follows.quotient is not None:
-        above, above_numbers = numbers_of(values()), followed()
-        quotient = Sides(above, above_numbers, numbers_of(values()), followed())
-    if column.follows.near:
-        near = _denominators(values(), relations)
-    return Composite(middle, slope, column.follows.linear, quotient, near=near)
+    def made(follows: Follows, middle: FloatArray) -> Composite:
+        slope = followed()
+        quotient = near = curve = None
+        if follows.quotient is not None:
+            above, above_numbers = numbers_of(values()), followed()
+            quotient = Sides(above, above_numbers, numbers_of(values()), followed())
+        if follows.near:
+            near = _denominators(values(), relations)
+        if follows.curve is not None:
+            argument = made(follows.curve.argument, numbers_of(values()))
+            steps = follows.curve.steps
+            curve = Curved(argument, steps, tuple(numbers_of(values()) for _ in steps))
+        return Composite(middle, slope, follows.linear, quotient, near=near, curve=curve)
+
+    return made(column.follows, numbers_of([None if row is None else row[column.value] for row in rows]))
 
 
 def _denominators(lists: CellLists, relations: Sequence[Relation]) -> Denominators:

@@ -26,7 +26,7 @@ import numpy as np
 
 from dpsql.answer.answered import AnsweredTerms
 from dpsql.answer.leafsets import FloatArray, IntArray
-from dpsql.answer.uncertainty.estimated import AverageLimits, ErrorComponents
+from dpsql.answer.uncertainty.estimated import AverageLimits, Curved, ErrorComponents
 from dpsql.answer.uncertainty.fieller import FAR, fieller, laplace_kurtosis, quantile, quotient
 from dpsql.answer.uncertainty.forms import Noisy
 from dpsql.answer.uncertainty.linear import (
@@ -103,6 +103,7 @@ class Composite:
         by_sides: whether the variance of quotients is worked out from their sides.
         near: denominators of other quotients.
         average: limits of averages.
+        curve: what they are functions of, for their interval.
         intervals: those that were worked out last, by level: a standard error and both ends ask for the same.
     """
 
@@ -113,6 +114,7 @@ class Composite:
     by_sides: bool = False
     near: Denominators | None = None
     average: AverageLimits | None = None
+    curve: Curved | None = None
     intervals: dict[float, tuple[FloatArray, FloatArray]] = field(default_factory=dict)
 
     @staticmethod

@@ -57,12 +57,30 @@ class ErrorComponents:
         return self.scale, self.spread, self.down, self.up, self.shift_low, self.shift_high
 
 
+class Curved(NamedTuple):
+    """Numbers that are functions of other estimated numbers.
+
+    Args:
+        argument: the other numbers.
+        steps: functions applied in turn, by their names in `image.STEPS`.
+        constants: of each step, shape (rows,).
+    """
+
+    argument: Estimated
+    steps: tuple[str, ...]
+    constants: tuple[FloatArray, ...]
+
+
 class Estimated(Protocol):
     """Some noisy numbers and their errors; every array has shape (rows,)."""
 
     @property
     def intervals(self) -> dict[float, tuple[FloatArray, FloatArray]]:
         """Those that were worked out last, by level."""
+
+    @property
+    def curve(self) -> Curved | None:
+        """What the numbers are functions of, where their interval is an image."""
 
     def central(self) -> FloatArray:
         """The numbers; NaN where one is NULL."""
