@@ -108,7 +108,7 @@ UNDEFINED = {
     f"SELECT n, COUNT(*) FROM {DAYS} GROUP BY n": "GROUP BY compares noisy values",
     f"SELECT n FROM {DAYS} UNION SELECT n FROM {DAYS}": "UNION compares rows",
     f"SELECT DISTINCT n * 2 FROM {DAYS}": "DISTINCT compares rows",
-    f"SELECT LN(SUM(n)) FROM {DAYS}": "LN of a noisy value",
+    f"SELECT SIN(SUM(n)) FROM {DAYS}": "SIN of a noisy value",
     f"SELECT day FROM {DAYS} WHERE day = (SELECT day FROM {DAYS} ORDER BY n DESC LIMIT 1)": "",
     f"SELECT (SELECT n FROM {DAYS} ORDER BY n DESC LIMIT 1) - 5": "in a subquery rows were picked",
 }
