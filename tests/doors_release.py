@@ -10,7 +10,7 @@ import json
 import random
 from pathlib import Path
 
-import duckdb
+from dpsql.scratch import scratch
 
 CATALOG = """
 dpsql: 1
@@ -75,7 +75,7 @@ def build(folder: Path, seed: int = 7, name: str = "shop", text: str = CATALOG) 
 def unstamp(release: Path) -> None:
     """Make a test release look like a real one: it holds made-up rows only."""
     release.chmod(0o644)
-    with duckdb.connect(str(release)) as connection:
+    with scratch(release) as connection:
         connection.execute("UPDATE meta SET value = 'false' WHERE key = 'insecure_entropy'")
         connection.execute(f"UPDATE meta SET value = '{json.dumps('0' * 32)}' WHERE key = 'release_id'")
     release.chmod(0o444)
@@ -94,7 +94,7 @@ def _raw_tables(folder: Path, seed: int) -> None:
         (dice.randrange(400), dice.choice((0, 0, 1, 2)), round(dice.uniform(1, 99), 2), dice.randrange(365))
         for _ in range(3000)
     ]
-    with duckdb.connect() as connection:
+    with scratch() as connection:
         connection.execute(
             "CREATE TABLE customer AS SELECT unnest(?)::INTEGER AS customer_id, unnest(?)::INTEGER AS age, "
             "unnest(?)::VARCHAR AS region",

@@ -43,6 +43,7 @@ from dpsql.ledger.identity import (
 )
 from dpsql.ledger.locks import held
 from dpsql.noise import os_entropy
+from dpsql.scratch import scratch
 
 _FORMAT = "dpsql-ledger-4"
 _COLUMNS = [field.name for field in fields(LedgerEntry)]
@@ -245,14 +246,11 @@ def _create(path: Path, head: Path) -> None:
     if head.exists() and read_head(head).sequence > 0:
         raise IntegrityError(f"the ledger {path} is gone but its head is not", hint=RESTORE)
     with made_aside(path) as aside:
-        connection = _connect(aside)
-        try:
+        with scratch(aside) as connection:
             connection.execute(f"BEGIN; {_SCHEMA} COMMIT")
             rows = [("format", _FORMAT), ("secret", os_entropy()(32).hex())]
             connection.executemany("INSERT INTO meta VALUES (?, ?)", rows)
             connection.execute("CHECKPOINT")  # closing would do it too, and not say that it failed
-        finally:
-            connection.close()
         write_head(head, Head(0, GENESIS))  # before the ledger: a ledger without a head is always a fault
 
 

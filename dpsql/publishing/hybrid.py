@@ -21,6 +21,7 @@ from math import prod
 from pathlib import Path
 from typing import NamedTuple
 
+import duckdb
 import numpy as np
 import numpy.typing as npt
 
@@ -42,6 +43,7 @@ from dpsql.release.write import (
     StatisticPart,
     axis_parts,
 )
+from dpsql.scratch import scratch
 from dpsql.star import Catalog, ResolvedAxis, spec_hash
 from dpsql.star.reported import ReportedColumn, inner_catalog, reported_columns
 from dpsql.star.sql import identifier, literal
@@ -138,14 +140,12 @@ def reported_meta(column: ReportedColumn, plan: str) -> ReportedMeta:
 
 def _stored_plan(file: Path, column: ReportedColumn, channel: Channel) -> str:
     """The hash of the plan that stored reports answer, whose channel has to be the catalog's."""
-    import duckdb
-
     if not file.is_file():
         raise SourceError(
             f"source.reports.{column.table}: there is no file {file.name}", hint="run dpsql collect --for"
         )
     try:
-        with duckdb.connect() as connection:
+        with scratch() as connection:
             rows = connection.execute(
                 f"SELECT key, value FROM parquet_kv_metadata({literal(str(file))})"
             ).fetchall()

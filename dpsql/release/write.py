@@ -40,6 +40,7 @@ from dpsql.release.format import (
 from dpsql.release.reports import LocalMeta, ReportedMeta
 from dpsql.release.signature import sign
 from dpsql.release.structure import NODE, SCALE, key_list_columns
+from dpsql.scratch import scratch
 from dpsql.star.sql import identifier
 from dpsql.tree import Noisy, Tree, kary_tree
 from dpsql.variance import AxisVariance
@@ -184,8 +185,7 @@ class ReleaseBuilder:
         """
         if path.exists():
             raise InternalError(f"{path.name} exists and a release is never reopened for writing")
-        connection = duckdb.connect(str(path), config={"default_block_size": str(block_size)})
-        try:
+        with scratch(path, block_size=block_size) as connection:
             _write_axes(connection, [axis.content for axis in self.axes])
             for k, model in enumerate(self.models):
                 create_table(connection, f"variance_{k}", model.columns())
@@ -196,8 +196,6 @@ class ReleaseBuilder:
                 create_table(connection, f"keys_{i}", part.columns, key_list_columns(part.meta))
             _write_meta(connection, self.meta)  # last: without it no half-written state passes for a release
             connection.execute("CHECKPOINT")
-        finally:
-            connection.close()
         if seed is not None:
             sign(path, seed)
 
@@ -212,11 +210,8 @@ class PlacedAxis(NamedTuple):
 
 def axis_parts(placed: Iterable[PlacedAxis]) -> list[AxisPart]:
     """Axes as a release holds them: each with its table, its look-up tree and the variance model of its own number."""
-    connection = duckdb.connect(":memory:")
-    try:
+    with scratch() as connection:
         return [_axis_part(connection, number, *axis) for number, axis in enumerate(placed)]
-    finally:
-        connection.close()
 
 
 def _axis_part(
@@ -285,7 +280,7 @@ def _write_meta(connection: duckdb.DuckDBPyConnection, meta: Meta) -> None:
     connection.execute("CREATE TABLE meta (key VARCHAR, value VARCHAR)")
     # The catalog keeps its order: the order of its views numbers the axes.
     rows = [(key, json.dumps(value, sort_keys=key != "catalog")) for key, value in to_json(meta).items()]
-    connection.executemany("INSERT INTO meta VALUES (?, ?)", rows)
+    connection.execute("INSERT INTO meta SELECT unnest(?), unnest(?)", [*map(list, zip(*rows, strict=True))])
 
 
 def _write_axes(connection: duckdb.DuckDBPyConnection, axes: Sequence[AxisContent]) -> None:

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 import duckdb
 
 from dpsql.errors import CatalogError
+from dpsql.scratch import scratch
 from dpsql.star.base import Problem, nearest
 from dpsql.star.sql import identifier
 from dpsql.star.sql.expression import RowExpression, row_expression
@@ -128,12 +129,9 @@ def check_binding(tables: Mapping[str, Table]) -> None:
     private = {name: t for name, t in tables.items() if not t.is_public and (t.derive or t.measures)}
     if not private:
         return
-    connection = duckdb.connect(":memory:", config={"python_enable_replacements": "false"})
-    try:
+    with scratch() as connection:
         for name, table in private.items():
             _bind(connection, name, table)
-    finally:
-        connection.close()
 
 
 def _bind(connection: duckdb.DuckDBPyConnection, name: str, table: Table) -> None:

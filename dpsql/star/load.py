@@ -8,6 +8,7 @@ import os
 import re
 import stat
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from os import PathLike
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -128,7 +129,7 @@ def read_model(
     """
     lines: Lines = {}
     try:
-        node = yaml.compose(text, Loader=yaml.BaseLoader)
+        node = _composed(text)
     except RecursionError:
         raise CatalogError(f"{name}: is nested too deep", hint=begin) from None
     except yaml.YAMLError as error:
@@ -146,6 +147,13 @@ def read_model(
         raise CatalogError(_place(name, problem.path, lines) + str(problem)) from None
     except ValidationError as error:
         raise CatalogError(_describe(error, name, lines)) from None
+
+
+@lru_cache(maxsize=4)
+def _composed(text: str) -> yaml.Node | None:
+    """The nodes of a YAML text; a publish reads its catalog several times, and nobody changes a node."""
+    node: yaml.Node | None = yaml.compose(text, Loader=yaml.BaseLoader)
+    return node
 
 
 def made_view(name: str, entry: Mapping[str, Any]) -> View:

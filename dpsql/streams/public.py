@@ -32,13 +32,13 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import numpy as np
 
 from dpsql.errors import IntegrityError, OperationalError, ReleaseError
 from dpsql.ledger.files import file_hash, sync
 from dpsql.release.stream import MANIFEST, StreamSnapshot, listed_states
 from dpsql.release.stream import STREAM_FORMAT as FORMAT
+from dpsql.scratch import scratch
 from dpsql.tree import IntArray, Noisy
 
 SEGMENTS = "segments"
@@ -270,7 +270,7 @@ def write_segment(directory: Path, batch: int, nodes: Sequence[NoisyNode]) -> Se
     name = f"{SEGMENTS}/{batch:09d}.parquet"
     fresh = directory / (name + ".new")
     fresh.unlink(missing_ok=True)
-    with duckdb.connect() as connection:
+    with scratch() as connection:
         connection.register("noisy", _columns(nodes))
         picked = ", ".join(f"CAST({column} AS {kind}) AS {column}" for column, kind in SCHEMA.items())
         connection.execute(f"COPY (SELECT {picked} FROM noisy) TO {_quoted(fresh)} (FORMAT parquet)")
@@ -294,7 +294,7 @@ def read_segments(directory: Path, manifest: StreamManifest) -> dict[str, IntArr
     if not manifest.segments:
         return {column: np.zeros(0, np.int64) for column in SCHEMA}
     files = [str(directory / segment.file) for segment in manifest.segments]
-    with duckdb.connect(config={"threads": 1}) as connection:
+    with scratch() as connection:
         columns: dict[str, Any] = connection.execute(
             f"SELECT {', '.join(SCHEMA)} FROM read_parquet(?, file_row_number = true, filename = true) "
             "ORDER BY filename, file_row_number",

@@ -22,7 +22,6 @@ from fractions import Fraction
 from math import prod, sqrt
 from typing import Any
 
-import duckdb
 import numpy as np
 import numpy.typing as npt
 
@@ -43,6 +42,7 @@ from dpsql.release.reports import ReportedMeta
 from dpsql.release.request import requested
 from dpsql.release.structure import NODE
 from dpsql.release.write import ARRAYS, LOOKUP_ARITY, ReleaseBuilder, StatisticPart, registered
+from dpsql.scratch import scratch
 from dpsql.star.reported import reported_columns
 from dpsql.tree import Tree, kary_tree
 from dpsql.variance.model import Columns as ModelColumns
@@ -81,8 +81,8 @@ def check_axes(release: Release, made: Replanned) -> Iterator[Check]:
                 else [f"axis_{i}"]
             )
             continue
-        with duckdb.connect(":memory:") as scratch, registered(scratch, ARRAYS, axis.arrays()):
-            expected: Columns = dict(scratch.execute(table_sql(axis, ARRAYS)).fetchnumpy())
+        with scratch() as connection, registered(connection, ARRAYS, axis.arrays()):
+            expected: Columns = dict(connection.execute(table_sql(axis, ARRAYS)).fetchnumpy())
         if not same(read_table(release, f"axis_{i}"), expected):
             wrong.append(f"axis_{i}")
     yield Check("axis tables follow from the catalog", not wrong, ", ".join(wrong))

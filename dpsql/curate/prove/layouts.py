@@ -22,6 +22,7 @@ from urllib.parse import quote
 
 import duckdb
 
+from dpsql.scratch import scratch
 from dpsql.star import Catalog
 from dpsql.star.reported import reported_columns
 from dpsql.star.sql import identifier, literal
@@ -93,7 +94,7 @@ def write_tables(place: Path, tables: Tables) -> None:
         tables: by name.
     """
     place.mkdir(parents=True, exist_ok=True)
-    with duckdb.connect() as raw:
+    with scratch() as raw:
         load_tables(raw, tables)
         for name in tables:
             raw.execute(f"COPY {identifier(name)} TO {literal(str(place / name) + '.parquet')}")
@@ -140,7 +141,7 @@ class SeveralFiles:
         public = catalog.public_tables
         write_tables(place, {name: table for name, table in tables.items() if name in public})
         private = {name: table for name, table in tables.items() if name not in public}
-        with duckdb.connect() as raw:
+        with scratch() as raw:
             load_tables(raw, private)
             for name in private:
                 (place / name).mkdir()
@@ -181,7 +182,7 @@ class DatabaseFile:
     def write(self, place: Path, tables: Tables, catalog: Catalog) -> dict[str, Any]:
         place.mkdir(parents=True, exist_ok=True)
         file = place / "tables.duckdb"
-        with duckdb.connect(str(file)) as database, duckdb.connect() as raw:
+        with duckdb.connect(str(file)) as database, scratch() as raw:
             load_tables(raw, tables)
             for macro in MACROS:
                 database.execute(f"CREATE MACRO {macro}")
@@ -228,7 +229,7 @@ class CsvFiles:
 
     def write(self, place: Path, tables: Tables, catalog: Catalog) -> dict[str, Any]:
         place.mkdir(parents=True, exist_ok=True)
-        with duckdb.connect() as raw:
+        with scratch() as raw:
             load_tables(raw, tables)
             for name in tables:
                 target = literal(str(place / name) + ".csv")
@@ -251,7 +252,7 @@ class Folders:
         named = {name: folder_column(catalog, name) for name in tables}
         write_tables(place, {name: table for name, table in tables.items() if not named[name]})
         partitioned = {name: column for name, column in named.items() if column}
-        with duckdb.connect() as raw:
+        with scratch() as raw:
             load_tables(raw, {name: tables[name] for name in partitioned})
             for name, column in partitioned.items():
                 text = f"CAST({identifier(column)} AS VARCHAR)"

@@ -15,6 +15,7 @@ from dpsql.ledger import ledger_entries
 from dpsql.noise import Noise, insecure_test_entropy
 from dpsql.publishing.bounding import DrawnRelease
 from dpsql.publishing.central import Watch, publish_release, unwatched
+from dpsql.scratch import scratch
 from dpsql.star import Catalog
 from dpsql.star.graph import ledger_path
 from dpsql.star.sql import identifier
@@ -86,8 +87,10 @@ def measure_pair(left: NeighbourSide, right: NeighbourSide, seed: int) -> Measur
 
 def _contents(path: Path) -> object:
     """All rows of a release file but the identity that each publish draws for itself."""
-    with duckdb.connect(str(path), read_only=True) as release:
-        names = release.execute("SELECT table_name FROM duckdb_tables() ORDER BY 1").fetchall()
+    with scratch(path, read_only=True) as release:
+        names = release.execute(
+            "SELECT table_name FROM duckdb_tables() WHERE database_name = current_database() ORDER BY 1"
+        ).fetchall()
         return {str(name): _table(release, str(name)) for (name,) in names}
 
 
