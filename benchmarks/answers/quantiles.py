@@ -4,6 +4,10 @@
 
 Made-up counts over 60 days, and over the same days in bins of five: even, steep, in two humps, and few. Noise is that
 of a published release of one view, drawn anew in each world.
+
+Then quantiles of measures (`quantiles: true`): amounts that are skewed, heavy-tailed, even, of both signs, or whole,
+whose axes have about 32 leaves made of the bounds. Ends of an interval are ends of leaves, since rows may lie
+anywhere inside of one, so that it covers more often than its level says: only too few are wrong.
 """
 
 from __future__ import annotations
@@ -42,6 +46,25 @@ SHAPES: dict[str, Callable[[np.random.Generator], np.ndarray]] = {
     "few": lambda draw: draw.integers(0, DAYS, 120),
 }
 SHARES = (0.1, 0.25, 0.5, 0.9)
+MEASURED = """
+dpsql: 1
+name: t
+source: {{kind: parquet, tables: {{t: t.parquet}}}}
+privacy: {{lineage: t, cap: 100, unit: row, epsilon: {epsilon}}}
+tables:
+  t: {{role: fact, columns: {{
+    side: {{type: string, categories: [l, r], out_of_domain: drop}},
+    amount: {{type: decimal, scale: 1, lower: {low}, upper: {high}, measure: true, quantiles: true}}}}}}
+views: {{all: {{of: t, axes: [t.side], measures: [count, t.amount]}}}}
+"""
+AMOUNTS: dict[str, tuple[int, int, Callable[[np.random.Generator], np.ndarray]]] = {
+    "skewed": (0, 500, lambda draw: draw.exponential(30.0, 2000)),
+    "heavy": (0, 9000, lambda draw: draw.lognormal(3.0, 1.5, 2000)),
+    "even": (18, 90, lambda draw: draw.uniform(18, 90, 2000)),
+    "of both signs": (-50, 50, lambda draw: draw.normal(4, 9, 2000)),
+    "whole": (0, 20, lambda draw: draw.poisson(3.0, 2000)),
+    "few": (0, 100, lambda draw: draw.gamma(2.0, 9.0, 150)),
+}
 
 
 def covered(folder: Path, days: np.ndarray, epsilon: float, cuts: str, seed: int) -> list[bool]:
@@ -69,6 +92,39 @@ def covered(folder: Path, days: np.ndarray, epsilon: float, cuts: str, seed: int
     return held
 
 
+def covered_of_measures(folder: Path, low: int, high: int, amounts: np.ndarray, seed: int) -> list[bool]:
+    """Whether the intervals of a measure's quantiles, MIN and MAX cover those of the rows, by side."""
+    folder.mkdir()
+    raw = duckdb.connect()
+    tenths = (10 * np.clip(amounts, low, high)).astype(int).tolist()
+    raw.execute(
+        "CREATE TABLE t AS SELECT 'lrr'[1 + (i * 7 % 3)::INT] AS side, (tenth / 10)::DECIMAL(9, 1) AS amount"
+        " FROM (SELECT unnest(?::INTEGER[]) AS tenth, generate_subscripts(?::INTEGER[], 1) AS i)",
+        [tenths, tenths],
+    )
+    raw.execute(f"COPY t TO '{folder}/t.parquet' (FORMAT parquet)")
+    (folder / "t.yaml").write_text(MEASURED.format(epsilon=0.5, low=low, high=high))
+    noise = ExactNoise(insecure_test_entropy(seed))
+    published = publish_release(
+        load_catalog(folder / "t.yaml"), folder / "t.dpsql", noise=noise, key=bytes(32)
+    )
+    asked, held = Answerer(open_release(published.path, insecure=True)), list[bool]()
+    quantiles = {f"QUANTILE_DISC(amount, {share})": share for share in SHARES}
+    for item, share in {**quantiles, "MIN(amount)": 0.01, "MAX(amount)": 0.99}.items():
+        lows, highs = asked.query(
+            f"SELECT side, {item} AS q FROM t GROUP BY side ORDER BY side"
+        ).interval_rows()
+        exact = raw.execute(
+            f"SELECT QUANTILE_DISC(amount, {share}) FROM t GROUP BY side ORDER BY side"
+        ).fetchall()
+        held += [
+            a[1] is not None and a[1] <= truth <= b[1]
+            for a, b, (truth,) in zip(lows, highs, exact, strict=True)
+        ]
+    asked.release.close()
+    return held
+
+
 def main(worlds: int) -> int:
     """Measure and print; returns the exit code."""
     figures = Figures()
@@ -83,6 +139,17 @@ def main(worlds: int) -> int:
         figures.at_least(
             f"coverage of quantiles of dates by {name}, {len(held)} intervals", float(np.mean(held)), 0.93
         )
+    for at, (name, (low, high, shape)) in enumerate(AMOUNTS.items()):
+        with tempfile.TemporaryDirectory() as folder:
+            held = [
+                covers
+                for world in range(worlds)
+                for covers in covered_of_measures(
+                    Path(folder) / str(world), low, high, shape(draw), 1000 * world + 10 + at
+                )
+            ]
+        share = float(np.mean(held))
+        figures.at_least(f"coverage of quantiles of measures, {name}, {len(held)} intervals", share, 0.93)
     return figures.finish()
 
 

@@ -408,6 +408,10 @@ def _assemble(
         notes += key_notes(block, [p for p, _ in plans], release, schema)
     notes += catalog_notes(block, plan, release, schema)
     notes += [Note(f"the quantile of {k.expression.words()} comes from the view {view}") for k, view in views]
+    notes += [
+        Note(f"{k.extreme} of {k.expression.words()} is its {100 * k.at:.0f}% quantile: one row decides an extreme")
+        for k in prefixes if k.extreme
+    ]  # fmt: skip
     relation = Relation(block, (), (), (), answered, tuple(notes), prefixes)
     for i, value in enumerate(block.values):
         kind, column = _column(value, relation, plan, index, release, schema)

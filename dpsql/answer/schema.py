@@ -31,6 +31,7 @@ class SchemaTable:
         derived: derived column name -> SQL expression.
         nullable: columns that may be NULL.
         types: column -> catalog type.
+        quantiles: measures whose quantiles are published.
         fact: whether the catalog calls it a fact.
         public: whether its rows are.
     """
@@ -43,6 +44,7 @@ class SchemaTable:
     derived: Mapping[str, str]
     nullable: frozenset[str]
     types: Mapping[str, str]
+    quantiles: frozenset[str]
     fact: bool
     public: bool = False
 
@@ -289,6 +291,7 @@ def _table(name: str, star_table: star.Table) -> SchemaTable:
         derived=dict(star_table.derive),
         nullable=frozenset(column for column, spec in star_table.columns.items() if spec.nullable),
         types={column: spec.type for column, spec in star_table.columns.items()},
+        quantiles=frozenset(column for column, spec in star_table.columns.items() if spec.quantiles),
         fact=star_table.role.counted,
         public=star_table.is_public,
     )

@@ -37,7 +37,7 @@ from dpsql.star.graph import (
     view_measures,
 )
 from dpsql.star.model import AxisSpec, CatalogFields, View
-from dpsql.star.moments import spread_squares
+from dpsql.star.moments import spread_quantiles, spread_squares
 from dpsql.star.private_columns import has_private_keys
 from dpsql.star.source import vouched_tables
 from dpsql.star.tables import ExcessRowsRule
@@ -217,6 +217,7 @@ class Catalog(CatalogFields):
     @model_validator(mode="after")
     def _hangs_together(self) -> Self:
         spread_squares(self)
+        spread_quantiles(self)
         if has_private_keys(self) and "key_delta" not in self.privacy.model_fields_set:
             tenth = self.privacy.model_copy(update={"key_delta": self.privacy.delta / 10})
             object.__setattr__(self, "privacy", tenth)

@@ -27,6 +27,7 @@ from dpsql.star.source import Source
 from dpsql.star.tables import CutsField, Table
 
 DEFAULT_CELLS = 2**24
+MOST_AXES = 8
 MECHANISMS = (
     "auto",
     "lue_dptree",
@@ -133,7 +134,7 @@ class View(Model):
 
     of: str = Field(description="the table whose rows are counted")
     axes: tuple[Annotated[AxisSpec, BeforeValidator(_axis)], ...] = Field(
-        min_length=1, max_length=8, description="columns, or public dimensions with `by`"
+        min_length=1, max_length=MOST_AXES, description="columns, or public dimensions with `by`"
     )
     measures: Annotated[dict[str, Exact], BeforeValidator(_shares)] = Field(
         default_factory=lambda: {"count": Fraction(1)},

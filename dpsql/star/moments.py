@@ -1,4 +1,6 @@
-"""`squares(sales.amount)` among a view's measures: the declared measure that variances of the column are made of.
+"""What views get for moments and quantiles of a measure: its squares as a measure, its values as an axis.
+
+`squares(sales.amount)` among a view's measures is the declared measure that variances of the column are made of:
 
     measures: [count, sales.amount, squares(sales.amount)]          # amount from 0 to 500, two digits
 
@@ -6,7 +8,11 @@ becomes the measure `squares_of_amount` of the table, with the expression `(amou
 digits, from 0 to M^2. M is how far a value may lie from the public middle of the declared bounds. From here on it is a
 measure like any other: centred, bounded and drawn with the count and the sum.
 
-**Privacy**: docs/privacy.md, "Squares of a measure".
+`quantiles: true` on the column gives every view that sums it an axis of it. Its leaves are the column's `cuts`, or are
+made of the declared bounds: from 0 on they narrow by a fifth each, down to 1/256 of the upper bound, so that a quantile
+is as sharp for small values as for large ones; other bounds have 32 of one width.
+
+**Privacy**: functions of the catalog alone; docs/privacy.md, "Squares and quantiles of a measure".
 """
 
 from __future__ import annotations
@@ -15,10 +21,13 @@ from decimal import Decimal
 from fractions import Fraction
 
 from dpsql.star.base import Problem
-from dpsql.star.model import CatalogFields, View
-from dpsql.star.tables import LARGEST_SCALE, Measure, Table
+from dpsql.star.model import MOST_AXES, AxisSpec, CatalogFields, View
+from dpsql.star.tables import LARGEST_SCALE, Column, Cuts, Measure, Table
 
 PREFIX = "squares_of_"
+LEAVES, OCTAVES = 32, 8
+STEPS = (84, 71, 60, 50)
+"""Percent of an octave's end at which its leaves begin: a quarter of an octave each, in whole numbers."""
 
 
 def spread_squares(catalog: CatalogFields) -> None:
@@ -50,6 +59,50 @@ def spread_squares(catalog: CatalogFields) -> None:
     if views != catalog.views:
         object.__setattr__(catalog, "tables", tables)
         object.__setattr__(catalog, "views", views)
+
+
+def spread_quantiles(catalog: CatalogFields) -> None:
+    """Give views the axes of the measures whose quantiles are wanted.
+
+    Args:
+        catalog: changed in place, while it is being made.
+
+    Raises:
+        Problem: a view has no room for one more axis.
+    """
+    views = dict(catalog.views)
+    for name, view in catalog.views.items():
+        columns = catalog.tables[view.of].columns if view.of in catalog.tables else {}
+        for written in view.measures:
+            column = written.removeprefix(f"{view.of}.")
+            axis = f"{view.of}.{column}"
+            if (
+                column not in columns
+                or not columns[column].quantiles
+                or axis in [spec.axis for spec in view.axes]
+            ):
+                continue
+            if len(views[name].axes) == MOST_AXES:
+                reason = (
+                    f"quantiles of `{axis}` are one axis more than {MOST_AXES}; remove one or `quantiles`"
+                )
+                raise Problem(("views", name, "axes"), reason)
+            axes = (*views[name].axes, AxisSpec(axis=axis, by=(), cuts=_leaves(columns[column]), workload=()))
+            views[name] = views[name].model_copy(update={"axes": axes})
+    if views != catalog.views:
+        object.__setattr__(catalog, "views", views)
+
+
+def _leaves(column: Column) -> Cuts | None:
+    """The first values of the leaves of a measure's axis; None where its own cuts or its values are few enough."""
+    lower, upper = column.bounds
+    if column.cuts is not None or upper - lower < LEAVES:
+        return None
+    if lower == 0:
+        starts = {upper * percent // (100 << octave) for octave in range(OCTAVES) for percent in STEPS}
+    else:
+        starts = {lower + (upper - lower) * leaf // LEAVES for leaf in range(LEAVES)}
+    return Cuts(width=None, at=tuple(column.text(start) for start in sorted({lower, *starts})))
 
 
 def _with_measures(view: View, measures: dict[str, Fraction]) -> View:

@@ -121,6 +121,11 @@ class Column(Model):
     cuts: CutsField | None = Field(None, description="leaves wider than one value")
     nullable: bool = Field(False, description="NULL gets a leaf of its own")
     measure: bool = Field(False, description="may be summed")
+    quantiles: bool = Field(
+        False,
+        description="of a measure: an axis of it in the views that ask it, for MEDIAN, quantiles, MIN and MAX;"
+        " its leaves are `cuts`, else about 32 made of the bounds",
+    )
     axis: Levels | None = Field(None, description="hierarchy of columns over this axis, needs `from`")
     from_: str | None = Field(None, alias="from", description="table of role domain that lists the values")
     out_of_domain: Annotated[OutOfDomain, OneOf(OTHER, DROP)] = Field(
@@ -223,6 +228,8 @@ class Column(Model):
             raise ValueError("write both `lower` and `upper`, or neither")
         if self.lower is not None and self.bounds[0] > self.bounds[1]:
             raise ValueError("`lower` is above `upper`; swap them")
+        if self.quantiles and not self.measure:
+            raise ValueError("`quantiles` are of a measure; add `measure: true`")
         if (self.cuts or self.measure) and self.lower is None:
             raise ValueError("`cuts` and `measure` need `lower` and `upper`")
         if self.private_keys is not None:
@@ -291,6 +298,10 @@ class Summary(Column):
             )
         if self.from_ is not None or self.reported is not None:
             raise ValueError("a summary is made of rows; remove `from` and `reported`")
+        if self.quantiles:
+            raise ValueError(
+                "a summary has quantiles where it is an axis; remove `quantiles` and list it in `axes`"
+            )
         if self.private_keys is not None:
             raise ValueError("a summary does not find private keys; list its categories")
         return self

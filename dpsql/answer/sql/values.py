@@ -39,6 +39,9 @@ from dpsql.star.sql.expression import Node
 
 QUANTILES = (exp.Median, exp.Quantile, exp.PercentileCont, exp.PercentileDisc, exp.ApproxQuantile)
 
+OUTER = 0.01
+"""The share of rows beyond what MIN and MAX of a measure give."""
+
 
 def aggregate(binding: Binding, node: Node) -> Value:
     """The value that an aggregate call asks for.
@@ -78,8 +81,7 @@ def aggregate(binding: Binding, node: Node) -> Value:
         above, below = _total(binding, node.this, TRUE, node)
         return Ratio(above, below, mean=True)
     if isinstance(node, (exp.Min, exp.Max)):
-        name = "min" if isinstance(node, exp.Min) else "max"
-        return Known(name, expression(binding, node.this))
+        return _extreme(binding, node)
     if isinstance(node, QUANTILES):
         return _quantile(binding, node)
     name = node.sql_name() if isinstance(node, exp.Func) else node.key
@@ -90,6 +92,17 @@ def aggregate(binding: Binding, node: Node) -> Value:
         clause="SELECT",
         hint="COUNT, SUM and AVG are; MIN, MAX and MEDIAN of an axis too",
     )
+
+
+def _extreme(binding: Binding, node: exp.Min | exp.Max) -> Known:
+    """MIN or MAX: of an axis the catalog's, of a measure an outer percentile, for one row decides its extremes."""
+    name, value = node.key, _bare(node.this)
+    if isinstance(value, exp.Column):
+        instance, column = binding.rows.of(value)
+        if column in instance.table.quantiles:
+            at = OUTER if name == "min" else 1 - OUTER
+            return Known("quantile", expression(binding, value), at, name.upper())
+    return Known(name, expression(binding, node.this))
 
 
 def _no_distinct(node: Node) -> None:

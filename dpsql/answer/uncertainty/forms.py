@@ -130,11 +130,13 @@ class Known:
         function: `min`, `max`, `count`, `median` or `quantile`.
         expression: over the columns of one axis.
         at: the share of a `quantile`.
+        extreme: `MIN` or `MAX`, which a quantile stands for.
     """
 
     function: str
     expression: Expression
     at: float = 0.5
+    extreme: str = ""
 
     scale_free: ClassVar[bool] = True
     terms: ClassVar[tuple[Term, ...]] = ()
