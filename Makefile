@@ -34,7 +34,7 @@ $(VENV)/.core: pyproject.toml
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.core
-	$(BIN)/python -m pip install --quiet --editable '.[dev,stars]'
+	$(BIN)/python -m pip install --quiet --editable '.[dev,stars,mcp]'
 	touch $@
 
 data/sales.parquet: $(VENV)/.core

@@ -32,6 +32,7 @@ EXTRAS = {
     "password": Extra("scramp", "scramp", "passwords of dpsql serve"),
     "plot": Extra("matplotlib.pyplot", "matplotlib", "plot()"),
     "sqlalchemy": Extra("sqlalchemy", "SQLAlchemy", "SQLAlchemy and Superset"),
+    "mcp": Extra("mcp.server", "mcp", "dpsql mcp"),
     "metrics": Extra("prometheus_client", "prometheus-client", "metrics of dpsql serve"),
     "explore": Extra("uvicorn", "uvicorn", "dpsql explore"),
     "postgresql": Extra("psycopg", "psycopg", "rows in PostgreSQL"),

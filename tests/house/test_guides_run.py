@@ -57,6 +57,8 @@ ELSEWHERE = {
     "psql": "tests/doors/test_wire.py",
     "printf": "tests/doors/test_wire.py",
     "dpsql explore": "tests/doors/test_explore.py",
+    "dpsql mcp": "tests/doors/test_mcp.py",
+    "dpsql check": "tests/doors/test_mcp.py",
     "superset-env/bin/pip": "make superset",
     "curl": "a collector of the reader's own",
 }

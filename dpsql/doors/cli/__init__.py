@@ -50,6 +50,8 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         "dpsql export shop.dpsql -o tables",
         "dpsql export shop.dpsql -o months --view trend --level 0.9",
     ),
+    "mcp": ("dpsql mcp shop.dpsql",),
+    "check": ("dpsql check report.md --release shop.dpsql",),
     "explore": ("dpsql explore shop.dpsql",),
     "serve": ("dpsql serve shop.dpsql", "dpsql serve shop.dpsql more.dpsql --port 5444"),
     "verify": ("dpsql verify shop.dpsql",),

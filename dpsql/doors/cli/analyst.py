@@ -233,6 +233,65 @@ def explore(releases: tuple[Path, ...], port: int, as_of: str | None, as_json: b
         opened.close()
 
 
+@cli.command()
+@several
+@click.option(
+    "--claims", type=FILE, default="claims.jsonl", show_default=True, help="file that notes what was asked"
+)
+@as_of
+@signed
+def mcp(releases: tuple[Path, ...], claims: Path, as_of: str | None) -> None:
+    """Offer RELEASES (files or streams) to agents as tools of the Model Context Protocol, on standard input and output.
+
+    Needs the extra `mcp`. Each number of an answer has a claim; `dpsql check` looks the numbers of a report up again.
+    """
+    from dpsql.answer.session import open_session
+    from dpsql.doors.claims import ClaimFile
+    from dpsql.doors.mcp import tools
+
+    opened = open_session(releases, as_of=as_of)
+    try:
+        tools(opened, ClaimFile(claims)).run("stdio")
+    finally:
+        opened.close()
+
+
+@cli.command()
+@click.argument("report", type=FILE)
+@click.option("--release", "releases", type=FILE, multiple=True, help="that was asked; may be repeated")
+@click.option(
+    "--claims", type=FILE, default="claims.jsonl", show_default=True, help="file that `dpsql mcp` made"
+)
+@click.option("--allow-unclaimed", is_flag=True, help="numbers without a claim are no fault")
+@as_of
+@signed
+@tells
+def check(
+    report: Path, releases: tuple[Path, ...], claims: Path, allow_unclaimed: bool, as_of: str | None
+) -> CommandOutput:
+    """Look up every number of REPORT that was quoted from `dpsql mcp`; exit code 3 if one is not right.
+
+    Wrong: the release answers something else. Stale: it is of another release. Invented: nobody was answered so.
+    Unclaimed: no claim stands behind it.
+    """
+    from dpsql.answer.session import opened
+    from dpsql.doors.claims import ClaimFile, check_report, read_text
+
+    asked = opened(list(releases) or None, as_of)
+    with Request(math.inf).working():
+        quotes = check_report(read_text(report), ClaimFile(claims).statements(), asked)
+    faults = [
+        quote
+        for quote in quotes
+        if quote.verdict != "right" and not (allow_unclaimed and quote.verdict == "unclaimed")
+    ]
+    lines = [f"{report}:{quote.line}: {quote.text} is {quote.verdict}: {quote.why}" for quote in faults]
+    right = sum(quote.verdict == "right" for quote in quotes)
+    told = "\n".join([*lines, f"{right} of {len(quotes)} numbers are right"])
+    value = {"numbers": len(quotes), "right": right, "faults": [quote._asdict() for quote in faults]}
+    return CommandOutput(value, told, result=True, code=3 if faults else 0)
+
+
 def _read_config(context: click.Context, option: click.Parameter, file: Path | None) -> None:
     """Let a file say what options are not given otherwise."""
     if file is not None:

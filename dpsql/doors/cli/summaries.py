@@ -9,11 +9,15 @@ from collections.abc import Mapping
 
 SUMMARIES: Mapping[str, Mapping[str, str]] = {
     "analyst": {
+        "check": "Look up every number of REPORT that was quoted from `dpsql mcp`; exit code 3 if one is not "
+        "right.",
         "explain": "Say how a statement would be answered: route, view, nodes, predicted error, the DuckDB "
         "SQL.",
         "explore": "Explore RELEASES (files or streams) in a web page of this machine, until interrupted.",
         "export": "Write the noisy tables of a release as Parquet files with their errors, for tools that "
         "speak no SQL.",
+        "mcp": "Offer RELEASES (files or streams) to agents as tools of the Model Context Protocol, on "
+        "standard input and output.",
         "query": "Answer one SQL statement on RELEASES (files or streams); every aggregate comes with its "
         "error.",
         "report": "Write one self-contained page about a release: totals, what to ask and how well, "
