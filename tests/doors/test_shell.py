@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -24,6 +25,7 @@ from prompt_toolkit.output import DummyOutput
 
 import dpsql
 from dpsql.answer.session import OpenReleases, open_session
+from dpsql.doors.cli.command import at_hand
 from dpsql.doors.complete import words_of
 from dpsql.doors.scan import InputPiece, split
 from dpsql.doors.shell import evaluate
@@ -246,6 +248,39 @@ def wait_until_read(terminal: pexpect.spawn, *, by_key: bool) -> None:
     while bool(termios.tcgetattr(terminal.child_fd)[3] & termios.ISIG) == by_key:
         assert time.monotonic() < until
         time.sleep(0.05)
+
+
+def alone(folder: Path, **environment: str) -> pexpect.spawn:
+    """`dpsql` without a word, in a terminal."""
+    world = {name: value for name, value in os.environ.items() if name != "DPSQL_RELEASE"}
+    world |= {"TERM": "dumb", "XDG_STATE_HOME": str(folder), "PROMPT_TOOLKIT_NO_CPR": "1", **environment}
+    command = [sys.executable, ["-m", "dpsql.doors.cli"]]
+    return pexpect.spawn(*command, env=world, cwd=folder, timeout=30, encoding="utf-8", dimensions=(40, 160))
+
+
+def test_alone_it_opens_the_release_that_is_set(shop: Path, tmp_path: Path) -> None:
+    child = alone(tmp_path, DPSQL_RELEASE=str(shop))
+    child.expect("Statements end with ;")
+    child.expect("dpsql> ")
+    child.send("SELECT 1 AS one;\r")
+    child.expect(r"one\r\n")
+    child.send("\\q\r")
+    child.expect(pexpect.EOF)
+    child.close()
+    assert child.exitstatus == 0
+
+
+def test_alone_it_lists_what_is_at_hand(tmp_path: Path) -> None:
+    child = alone(tmp_path)
+    child.expect("no release here")
+    child.expect("dpsql init data")
+    child.expect(pexpect.EOF)
+    for number in range(12):
+        (tmp_path / f"it's {number:02}.dpsql").touch()
+    assert shlex.split(at_hand(tmp_path).splitlines()[1]) == ["dpsql", "shell", "it's 00.dpsql"]
+    assert "and 2 more" in at_hand(tmp_path)
+    done = dpsql_command(cwd=tmp_path)
+    assert done.returncode == 0 and done.stdout.startswith("Usage: dpsql")
 
 
 def test_terminal_session(terminal: pexpect.spawn, tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shlex
 import signal
 import sys
 import threading
@@ -223,7 +225,37 @@ def steps(title: str) -> Iterator[Progress | None]:
         yield show
 
 
-@click.group(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=CommandGroup, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]}
+)
 @click.version_option(package_name="dpsql", prog_name="dpsql")
-def cli() -> None:
+@click.pass_context
+def cli(context: click.Context) -> None:
     """Private analytics over star schemas: publish once, ask unlimited SQL, get error bars."""
+    if context.invoked_subcommand is not None:
+        return
+    release = os.environ.get("DPSQL_RELEASE")
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        click.echo(context.get_help())
+    elif release:
+        shell = cli.get_command(context, "shell")
+        assert shell is not None
+        shell.invoke(shell.make_context("shell", [release], parent=context))
+    else:
+        say(at_hand(Path()))
+
+
+def at_hand(folder: Path) -> str:
+    """What somebody may type who typed `dpsql` alone: the releases of a folder, or the demo."""
+    releases = sorted(file.name for file in folder.glob("*.dpsql"))
+    lines = [f"  dpsql shell {shlex.quote(name)}" for name in releases[:AT_HAND]]
+    more = [f"  and {len(releases) - AT_HAND} more"] if len(releases) > AT_HAND else []
+    opened = (
+        ["releases here:", *lines, *more] if releases else ["no release here, and DPSQL_RELEASE is not set"]
+    )
+    made_up = "a made-up shop to try: python -m dpsql.examples.retail data --seed 7, then dpsql init data"
+    return "\n".join([*opened, made_up, "commands: dpsql --help"])
+
+
+AT_HAND = 10
+"""Releases that are listed."""
