@@ -19,7 +19,6 @@ left out of the table as a whole; a group whose units own more or fewer rows tha
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from decimal import Decimal
 from enum import Enum
 from typing import NamedTuple
 
@@ -31,7 +30,6 @@ from dpsql.answer.uncertainty.reads import weight_error
 from dpsql.release import Release
 from dpsql.release.format import MeasureScale, Meta, ScaleMeta
 from dpsql.star.devices import NONRESPONSES
-from dpsql.star.tables import NUMERIC
 
 
 class Note(NamedTuple):
@@ -251,16 +249,8 @@ def summary_notes(plan: ViewPlan, terms: Sequence[Term], release: Release) -> li
         summary = (
             release.catalog.tables[owner].summaries.get(column) if owner in release.catalog.tables else None
         )
-        if (
-            summary is None
-            or not summary.out_of_domain.nearest
-            or summary.lower is None
-            or summary.upper is None
-        ):
-            continue
-        high = f"{Decimal(summary.upper):,}" if summary.type in NUMERIC else summary.upper
-        low = "" if summary.lower == "0" else f"at least {summary.lower} and "
-        notes.append(Note(f"a {table} counts for {low}at most {high} of {column}"))
+        if summary is not None and summary.counts_for:
+            notes.append(Note(f"a {table} counts for {summary.counts_for} of {column}"))
     return notes
 
 

@@ -41,6 +41,7 @@ from dpsql.star import Catalog
 from dpsql.star.graph import ledger_path
 from dpsql.star.model import Privacy
 from dpsql.star.reported import reported_axes, reported_columns
+from dpsql.star.summaries import summed_words
 from dpsql.tree import kary_tree
 
 
@@ -336,6 +337,7 @@ class PlanReport:
         refreshes: how many releases the cap still holds, where they share it (`privacy: {releases: N}`).
         bounds: what will be known of the rows beyond declared bounds.
         keys: which keys will be shown of columns that list none.
+        sums: what one person counts for in the sums of her summaries.
     """
 
     statistics: tuple[StatisticForecast, ...]
@@ -354,6 +356,7 @@ class PlanReport:
     refreshes: Refreshes | None = None
     bounds: tuple[BoundForecast, ...] = ()
     keys: tuple[KeyForecast, ...] = ()
+    sums: tuple[str, ...] = ()
 
     @property
     def wants_guess(self) -> bool:
@@ -435,6 +438,7 @@ def plan_catalog(
         tuple(str(column) for column in reported_columns(catalog)) if guess is None else (),
         refreshes(catalog), planned.bounds,
         key_forecasts(inside, {name: len(made.keys) for name, made in made_up_lists(inside, keys).items()}),
+        tuple(summed_words(catalog)),
     )  # fmt: skip
 
 

@@ -96,7 +96,7 @@ def within_bounds(summary: Summary, units: str) -> str:
     Where the catalog says `other` or `drop`, what lies beyond is one unit beyond.
     """
     if not summary.ordered:
-        return units if summary.type == "string" else f"({units} = 1)"
+        return f"({units} = 1)" if summary.type == "bool" else units
     margin = 0 if summary.out_of_domain.nearest else 1
     low, high = summary.bounds
     clamped = f"least(greatest({units}, {low - margin}), {high + margin})"

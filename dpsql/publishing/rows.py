@@ -32,7 +32,7 @@ from dpsql.publishing.planned import Bounds, PlannedAxis, PlannedStatistic, Rele
 from dpsql.star import Catalog, reachable
 from dpsql.star.catalog import Hop
 from dpsql.star.derived import made_columns
-from dpsql.star.private_columns import axis_column
+from dpsql.star.private_columns import PrivateColumn, axis_column
 from dpsql.star.sql import identifier
 from dpsql.star.summaries import summaries_of, summary_inputs, tables_read
 from dpsql.star.tables import Summary
@@ -217,13 +217,20 @@ def in_units(axis: Axis, summary: Summary) -> tuple[Axis, str]:
     return axis, "BOOLEAN" if summary.type == "bool" else "VARCHAR"
 
 
+def key_kind(raw: Engine, column: PrivateColumn) -> str | None:
+    """The type of the raw values of a column with private keys; a summary comes as text, or as whole units."""
+    if isinstance(column.spec, Summary):
+        return "VARCHAR" if column.spec.type == "string" else "BIGINT"
+    return kind_of(raw, column.table, column.column)
+
+
 def _listed_leaf(catalog: Catalog, raw: Engine, planned: PlannedAxis, axis_id: int) -> Leaf:
     """The leaf of a row on an axis of found keys: by value, from a list of them. No row is dropped."""
     axis, rule, column = planned.axis, planned.axis.rule, axis_column(catalog, planned.resolved)
     assert isinstance(rule, KeyListRule)
     dialect, name = raw.dialect, f"keys of {axis_id}"
     value = f"{dialect.identifier(ROW)}.{dialect.identifier(column.column)}"
-    key = key_sql(column, value, kind_of(raw, column.table, column.column), dialect)
+    key = key_sql(column, value, key_kind(raw, column), dialect)
     kind = "VARCHAR" if rule.texts else "BIGINT"
     place = dialect.identifier(name)
     relation = raw.lookup(name, kind, rule.keys, np.arange(len(rule.keys), dtype=np.int64))

@@ -36,7 +36,7 @@ from dpsql.publishing.axes import AxisMaker, axis_maker
 from dpsql.publishing.key_plans import KeyPlan, KeyRound, key_plans, list_limits
 from dpsql.publishing.plan import plan_release
 from dpsql.publishing.planned import ReleasePlan
-from dpsql.publishing.rows import carried, counted_rows, leaf_of_row, require_columns
+from dpsql.publishing.rows import carried, counted_rows, key_kind, leaf_of_row, require_columns
 from dpsql.publishing.supplements import supplemented
 from dpsql.release import Release
 from dpsql.release.format import KeyListMeta, KeyRoundMeta
@@ -226,7 +226,7 @@ def _plain(key: object) -> Key:
 def key_statement(scan: KeyScan, column: PrivateColumn, listed: Sequence[Key]) -> str:
     """The statement that weighs a column's keys without the listed ones."""
     raw, dialect = scan.raw, scan.raw.dialect
-    kind, name = kind_of(raw, column.table, column.column), f"listed keys of {column.name}"
+    kind, name = key_kind(raw, column), f"listed keys of {column.name}"
     relation = ""
     if listed:
         leaf = np.arange(len(listed), dtype=np.int64)
@@ -241,7 +241,7 @@ def _source(scan: KeyScan, column: PrivateColumn, use: KeyUse, number: int) -> P
     """The counted rows of one table with the column's raw value; no axis drops any."""
     catalog, raw, star = scan.catalog, scan.raw, scan.catalog.star.tables[use.of]
     require_columns(raw, column.table, [column.column], made_columns(catalog.tables[column.table]))
-    value = UnitKey(use.path, column.column, kind_of(raw, column.table, column.column))
+    value = UnitKey(use.path, column.column, key_kind(raw, column))
     owner, joins = star.unit, star.joined([use.path])
     unit = (
         None if owner is None else UnitKey(owner.path, owner.column, kind_of(raw, owner.table, owner.column))

@@ -330,6 +330,15 @@ def unused_summaries(catalog: CatalogFields) -> list[str]:
     return [name for name in table.summaries if name.lower() not in used]
 
 
+def summed_words(catalog: CatalogFields) -> Iterator[str]:
+    """What one person counts for in each summary that a view sums."""
+    unit, views = catalog.privacy.unit.table, catalog.views.values()
+    summed = {m.column for view in views if view.of == unit for m in view_measures(catalog, view)}
+    for name, summary in summaries_of(catalog).items():
+        if name in summed and summary.counts_for:
+            yield f"{unit}.{name}: a {unit} counts for {summary.counts_for} in its sums and averages"
+
+
 def _columns_used(catalog: CatalogFields, view: View) -> Iterator[str]:
     unit = catalog.privacy.unit.table
     for axis in view_axes(catalog, view):

@@ -12,9 +12,10 @@ import duckdb
 import pytest
 
 from dpsql import api
+from dpsql.answer import Answerer
 from dpsql.errors import CatalogError, LineageError, MachineFault, ReleaseExists
 from dpsql.ledger import budget_report
-from dpsql.noise import ExactNoise, Noise, os_entropy
+from dpsql.noise import ExactNoise, Noise, ZeroNoise, os_entropy
 from dpsql.publishing import central, selection
 from dpsql.publishing.central import publish_release
 from dpsql.release import Release, open_release
@@ -288,3 +289,66 @@ def test_keys_of_one_person_are_in_no_byte_that_stays(
         assert b"canary" not in content and b"only 3" not in content, path.name
     assert b"canary" in b"".join(path.read_bytes() for path in tmp_path.glob("*.parquet"))
     assert not any(word in line for line in lines for word in ("item ", "cells"))
+
+
+SUMMARIES = """
+dpsql: 1
+name: shop
+source: {kind: parquet, root: ., tables: {sales: sales.parquet, person: person.parquet}}
+privacy: {lineage: shop, cap: 8, epsilon: 2, unit: person.id, delta: 1e-5}
+tables:
+  person: {role: dimension, key: id, private: true, summaries: {
+    liked: {of: sales, is: mode(item), type: string, categories: private, nullable: true},
+    first_code: {of: sales, is: "arg_min(code, price)", type: int, categories: {private: true, most: 5}}}}
+  sales: {role: fact, max_ids: 3, foreign_keys: {person_id: person}, columns: {
+    item: {type: string}, code: {type: int}, price: {type: int, lower: 0, upper: 9, measure: true}}}
+views:
+  likes: {of: person, axes: [person.liked], measures: [count]}
+  codes: {of: sales, axes: [person.first_code], measures: [count, people]}
+"""
+LIKED = """
+SELECT liked AS key, COUNT(*) AS n FROM (
+    SELECT person_id, (SELECT item FROM raw WHERE person_id = p.person_id GROUP BY item ORDER BY COUNT(*) DESC, item
+        LIMIT 1) AS liked
+    FROM raw AS p GROUP BY person_id)
+GROUP BY 1"""
+
+
+def weights(folder: Path, without: int | None = None) -> tuple[dict[Any, int], dict[Any, int], Release]:
+    """Both lists of a release without noise over the shop, without one person; and the release."""
+    folder.mkdir()
+    path = write(folder, SUMMARIES)
+    if without is not None:
+        with duckdb.connect() as db:
+            for table, key in (("person", "id"), ("sales", "person_id")):
+                file = folder / f"{table}.parquet"
+                db.execute(f"CREATE TABLE {table} AS SELECT * FROM '{file}' WHERE {key} <> {without}")
+                db.execute(f"COPY {table} TO '{file}' (FORMAT parquet)")
+    release = open_release(publish(path, noise=ZeroNoise()), insecure=True)
+    lists = selection.stored_lists(release)
+    liked, code = (lists[f"person.{name}"] for name in ("liked", "first_code"))
+    return (
+        dict(zip(liked.keys, liked.weights, strict=True)),
+        dict(zip(code.keys, code.weights, strict=True)),
+        release,
+    )
+
+
+def test_a_summary_with_private_keys_is_one_key_a_person(tmp_path: Path, publishes: None) -> None:
+    """Its weights are numbers of people in one round; who goes takes one key's weight with her."""
+    liked, codes, release = weights(tmp_path / "all")
+    raw = tmp_path / "all" / "sales.parquet"
+    with closing(release), duckdb.connect() as db:
+        counts = dict(db.execute(LIKED.replace("raw", f"'{raw}'")).fetchall())
+        shown = {key: count for key, count in counts.items() if key in liked}
+        assert liked == {key: count << 20 for key, count in shown.items()} and len(shown) > 5
+        assert min(shown.values()) > max(count for key, count in counts.items() if key not in liked)
+        assert len(codes) == 5 and all(isinstance(code, int) for code in codes)
+        assert [(list_.per_unit, len(list_.rounds)) for list_ in release.meta.keys] == [(1, 1), (1, 1)]
+        answered = dict(Answerer(release).query("SELECT liked, COUNT(*) FROM person GROUP BY 1").rows)
+        assert {key: answered[key] for key in shown} == shown
+        assert sum(answered.values()) == PEOPLE
+    fewer, _, other = weights(tmp_path / "fewer", without=5)
+    with closing(other):
+        moved = {key: liked[key] - fewer[key] for key in liked.keys() & fewer.keys()}
+    assert {key: weight for key, weight in moved.items() if weight} == {"item 5": 1 << 20}

@@ -7,7 +7,7 @@ import pytest
 from dpsql.errors import CatalogError
 from dpsql.star import catalog_from_json, parse_catalog
 from dpsql.star.sql.aggregate import parse_aggregate, spelling
-from dpsql.star.summaries import stages, tables_read
+from dpsql.star.summaries import stages, summed_words, tables_read
 
 SHOP = """\
 dpsql: 1
@@ -58,6 +58,12 @@ def test_summaries_are_columns() -> None:
     assert stages(shop) == {"visits": 1, "spent": 1, "first": 1, "second": 1, "toys": 1, "soon": 2}
     assert list(tables_read(shop)) == ["sales", "product"]
     assert catalog_from_json(shop.to_json()).tables == shop.tables
+
+
+def test_what_a_person_counts_for_in_sums_is_said() -> None:
+    shop = parse_catalog(SHOP)
+    (words,) = summed_words(shop)
+    assert words == "customer.spent: a customer counts for at most 100 in its sums and averages"
 
 
 def test_written_words_are_read_back() -> None:

@@ -191,6 +191,7 @@ def _release_lines(report: PlanReport) -> list[str]:
     lines = [f"the release: {views} views, {sizes}, counting rows on top"]
     lines += [bound.line() for bound in report.bounds]
     lines += [_keys_line(forecast) for forecast in report.keys]
+    lines += report.sums
     lines += [f"  warning: {_beaten_line(beaten)}" for beaten in report.beaten]
     return lines if report.refreshes is None else [*lines, _refreshes_line(report.refreshes)]
 
@@ -249,9 +250,11 @@ def _beaten_line(each: Beaten) -> str:
 
 
 def _statistic_lines(s: StatisticForecast) -> list[str]:
-    rows = (
-        f"at most {s.tau} rows a unit" if s.tau else "rows a unit chosen at publish, figures for one row each"
-    )
+    rows = f"at most {s.tau} rows a unit"
+    if s.tau == 1:
+        rows = "one row a unit" + (", so that M = 1" if s.measure == "count" else "")
+    elif not s.tau:
+        rows = "rows a unit chosen at publish, figures for one row each"
     charge = f"{s.currency} {float(Fraction(s.charge)):.4g}"
     lines = [
         f"  {s.view}: {s.measure} of {s.of}, {charge}, {s.noise}, {rows}; {s.cells} cells, {s.nodes} stored, "
