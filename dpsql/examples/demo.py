@@ -49,6 +49,15 @@ QUESTIONS: Mapping[str, str] = {
         FROM sales JOIN customer USING (customer_id) GROUP BY region""",
     "By month": BY_MONTH,
     "Who are the customers?": "SELECT sex, COUNT(*) AS customers FROM customer GROUP BY sex",
+    "Who came three times or more? Rows are grouped by the customer": """
+        SELECT COUNT(*) AS regulars FROM
+        (SELECT customer_id, COUNT(*) AS n FROM sales GROUP BY customer_id HAVING COUNT(*) >= 3) AS c""",
+    "Who has not come since September?": """
+        SELECT COUNT(*) AS lapsed FROM
+        (SELECT customer_id, MAX(sold_on) AS d FROM sales GROUP BY customer_id) AS c WHERE d < DATE '2025-10-01'""",
+    "What does a customer of ten visits or more spend? At most 1,000 count": """
+        SELECT AVG(total) AS spent FROM
+        (SELECT customer_id, SUM(amount) AS total, COUNT(*) AS n FROM sales GROUP BY customer_id) AS c WHERE n >= 10""",
 }
 
 SURVEY = Path("catalog/shop_survey.yaml")

@@ -180,12 +180,16 @@ def check_summaries(catalog: CatalogFields) -> None:
                 "or remove `summaries`",
             )
         if table_name != unit.table:
-            raise Problem(path, f"summaries are facts about people; write them under tables.{unit.table}")
+            raise Problem(
+                path,
+                "summaries are facts about people, and those of baskets or other tables on the way are not made; write "
+                f"them under tables.{unit.table}",
+            )
         if catalog.stream is not None:
             raise Problem(
                 path,
-                "a person's row would change with each batch, and a stream counts a row once; remove `stream`, and "
-                "publish anew by `releases: <number>`",
+                "a person's row would change with each batch, and a stream counts a row once; columns as of a batch are not "
+                "made: remove `stream`, and publish anew by `releases: <number>`",
             )
         if catalog.collection is not None and catalog.source is None:
             raise Problem(
