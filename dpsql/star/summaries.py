@@ -188,8 +188,8 @@ def check_summaries(catalog: CatalogFields) -> None:
         if catalog.stream is not None:
             raise Problem(
                 path,
-                "a person's row would change with each batch, and a stream counts a row once; columns as of a batch are "
-                "not made: remove `stream`, and publish anew by `releases: <number>`",
+                "a person's row would change with each batch, and a stream counts a row once; columns as of a batch "
+                "are not made: remove `stream`, and publish anew by `releases: <number>`",
             )
         if catalog.collection is not None and catalog.source is None:
             raise Problem(
