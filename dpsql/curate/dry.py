@@ -41,9 +41,10 @@ from dpsql.publishing.squares import COUNT, hybrid_statistics
 from dpsql.publishing.supplements import supplemented
 from dpsql.publishing.userlevel.guess import Crowds, Guess
 from dpsql.publishing.userlevel.made_up import RehearsedTable, chosen_tables, make_up
-from dpsql.release import Release, open_release
+from dpsql.release import Release
 from dpsql.release.assemble import Statistic, without_numbers
 from dpsql.release.format import UNIT, RowsBeyondBound, ScaleMeta
+from dpsql.release.read import reopen_written
 from dpsql.release.reports import SquareMeta
 from dpsql.release.write import ReleaseBuilder, StatisticContent, StatisticPart
 from dpsql.star import Catalog
@@ -318,7 +319,7 @@ def dry_answerer(
     with tempfile.TemporaryDirectory(prefix="dpsql-plan-") as folder:
         path = Path(folder) / "dry.dpsql"
         write_dry_release(priced, path, catalog, guess, rehearsal)
-        release = open_release(path, insecure=True)
+        release = reopen_written(path)
         try:
             yield Answerer(release)
         finally:

@@ -401,6 +401,16 @@ def open_release(
     return Release(file, connection, meta, nonnegative, signer)
 
 
+def reopen_written(file: Path) -> Release:
+    """Open a release that this process has just written into a folder of its own, where nothing is to be proven."""
+    connection = duckdb.connect(str(file.absolute()), read_only=True, config=LOCKDOWN)
+    try:
+        return Release(file, connection, read_meta(connection, file), None, None)
+    except BaseException:
+        connection.close()
+        raise
+
+
 def release_file(path: str | Path, as_of: AsOf | None = None) -> Path:
     """The file that answers for a path: itself, or the state that a stream directory names.
 

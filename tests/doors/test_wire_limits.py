@@ -93,11 +93,10 @@ def test_others_are_served_meanwhile(server: Server) -> None:
         each.start()
     clients = [entered(port) for _ in range(16)]
     slowest = 0.0
-    for number in range(3):
-        for place, client in enumerate(clients):
-            before = worked(pid)
-            assert "D" in kinds(client.ask(f"SELECT COUNT(*) + {number * 16 + place} FROM sales"))
-            slowest = max(slowest, worked(pid) - before)
+    for place, client in enumerate(clients):
+        before = worked(pid)
+        assert "D" in kinds(client.ask(f"SELECT COUNT(*) + {place} FROM sales"))
+        slowest = max(slowest, worked(pid) - before)
     over.set()
     for each in attackers:
         each.join()

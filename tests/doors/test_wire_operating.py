@@ -24,6 +24,7 @@ from dpsql.errors import CatalogError, OperationalError
 from tests.doors.test_shell import ENDLESS
 from tests.doors.test_wire import Server, Wire, kinds, log_in, running, state, values
 from tests.doors_release import build
+from tests.thinned import by_default
 
 pytestmark = pytest.mark.usefixtures("publishes")
 SOON = 60.0
@@ -133,7 +134,10 @@ def test_a_changed_file_is_taken_by_itself_and_a_bad_one_is_not(production: Prod
     assert PAUSE < SOON / 4
 
 
-def test_statements_under_a_reload_are_all_answered(production: Production) -> None:
+@pytest.mark.parametrize(("clients", "reloads"), by_default([(2, 1), (4, 3)], 1))
+def test_statements_under_a_reload_are_all_answered(
+    production: Production, clients: int, reloads: int
+) -> None:
     port, lost, over = production.server.port, [], threading.Event()
 
     def ask() -> None:
@@ -145,10 +149,10 @@ def test_statements_under_a_reload_are_all_answered(production: Production) -> N
             client.send("X", b"")
             client.socket.close()
 
-    threads = [threading.Thread(target=ask) for _ in range(4)]
+    threads = [threading.Thread(target=ask) for _ in range(clients)]
     for thread in threads:
         thread.start()
-    for number in range(3):
+    for number in range(reloads):
         production.server.process.send_signal(signal.SIGHUP)
         until(
             lambda number=number: sum(event.get("reload") == "done" for event in production.events()) > number

@@ -22,7 +22,7 @@ def cycles(package: Package) -> list[str]:
 
 def _imports(package: Package, name: str) -> Iterator[str]:
     module = package.by_name[name]
-    for statement in ast.walk(module.tree):
+    for statement in module.nodes:
         if isinstance(statement, ast.Import | ast.ImportFrom):
             for _, source, _ in imported(package, module, statement):
                 if source in package.by_name:

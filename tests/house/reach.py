@@ -20,6 +20,7 @@ import tomllib
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from tests.house.source import Module, Package, identifier, imported
@@ -58,7 +59,7 @@ def _doors(package: Package, project: Path) -> set[str]:
     points = [told.get("scripts", {}), *told.get("entry-points", {}).values()]
     doors = {point.replace(":", ".") for group in points for point in group.values()} | TEST_HELPERS
     init = package.by_name["dpsql"]
-    for node in ast.walk(init.tree):
+    for node in init.nodes:
         if isinstance(node, ast.Dict):
             for key, value in zip(node.keys, node.values, strict=True):
                 if isinstance(key, ast.Constant) and isinstance(value, ast.Tuple):
@@ -249,10 +250,11 @@ def _outside(package: Package, module: Module, base: ast.expr) -> bool:
     return not local and not source.startswith("dpsql")
 
 
+@lru_cache(maxsize=1024)
 def _bindings(package: Package, module: Module) -> dict[str, tuple[str, str]]:
     """Every name that an import anywhere in a module binds."""
     found = {}
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.Import | ast.ImportFrom):
             for local, source, name in imported(package, module, node):
                 found[local] = (source, name)

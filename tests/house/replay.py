@@ -53,7 +53,7 @@ def touched(package: Package, replay: Replay) -> list[str]:
 
 
 def _names(package: Package, module: Module, replay: Replay) -> Iterator[bool]:
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.Import | ast.ImportFrom):
             for _, source, name in imported(package, module, node):
                 yield source in replay.modules or f"{source}.{name}" in replay.modules

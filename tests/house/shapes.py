@@ -31,7 +31,7 @@ def _code_lines(module: Module) -> set[int]:
         for token in tokenize.tokenize(file.readline):
             if token.type not in LAYOUT and token.type != tokenize.ENCODING:
                 lines |= set(range(token.start[0], token.end[0] + 1))
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.stmt) and _is_text(node):
             lines -= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
     return lines
@@ -65,7 +65,7 @@ def many_parameters(package: Package) -> list[str]:
     """Functions and methods with seven parameters or more; `self` and `cls` are none."""
     lines = []
     for module in package.modules:
-        for node in ast.walk(module.tree):
+        for node in module.nodes:
             if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 continue
             given = node.args
@@ -117,6 +117,6 @@ def constructions(package: Package, name: str) -> list[str]:
     return [
         module.place(node)
         for module in package.modules
-        for node in ast.walk(module.tree)
+        for node in module.nodes
         if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == name
     ]

@@ -26,6 +26,11 @@ class Module:
     path: Path
     tree: ast.Module
 
+    @cached_property
+    def nodes(self) -> tuple[ast.AST, ...]:
+        """Every node of the tree, in the order of `ast.walk`; walked once for all counts."""
+        return tuple(ast.walk(self.tree))
+
     @property
     def package(self) -> str:
         """What relative imports start from."""

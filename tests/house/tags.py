@@ -102,7 +102,7 @@ def words_of_data(package: Package) -> set[object]:
     return {
         value
         for module in package.modules
-        for node in ast.walk(module.tree)
+        for node in module.nodes
         for name, annotation in _annotated(node)
         if name in OF_THE_DATA
         for value in _literals(annotation, {})
@@ -115,13 +115,13 @@ def tag_values(package: Package) -> dict[str, set[object]]:
     tags: dict[str, set[object]] = defaultdict(set)
     shared: dict[str, set[object]] = defaultdict(set)
     for module in package.modules:
-        for node in ast.walk(module.tree):
+        for node in module.nodes:
             if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(node.value, ast.expr):
                 target = node.targets[0] if isinstance(node, ast.Assign) else node.target
                 if isinstance(target, ast.Name) and _literals(node.value, {}):
                     aliases[target.id] = _literals(node.value, {})
     for module in package.modules:
-        for node in ast.walk(module.tree):
+        for node in module.nodes:
             for name, annotation in _annotated(node):
                 tags[name] |= _literals(annotation, aliases)
     for name, value in own_files(package):
@@ -166,7 +166,7 @@ def own_files(package: Package) -> dict[tuple[str, object], set[str]]:
     """The modules that define a variant, by tag and value."""
     files: dict[tuple[str, object], set[str]] = defaultdict(set)
     for module in package.modules:
-        for node in ast.walk(module.tree):
+        for node in module.nodes:
             for name, value, _ in _constants(node):
                 files[name, value].add(module.name)
     return files
@@ -202,7 +202,7 @@ def _in_module(module: Module, seen: Seen, registered: dict[str, set[str]]) -> I
     def at(node: ast.AST, rule: str, tag: str) -> Found:
         return Found(module.place(node), rule, tag, ast.unparse(node).splitlines()[0][:90])
 
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.Compare):
             for tag in _compared(node, seen, module.name):
                 yield at(node, "comparison", tag)

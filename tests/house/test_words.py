@@ -74,16 +74,14 @@ def test_public_names_have_docstrings() -> None:
 
 def test_no_docstring_points_to_another() -> None:
     """A method that implements a Protocol inherits its text; some stubs have no other body."""
-    nodes = (node for module in the_package().modules for node in ast.walk(module.tree))
+    nodes = (node for module in the_package().modules for node in module.nodes)
     functions = (node for node in nodes if isinstance(node, ast.FunctionDef) and len(node.body) > 1)
     assert not [f.name for f in functions if re.fullmatch(r"See `[\w.]+`\.?", ast.get_docstring(f) or "")]
 
 
 def class_names() -> set[str]:
     modules = the_package().modules
-    return {
-        node.name for module in modules for node in ast.walk(module.tree) if isinstance(node, ast.ClassDef)
-    }
+    return {node.name for module in modules for node in module.nodes if isinstance(node, ast.ClassDef)}
 
 
 def test_classes_of_the_vocabulary_exist() -> None:

@@ -24,7 +24,7 @@ def idle_values(package: Package) -> list[str]:
     classes = {
         (module.name, node.name): (module, node)
         for module in package.modules
-        for node in ast.walk(module.tree)
+        for node in module.nodes
         if isinstance(node, ast.ClassDef)
     }
     protocols = [_members(node) for _, node in classes.values() if _inherits(node, "Protocol")]
@@ -36,7 +36,7 @@ def idle_values(package: Package) -> list[str]:
         names = bound[module.name]
         for name in _built(module.tree):
             built[names.get(name, ("", ""))] += 1
-        for annotation in _signatures(module.tree):
+        for annotation in _signatures(module):
             named |= {names[n] for n in _names(annotation) if n in names and names[n][0] != module.name}
     named |= {member for alias in named for member in _alias_members(package, alias, bound)}
     return [
@@ -75,7 +75,7 @@ def _members(node: ast.ClassDef) -> frozenset[str]:
 def _bound(package: Package, module: Module, values: set[Name]) -> dict[str, Name]:
     """Every name that stands for a class or an alias in a module, with the module that defines it; `m.Name` too."""
     bound = {name: (owner, name) for owner, name in values if owner == module.name}
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.Import | ast.ImportFrom):
             for local, source, name in imported(package, module, node):
                 if source in package.by_name and name:
@@ -122,8 +122,8 @@ def _built(tree: ast.AST, owner: str = "") -> Iterator[str]:
         yield from _built(node, node.name if isinstance(node, ast.ClassDef) else owner)
 
 
-def _signatures(tree: ast.Module) -> Iterator[ast.expr]:
-    for node in ast.walk(tree):
+def _signatures(module: Module) -> Iterator[ast.expr]:
+    for node in module.nodes:
         if isinstance(node, ast.arg | ast.AnnAssign) and node.annotation is not None:
             yield node.annotation
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.returns is not None:

@@ -43,7 +43,7 @@ def bindings(package: Package) -> list[Binding]:
 
 def _of_module(module: Module) -> Iterator[Binding]:
     scopes: list[ast.AST] = [module.tree]
-    scopes += [node for node in ast.walk(module.tree) if isinstance(node, SCOPES)]
+    scopes += [node for node in module.nodes if isinstance(node, SCOPES)]
     for scope in scopes:
         bound = list(_bound_in(scope))
         names = {name for _, name in bound}
@@ -98,10 +98,7 @@ def share(package: Package) -> float:
 def repeated_classes(package: Package) -> dict[str, int]:
     """Class names that stand in more than one place, with how many."""
     names = Counter(
-        node.name
-        for module in package.modules
-        for node in ast.walk(module.tree)
-        if isinstance(node, ast.ClassDef)
+        node.name for module in package.modules for node in module.nodes if isinstance(node, ast.ClassDef)
     )
     return {name: count for name, count in names.items() if count > 1}
 

@@ -101,8 +101,8 @@ def kill_loop(folder: Path, rounds: int, random_kills: int, seed: int) -> None:
     check_totals(folder, kills)
 
 
-def test_20_kills(tmp_path):
-    kill_loop(tmp_path, rounds=1, random_kills=7, seed=1)
+def test_15_kills(tmp_path):
+    kill_loop(tmp_path, rounds=1, random_kills=2, seed=1)
 
 
 @pytest.mark.slow
