@@ -427,9 +427,9 @@ def release_file(path: str | Path, as_of: AsOf | None = None) -> Path:
 
 def _checked(connection: duckdb.DuckDBPyConnection, file: Path, path: Path, insecure: bool) -> Meta:
     """The `meta` of a release of this format, whose tables are those that it implies."""
-    check_objects(connection, path)
+    stored = check_objects(connection, path)
     meta = read_meta(connection, path)
-    check_tables(connection, path, meta)
+    check_tables(stored, path, meta)
     check_labels(connection, path, len(meta.axes))
     batch = None if meta.stream is None else named_batch(file)
     if batch is not None and meta.stream is not None and batch != meta.stream.as_of_batch:

@@ -97,12 +97,15 @@ def check_alone(path: Path) -> None:
             )
 
 
-def check_objects(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
+def check_objects(connection: duckdb.DuckDBPyConnection, path: Path) -> StoredTables:
     """Nothing is in a database but plain tables. Asked before anything else of it.
 
     Args:
         connection: of the release alone.
         path: for messages.
+
+    Returns:
+        The tables.
 
     Raises:
         ReleaseError: something else is.
@@ -114,8 +117,10 @@ def check_objects(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
         raise ReleaseError(
             f"a write-ahead log lay beside {path} when it was opened", hint="open it again once it is gone"
         )
-    if found_tables(connection).get("meta") != META:
+    stored = found_tables(connection)
+    if stored.get("meta") != META:
         raise refused(path, "it has no meta table")
+    return stored
 
 
 def expected_tables(meta: Meta) -> dict[str, dict[str, str]]:
@@ -150,11 +155,11 @@ def key_list_columns(keys: KeyListMeta) -> dict[str, str]:
     return {"key": keys.kind, "round": "INTEGER", "weight": "BIGINT"}
 
 
-def check_tables(connection: duckdb.DuckDBPyConnection, path: Path, meta: Meta) -> None:
+def check_tables(stored: StoredTables, path: Path, meta: Meta) -> None:
     """A release holds exactly the tables that its `meta` implies, with exactly their columns and types.
 
     Args:
-        connection: `check_objects` has seen it.
+        stored: what `check_objects` gave.
         path: for messages.
         meta: what the file says of itself.
 
@@ -165,7 +170,6 @@ def check_tables(connection: duckdb.DuckDBPyConnection, path: Path, meta: Meta) 
         expected = expected_tables(meta)
     except InternalError as error:
         raise refused(path, error.reason, error.hint) from None
-    stored = found_tables(connection)
     if stored.keys() != expected.keys():
         lacking = sorted(expected.keys() - stored.keys())
         raise refused(path, f"it lacks the table {lacking[0]}" if lacking else "it holds a table too many")
@@ -183,14 +187,20 @@ def check_labels(connection: duckdb.DuckDBPyConnection, path: Path, axes: int) -
     Raises:
         ReleaseError: one is longer than `LONGEST_LABEL`.
     """
-    for axis in range(axes):
-        sql = f"SELECT stats FROM pragma_storage_info('axis_{axis}') WHERE segment_type = 'VARCHAR'"
-        for (statistics,) in rows_of(connection, sql):
-            if isinstance(statistics, dict) and statistics.get("max_string_length", 0) > LONGEST_LABEL:
-                raise refused(path, f"axis_{axis} has a label longer than a release makes it")
+    queries = (
+        f"SELECT {axis}, stats FROM pragma_storage_info('axis_{axis}') WHERE segment_type = 'VARCHAR'"
+        for axis in range(axes)
+    )
+    for axis, statistics in rows_of(connection, " UNION ALL ".join(queries)) if axes else ():
+        if isinstance(statistics, dict) and statistics.get("max_string_length", 0) > LONGEST_LABEL:
+            raise refused(path, f"axis_{axis} has a label longer than a release makes it")
 
 
-def found_tables(connection: duckdb.DuckDBPyConnection) -> dict[str, dict[str, str]]:
+StoredTables = dict[str, dict[str, str]]
+"""The tables of a database: their columns in order with their types."""
+
+
+def found_tables(connection: duckdb.DuckDBPyConnection) -> StoredTables:
     """All tables of a database, with their columns in order and their types; of other schemas under a full name."""
     tables: dict[str, dict[str, str]] = {}
     for schema, table, column, kind in rows_of(connection, _COLUMNS):

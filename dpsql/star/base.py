@@ -136,7 +136,9 @@ class Model(BaseModel):
     former: ClassVar[Mapping[str, str]] = {}
     """Keys of older catalogs -> what to write today."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, str_max_length=100_000)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", populate_by_name=True, str_max_length=100_000, defer_build=True
+    )
 
     @model_validator(mode="before")
     @classmethod

@@ -11,9 +11,8 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from os import PathLike
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
-import yaml
 from pydantic import BaseModel, ValidationError
 
 from dpsql.errors import CatalogError
@@ -21,6 +20,9 @@ from dpsql.star.base import Problem
 from dpsql.star.catalog import Catalog
 from dpsql.star.derived import check_binding
 from dpsql.star.model import View
+
+if TYPE_CHECKING:
+    import yaml
 
 LARGEST_FILE = 4 * 2**20
 DEEPEST = 20
@@ -127,6 +129,8 @@ def read_model(
     Raises:
         CatalogError: as in `load_catalog`.
     """
+    import yaml  # a release needs none
+
     lines: Lines = {}
     try:
         node = _composed(text)
@@ -152,6 +156,8 @@ def read_model(
 @lru_cache(maxsize=4)
 def _composed(text: str) -> yaml.Node | None:
     """The nodes of a YAML text; a publish reads its catalog several times, and nobody changes a node."""
+    import yaml
+
     node: yaml.Node | None = yaml.compose(text, Loader=yaml.BaseLoader)
     return node
 
@@ -198,7 +204,12 @@ def _one_line(error: yaml.YAMLError) -> str:
     return re.sub(r"\s+", " ", str(getattr(error, "problem", "") or "bad character"))
 
 
-def _plain(node: yaml.Node, path: tuple[str, ...], lines: Lines, limit: int) -> Any:
+def _plain(
+    node: yaml.ScalarNode | yaml.SequenceNode | yaml.MappingNode,
+    path: tuple[str, ...],
+    lines: Lines,
+    limit: int,
+) -> Any:
     """A YAML node as dicts, lists and text; lines are noted by key path.
 
     Names for parts (`&a`, `*a`) may stand for parts that hold names: a few lines would become billions of entries. A
@@ -209,13 +220,13 @@ def _plain(node: yaml.Node, path: tuple[str, ...], lines: Lines, limit: int) -> 
     lines[path] = node.start_mark.line + 1
     if len(path) > DEEPEST:
         raise Problem(path[:3], "nested too deeply; a catalog needs no more than a few levels")
-    if isinstance(node, yaml.ScalarNode):
+    if node.id == "scalar":
         return node.value
-    if isinstance(node, yaml.SequenceNode):
+    if node.id == "sequence":
         return [_plain(child, (*path, str(i)), lines, limit) for i, child in enumerate(node.value)]
     mapping: dict[str, Any] = {}
-    for key_node, value_node in cast(yaml.MappingNode, node).value:
-        key = key_node.value if isinstance(key_node, yaml.ScalarNode) else ""
+    for key_node, value_node in node.value:
+        key = key_node.value if key_node.id == "scalar" else ""
         if not key:
             raise Problem(path, "a key must be a plain word")
         if key in mapping:
