@@ -9,8 +9,12 @@ from pathlib import Path
 import pytest
 
 from dpsql.engines import summaries as lines
-from dpsql.star import tables
-from tests.privacy.loss import Distinguished, Loss, RawRows, Tables, measure
+from dpsql.ledger import budget_report
+from dpsql.noise import ZeroNoise
+from dpsql.publishing.central import publish_release
+from dpsql.star import load_catalog, tables
+from dpsql.star.graph import ledger_path
+from tests.privacy.loss import Distinguished, Loss, RawRows, Tables, measure, write_side
 
 pytestmark = pytest.mark.usefixtures("publishes")
 
@@ -152,6 +156,24 @@ class TestPlanted:
             ),
         )
         assert loss(tmp_path, PEOPLE, 0).share < 0.98
+
+    def test_the_check_of_rows_put_aside(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Under `unit: row`, or as an axis of bounded rows, one row more moves all n rows of its person: 2 n + 1."""
+        monkeypatch.setattr("dpsql.star.summaries._check_fact_view", lambda *given: None)
+        by_visits = "  rows: {of: sales, axes: [customer.visits], measures: [count], mechanism: identity}\n"
+        three, two = (star(owned, victim=True) for owned in (3, 2))
+        draw = next(d for d in measure(catalog(by_visits), three, two, tmp_path).draws if d.moved > 1)
+        assert draw.moved == 2 * 2 + 1
+
+
+def test_facts_of_summaries_are_the_lineages(tmp_path: Path) -> None:
+    """A fact that no view counts, and the tables on its way, are charged all the same."""
+    write_side(tmp_path, catalog(FREQUENCY), star(2, victim=True))
+    shop = load_catalog(tmp_path / "catalog.yaml")
+    publish_release(shop, tmp_path / "shop.dpsql", noise=ZeroNoise(), key=bytes(32))
+    (lineage,) = budget_report(ledger_path(shop)).lineages
+    (entry,) = lineage.entries
+    assert {table.name for table in entry.tables} == {"customer", "orders", "sales"}
 
 
 def test_a_word_that_loses_the_rich_is_not_the_default() -> None:
