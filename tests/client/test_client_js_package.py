@@ -53,10 +53,11 @@ def test_the_package_holds_what_it_imports_and_nothing_else(installed: Path) -> 
 def test_the_readme_s_code_answers_a_plan_once(installed: Path) -> None:
     (code,) = re.findall(r"```js\n(.*?)```", (CLIENT / "README.md").read_text("utf-8"), re.S)
     imports, _, rest = code.partition("\n\n")
+    text = plan_text(view(), epsilon="1").replace('"age"', '"answer.age"')  # as collections name their fields
     program = f"""{imports}
 const kept = new Map();
 const localStorage = {{ getItem: (key) => kept.get(key) ?? null, setItem: (key, text) => kept.set(key, text) }};
-const bytes = new TextEncoder().encode({json.dumps(plan_text(view(), epsilon="1"))});
+const bytes = new TextEncoder().encode({json.dumps(text)});
 {rest}
 const again = await memory.answer(plan, []);
 console.log(JSON.stringify([[...report], [...again]]));
