@@ -20,9 +20,9 @@ import re
 import statistics
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dpsql.answer.result import Result
 from dpsql.answer.run import run
@@ -106,9 +106,9 @@ def headlines(releases: OpenReleases) -> list[ExampleQuestion]:
     return [question for release in releases.releases for question in _totals(release, releases)]
 
 
-def groupings(releases: OpenReleases) -> list[ExampleQuestion]:
-    """The same by one column, or by two of one view."""
-    return [question for release in releases.releases for question in _grouped(release, releases)]
+def groupings(releases: OpenReleases, most: int = MOST_PAIRS) -> list[ExampleQuestion]:
+    """The same by one column, or by two of one view that have at most so many groups together."""
+    return [question for release in releases.releases for question in _grouped(release, releases, most)]
 
 
 def _rated(releases: OpenReleases, questions: Iterable[ExampleQuestion]) -> Iterator[RatedQuestion]:
@@ -156,7 +156,7 @@ def _totals(release: Release, releases: OpenReleases) -> Iterator[ExampleQuestio
             )
 
 
-def _grouped(release: Release, releases: OpenReleases) -> Iterator[ExampleQuestion]:
+def _grouped(release: Release, releases: OpenReleases, most: int) -> Iterator[ExampleQuestion]:
     """One grouping after the other, then pairs of one view."""
     tables, pairs = describe(release), []
     seen: set[tuple[str, str]] = set()
@@ -172,7 +172,7 @@ def _grouped(release: Release, releases: OpenReleases) -> Iterator[ExampleQuesti
                     seen.add((of, by.sql))
                     yield from _by(counted, (by,))
     for counted, pair in pairs:
-        if math.prod(by.values for by in pair) <= MOST_PAIRS:
+        if math.prod(by.values for by in pair) <= most:
             yield from _by(counted, pair)
 
 
@@ -214,18 +214,31 @@ def _grouping(release: Release, number: int, tables: tuple[TableInfo, ...]) -> G
         row = run(release, f"SELECT {picked} FROM axis_{number} WHERE kind = 0").rows[0]
         if row[1] is None or row[0] < 2:
             continue
-        grouping = _few(_spelled(asked_name(axis, column, tables)), column, *row)
+        ends = f"SELECT min({name}), max({name}) FROM axis_{number} WHERE kind = 0 GROUP BY leaf"
+        leaves = [(low, high) for low, high in run(release, ends).rows]
+        grouping = _few(
+            _spelled(asked_name(axis, column, tables)), column, int(row[0]), row[1], row[2], leaves
+        )
         if grouping is not None:
             return grouping
     return None
 
 
-def _few(name: str, column: ColumnMeta, values: int, low: object, high: object) -> GroupExpression | None:
-    """A grouping with at most `MOST_GROUPS` values.
+def _few(
+    name: str,
+    column: ColumnMeta,
+    values: int,
+    low: object,
+    high: object,
+    leaves: Sequence[tuple[Any, Any]] = (),
+) -> GroupExpression | None:
+    """A grouping with at most `MOST_GROUPS` values that cuts no leaf of numbers.
 
     >>> column = ColumnMeta((), "t", "age", "age", "BIGINT")
     >>> _few("age", column, 72, 18, 89).sql, _few("age", column, 5, 1, 5).sql
     ('FLOOR(age / 2) * 2', 'age')
+    >>> _few("age", column, 72, 18, 89, [(18, 19), (20, 24), (25, 29), (30, 39)]).sql
+    'FLOOR(age / 10) * 10'
     """
     if column.type == "DATE" or column.type.startswith("TIMESTAMP"):
         days = (high - low).days + 1  # type: ignore[operator]  # both are dates, or both timestamps
@@ -235,15 +248,24 @@ def _few(name: str, column: ColumnMeta, values: int, low: object, high: object) 
                     f"DATE_TRUNC('{period}', {name})", period, -(-days // length), f"{period} of {name}"
                 )
         return None
-    if values <= MOST_GROUPS:
+    text = column.type in ("VARCHAR", "BOOLEAN")
+    if values <= MOST_GROUPS and (text or all(first == last for first, last in leaves)):
         return GroupExpression(name, name, values, name)
-    if column.type in ("VARCHAR", "BOOLEAN"):
+    if text:
         return None
     span = float(high) - float(low)  # type: ignore[arg-type]  # numbers
-    step = next(s * 10**e for e in range(-6, 16) for s in STEPS if span / (s * 10**e) <= MOST_GROUPS)
+    steps = (s * 10**e for e in range(-6, 16) for s in STEPS if span / (s * 10**e) <= MOST_GROUPS)
+    step = next((step for step in steps if span < step or _whole(leaves, step)), span)
+    if span <= step:
+        return None
     return GroupExpression(
         f"FLOOR({name} / {step}) * {step}", name, round(span / step) + 1, f"{name} in steps of {step}"
     )
+
+
+def _whole(leaves: Sequence[tuple[Any, Any]], step: float) -> bool:
+    """Whether no leaf lies in two steps."""
+    return all(float(first) // step == float(last) // step for first, last in leaves)
 
 
 def _spelled(name: str) -> str:

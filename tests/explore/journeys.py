@@ -8,6 +8,7 @@ python -m tests.explore.journeys <folder for results> <axe.min.js> [<folder for 
 | complete | words are offered, chosen by arrow keys and taken |
 | examples, explain, stop | an example by a press, how it is answered, and a long statement that is stopped |
 | hostile | a catalog and an answer that are full of markup, which stays text |
+| site | every question of the static site is chosen, read and linked |
 | report | the static page: charts with axes, a slider moves the predicted error |
 
 The release is the bundled shop with repeatable draws; pictures show nothing else. Every journey watches the console,
@@ -21,8 +22,12 @@ import json
 import shutil
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from PIL import Image
@@ -30,7 +35,7 @@ from playwright.sync_api import Browser, Error, Page, expect, sync_playwright
 
 import dpsql
 from benchmarks.figures import Figures
-from dpsql.answer.output import render
+from dpsql.answer.output import render, shown
 from dpsql.noise import ExactNoise, insecure_test_entropy
 from dpsql.publishing.central import publish_release
 from dpsql.star import load_catalog
@@ -113,6 +118,7 @@ class Visit:
     axe: str
     pictures: Path
     results: Path
+    figures: dict[str, tuple[float, float]] = field(default_factory=dict)
 
     @contextlib.contextmanager
     def page(self, address: str, look: str = "light") -> Iterator[Page]:
@@ -126,7 +132,10 @@ class Visit:
         page.on("dialog", lambda dialog: (self.seen.console.append("a dialog"), dialog.dismiss()))
         page.on(
             "request",
-            lambda r: r.url.startswith((address, "data:", "blob:")) or self.seen.elsewhere.append(r.url),
+            lambda r: (
+                r.url.startswith((address.partition("#")[0], "data:", "blob:"))
+                or self.seen.elsewhere.append(r.url)
+            ),
         )
         page.goto(address)
         try:
@@ -332,11 +341,62 @@ def journey_report(visit: Visit, address: str, release: Path) -> None:
                 picture(page, visit.pictures / "report.png")
 
 
+@contextlib.contextmanager
+def hosted(folder: Path) -> Iterator[str]:
+    """A folder on a plain host of files."""
+    handler = partial(SimpleHTTPRequestHandler, directory=str(folder))
+    handler.log_message = lambda *_: None  # type: ignore[attr-defined]
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as host:
+        threading.Thread(target=host.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{host.server_port}/"
+        host.shutdown()
+
+
+def journey_site(visit: Visit, address: str, release: Path) -> None:
+    """Every question of the site, without a word of SQL; a link reopens it; one value of the second column."""
+    folder = visit.results / "site"
+    command = [sys.executable, "-m", "dpsql.doors.cli", "site", str(release), "-o", str(folder), "--json"]
+    written = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    visit.figures["site: megabytes of the shop"] = (written["bytes"] / 1e6, 5)
+    with hosted(folder) as place:
+        for look in LOOKS:
+            begun = time.monotonic()
+            with visit.page(place, look) as page:
+                expect(page.locator("#table tbody tr").first).to_be_visible()
+                visit.figures["site: seconds until the first answer, cold"] = (time.monotonic() - begun, 5)
+                page.locator("#first").select_option("region")
+                page.locator("#second").select_option("month of sold_on")
+                expect(page.locator("#picture path.line, #picture rect").first).to_be_visible()
+                visit.look(page, f"site, {look}")
+                page.locator("#where").select_option(index=1)
+                expect(page.locator("#title")).to_contain_text("where month of sold_on is")
+                link, title = page.url, page.locator("#title").inner_text()
+                with visit.page(link, look) as again:
+                    expect(again.locator("#title")).to_have_text(title)
+                wide = page.evaluate(
+                    "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
+                )
+                assert wide, f"site, {look}: the page scrolls sideways"
+        with visit.page(place) as page:
+            wrong = 0
+            for asked in page.evaluate("release.questions"):
+                page.locator("#what").select_option(asked["what"])
+                page.locator("#first").select_option(asked["by"][0] if asked["by"] else "—")
+                if page.locator("#second").is_enabled():
+                    page.locator("#second").select_option(asked["by"][1] if len(asked["by"]) > 1 else "—")
+                shown_texts = page.locator("#table tbody td, #table tbody th").evaluate_all(
+                    "(cells) => cells.map((cell) => cell.firstChild.textContent)"
+                )
+                printed, _ = shown(dpsql.query(asked["sql"], release=release), 0.95, 500)
+                wrong += shown_texts != [text for row in printed for text in row]
+            visit.figures["site: questions whose numbers are not as the release prints them"] = (wrong, 0)
+
+
 Journey = Callable[[Visit, str, Path], None]
 JOURNEYS: dict[str, Journey] = {
     "ask": journey_ask, "chart": journey_chart, "error": journey_error, "download": journey_download,
     "complete": journey_complete, "examples": journey_examples, "explain": journey_explain, "stop": journey_stop,
-    "hostile": journey_hostile, "report": journey_report,
+    "hostile": journey_hostile, "report": journey_report, "site": journey_site,
 }  # fmt: skip
 
 
@@ -364,6 +424,8 @@ def main(folder: Path, axe: Path, pictures: Path) -> int:
         browser.close()
     for line in [*seen.console, *seen.elsewhere, *seen.serious]:
         print(line)
+    for name, (value, bound) in visit.figures.items():
+        figures.at_most(name, value, bound)
     figures.at_least("explore journeys that arrive", len(seen.done), len(JOURNEYS))
     figures.at_most("explore console errors", len(seen.console), 0)
     figures.at_most("explore fetches from elsewhere", len(seen.elsewhere), 0)

@@ -293,6 +293,7 @@ GUIDES: Mapping[str, Mapping[str, Mapping[str, Prepare]]] = {
     "doors.md": {
         "dpsql query days.dpsql": {"dpsql query": days},
         "dpsql export": {"dpsql export": published},
+        "dpsql site": {"dpsql site": published},
     },
     "privacy.md": {"dpsql forget": {"dpsql forget": erasable}},
     "reliability.md": {

@@ -51,6 +51,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         "dpsql export shop.dpsql -o tables",
         "dpsql export shop.dpsql -o months --view trend --level 0.9",
     ),
+    "site": ("dpsql site shop.dpsql -o site",),
     "mcp": ("dpsql mcp shop.dpsql",),
     "check": ("dpsql check report.md --release shop.dpsql",),
     "explore": ("dpsql explore shop.dpsql",),

@@ -235,6 +235,34 @@ def explore(releases: tuple[Path, ...], port: int, as_of: str | None, as_json: b
 
 @cli.command()
 @several
+@click.option("-o", "--output", required=True, type=FILE, help="folder to make")
+@as_of
+@signed
+@estimates
+@tells
+def site(
+    releases: tuple[Path, ...], output: Path, as_of: str | None, nonnegative: bool | None
+) -> CommandOutput:
+    """Write a folder of plain files for any host: every grouping by one column or two, and a builder without SQL.
+
+    Nothing runs on the host, and the page fetches nothing from elsewhere.
+    """
+    from dpsql.answer.session import open_session
+    from dpsql.doors.site import write_site
+
+    opened = open_session(releases, as_of=as_of, nonnegative=nonnegative)
+    try:
+        with steps("site") as progress, Request(math.inf).working():
+            written = write_site(opened, output, progress or silent)
+    finally:
+        opened.close()
+    left_out = [f"left out: {why}" for why in written["left_out"]]
+    size = f"{written['questions']} questions, {written['bytes'] / 1e6:.1f} MB"
+    return CommandOutput(written, "\n".join([f"wrote {output}: {size}; open {output}/index.html", *left_out]))
+
+
+@cli.command()
+@several
 @click.option(
     "--claims", type=FILE, default="claims.jsonl", show_default=True, help="file that notes what was asked"
 )

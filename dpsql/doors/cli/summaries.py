@@ -26,6 +26,8 @@ SUMMARIES: Mapping[str, Mapping[str, str]] = {
         "until interrupted.",
         "shell": "Ask RELEASES (files or streams) interactively; reads statements from standard input when"
         " it is not a terminal.",
+        "site": "Write a folder of plain files for any host: every grouping by one column or two, and a builder "
+        "without SQL.",
         "verify": "Read the whole file RELEASE (of a stream, its newest state): signature, structure, "
         "trees, models, all numbers.",
     },
