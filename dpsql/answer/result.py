@@ -143,7 +143,13 @@ class Result:
         """`interval` as plain tuples."""
         if not 0.0 < level < 1.0:
             raise InterfaceError("an interval's level lies between 0 and 1", hint="for instance 0.95")
-        return self.grid(LOW, level, None), self.grid(HIGH, level, None)
+        if level != DEFAULT_LEVEL:
+            return self.grid(LOW, level, None), self.grid(HIGH, level, None)
+        return self._default_ends
+
+    @cached_property
+    def _default_ends(self) -> tuple[Grid, Grid]:
+        return self.grid(LOW, DEFAULT_LEVEL, None), self.grid(HIGH, DEFAULT_LEVEL, None)
 
     def df(self, errors: bool = False, level: float = 0.95) -> pd.DataFrame:
         """The rows as a pandas data frame.

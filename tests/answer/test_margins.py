@@ -125,3 +125,25 @@ def test_the_wire_says_it_beside_the_rows(path: Path, result: Result) -> None:
     whole = backend.run("SELECT COUNT(*) AS n FROM shop", SessionState())
     assert whole.flags == margin_lines(dpsql.query("SELECT COUNT(*) AS n FROM shop", release=path))
     assert "cut" not in whole.flags[0]
+
+
+def test_names_of_unnamed_columns_follow_the_statement_not_its_constants(path: Path) -> None:
+    """Names are kept by shape; a quoted name, a cast or another function is another shape."""
+    answerer = Answerer(open_release(path))
+    backend = Backend(
+        OpenReleases((answerer.release,), (answerer,)),
+        Catalogue(OpenReleases((answerer.release,), (answerer,))),
+    )
+
+    def names(sql: str) -> list[str]:
+        return [name for name, _, _ in backend.run(sql, SessionState()).columns or ()]
+
+    for low in (20, 31, 47):
+        assert names(f"SELECT COUNT(*), SUM(amount) FROM shop WHERE age >= {low}") == ["count", "sum"]
+        assert names(f"SELECT COUNT(*) AS n{low}, AVG(amount) FROM shop WHERE age >= {low}") == [
+            f"n{low}",
+            "avg",
+        ]
+        assert names(f'SELECT COUNT(*) AS "{low}", AVG(amount) FROM shop') == [str(low), "avg"]
+        assert names(f"SELECT COUNT(*) + {low}, SUM(amount) FROM shop") == ["?column?", "sum"]
+    assert len(backend.called) < 12

@@ -207,6 +207,8 @@ class Client:
             if not block:
                 return
             self._send(*block)
+            if len(block) < ROWS_AT_ONCE:  # the last ones; what follows waits until they are taken
+                return
             await self._taken()
             await asyncio.sleep(0)
 

@@ -187,6 +187,8 @@ def without_array_casts(sql: str) -> str:
     >>> without_array_casts("a = ANY(ARRAY['x']::text[]) AND b = ']::int[]'")
     "a = ANY(ARRAY['x']) AND b = ']::int[]'"
     """
+    if "]" not in sql:
+        return sql
     pieces: list[str] = []
     place = 0
     for token in TOKEN.finditer(sql):

@@ -50,6 +50,9 @@ GIVEN = re.compile(r"(?:^|\s)(?:-c\s*|--)(\w+=[^\s;]+)")
 PREPARE = re.compile(r'PREPARE\s+("[^"]+"|\w+)\s*(?:\(([^)]*)\))?\s*AS\s+(.*)', re.IGNORECASE | re.DOTALL)
 EXECUTE = re.compile(r'EXECUTE\s+("[^"]+"|\w+)\s*(?:\((.*)\))?', re.IGNORECASE | re.DOTALL)
 EXPLAIN = re.compile(r"EXPLAIN\s+(?:\([^)]*\)\s*|ANALYZE\s+|VERBOSE\s+)*(.*)", re.IGNORECASE | re.DOTALL)
+NUMBER = re.compile(r'"(?:[^"]|"")*"|(?<![\w$."])\d+(?:\.\d+)?')
+MOST_CALLED = 512
+"""Shapes of statements whose columns' names are kept."""
 MOST_PREPARED, MOST_PREPARED_TEXT, MOST_CURSORS = 1000, 2**22, 64
 """Of one client: prepared statements, their characters, and cursors that are open."""
 
@@ -131,11 +134,13 @@ class Backend:
         releases: that answer.
         catalogue: of what drivers ask about the star.
         columns: OIDs of the star's columns by name in lower case.
+        called: names of unnamed columns, by a statement's text without its constants and by its answer's columns.
     """
 
     releases: OpenReleases
     catalogue: Catalogue
     columns: Mapping[str, int] = field(default_factory=dict)
+    called: dict[tuple[str, tuple[str, ...]], Sequence[str]] = field(default_factory=dict)
 
     def parameter_oids(self, sql: str) -> dict[int, int]:
         """Types of the parameters of a statement, as `parameters.infer`."""
@@ -189,20 +194,28 @@ class Backend:
             try:
                 return _catalogue_answer(self.catalogue.query(sql))
             except Error:  # a constant that only an answer knows, such as DP_STDERR
-                return self._release_answer(sql, state)
-        return self._release_answer(sql, state)
+                return self._release_answer(sql, outside, state)
+        return self._release_answer(sql, outside, state)
 
-    def _release_answer(self, sql: str, state: SessionState) -> WireAnswer:
+    def _release_answer(self, sql: str, outside: str, state: SessionState) -> WireAnswer:
         answer = state.settings.query(self.releases, without_array_casts(sql), dialect="postgres")
-        names = self._names(sql, answer.columns)
+        names = self._names(sql, outside, tuple(answer.columns))
         return replace(
             _answer(names, answer.types, answer.rows), flags=(*answer.flags, *margin_lines(answer))
         )
 
-    def _names(self, sql: str, names: Sequence[str]) -> Sequence[str]:
-        """Columns without a name are called as PostgreSQL calls them."""
+    def _names(self, sql: str, outside: str, names: tuple[str, ...]) -> Sequence[str]:
+        """Columns without a name are called as PostgreSQL calls them, whatever the statement's constants."""
         if not any("(" in name for name in names):
             return names
+        shape = NUMBER.sub(_without_number, outside), names
+        if shape not in self.called:
+            if len(self.called) >= MOST_CALLED:
+                self.called.clear()
+            self.called[shape] = self._named(sql, names)
+        return self.called[shape]
+
+    def _named(self, sql: str, names: tuple[str, ...]) -> Sequence[str]:
         try:
             called = names_of(parse(self.catalogue.connection.cursor(), sql))
         except (Error, duckdb.Error):
@@ -357,6 +370,11 @@ def _catalogue_answer(answer: CatalogueRows) -> WireAnswer:
 
 def _outside_of_strings(sql: str) -> str:
     return "".join(p.group() for p in TOKEN.finditer(sql) if not p.group().startswith(("'", "--", "/*", "$")))
+
+
+def _without_number(token: re.Match[str]) -> str:
+    """0 for a number; a quoted name as it is."""
+    return token.group() if token.group().startswith('"') else "0"
 
 
 def is_silent(sql: str) -> bool:
