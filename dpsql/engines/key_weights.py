@@ -1,9 +1,10 @@
 """Weights of keys that nobody listed, by one statement: what each unit gives to each of her keys, added up by key.
 
     p       unit, key: each once, over all counted rows that reach the column; without those that are listed already
-    c       the same with d, how many keys the unit has
-    i       the same with the key's place in the unit's choice of her own
-    ->      key, h: the sum of W(min(d, k)) over units, for keys in the first k places
+    n       unit, d, h: how many keys it has, and W(min(d, k)), what each of those that count weighs
+    i       the keys of units with more than k, with their places in the unit's choice of her own
+    w       the keys that count: all of units with at most k, the first k of others
+    ->      key, h: the sum of weights
 
 Every engine runs the same text but for the words of its `Dialect`: windows, MD5, CASE and integers, no float.
 
@@ -119,16 +120,20 @@ def weights_statement(sources: Sequence[PlacedRows], query: KeyQuery, dialect: D
         # Each row is a unit with one key.
         total = cut(dialect.total(str(UNIT), True), dialect)
         return with_tables(tables, f"SELECT k AS key, {total} AS h {present} GROUP BY k")
-    texts = (dialect.literal(query.secret), dialect.text("unit"), dialect.literal(" "), dialect.text("k"))
-    digest = f"md5({' || '.join(texts)})"
-    most, place = query.per_unit, "row_number() OVER (PARTITION BY unit ORDER BY"
+    texts = (dialect.literal(query.secret), dialect.text("p.unit"), dialect.literal(" "), dialect.text("p.k"))
+    digest = dialect.text(f"md5({' || '.join(texts)})")
+    place = f"row_number() OVER (PARTITION BY p.unit ORDER BY {digest}, p.k)"
+    most, once, joined = query.per_unit, dialect.materialised or "", "FROM p JOIN n ON p.unit = n.unit"
     tables += [
-        f"p AS (SELECT DISTINCT unit, k {present} AND unit IS NOT NULL)",
-        "c AS (SELECT unit, k, count(*) OVER (PARTITION BY unit) AS d FROM p)",
-        f"i AS (SELECT k, d, {place} CASE WHEN d > {most} THEN {dialect.text(digest)} END, k) AS place FROM c)",
+        f"p AS {once} (SELECT DISTINCT unit, k {present} AND unit IS NOT NULL)",
+        "c AS (SELECT unit, count(*) AS d FROM p GROUP BY unit)",
+        f"n AS {once} (SELECT unit, d, {_weight(most)} AS h FROM c)",
+        # whoever has no more keys than weigh makes no choice: a GROUP BY and a join cost a third of windows
+        f"i AS (SELECT p.k, n.h, {place} AS place {joined} WHERE n.d > {most})",
+        f"w AS (SELECT p.k, n.h {joined} WHERE n.d <= {most} UNION ALL SELECT k, h FROM i WHERE place <= {most})",
     ]
-    total = cut(dialect.total(_weight(most), True), dialect)
-    return with_tables(tables, f"SELECT k AS key, {total} AS h FROM i WHERE place <= {most} GROUP BY k")
+    total = cut(dialect.total("h", True), dialect)
+    return with_tables(tables, f"SELECT k AS key, {total} AS h FROM w GROUP BY k")
 
 
 def _keys(rows: PlacedRows, query: KeyQuery) -> str:
