@@ -71,6 +71,11 @@ class GroupExpression(NamedTuple):
     values: int
     words: str
 
+    @property
+    def selected(self) -> str:
+        """As an item of a select list."""
+        return self.sql if self.sql == self.name else f"{self.sql} AS {self.name}"
+
 
 class CountedTable(NamedTuple):
     """A counted table: how a statement names it, its own name, and the columns that are summed."""
@@ -78,6 +83,22 @@ class CountedTable(NamedTuple):
     source: str
     rows: str
     measures: tuple[str, ...]
+
+    @property
+    def aggregates(self) -> list[tuple[str, str]]:
+        """What may be asked of its groups, in words and as an item of a select list."""
+        names = [(measure, _spelled(measure)) for measure in self.measures]
+        return [
+            (f"count of {self.rows}", "COUNT(*) AS n"),
+            *(
+                item
+                for measure, name in names
+                for item in (
+                    (f"average {measure}", f"AVG({name}) AS average"),
+                    (f"sum of {measure}", f"SUM({name}) AS total"),
+                )
+            ),
+        ]
 
 
 def totals(releases: OpenReleases) -> list[RatedQuestion]:
@@ -158,36 +179,43 @@ def _totals(release: Release, releases: OpenReleases) -> Iterator[ExampleQuestio
 
 def _grouped(release: Release, releases: OpenReleases, most: int) -> Iterator[ExampleQuestion]:
     """One grouping after the other, then pairs of one view."""
-    tables, pairs = describe(release), []
+    pairs = []
     seen: set[tuple[str, str]] = set()
-    for of in dict.fromkeys(s.of for s in release.statistics):
-        counted = _counted(release, of, releases, tables)
-        for axes in dict.fromkeys(s.axes for s in release.statistics if s.of == of):
-            groupings = [
-                grouping for axis in axes if (grouping := _grouping(release, axis, tables)) is not None
-            ]
-            pairs += [(counted, pair) for pair in combinations(groupings, 2)]
-            for by in groupings:
-                if (of, by.sql) not in seen:
-                    seen.add((of, by.sql))
-                    yield from _by(counted, (by,))
+    for counted, groupings in together(release, releases):
+        pairs += [(counted, pair) for pair in combinations(groupings, 2)]
+        for by in groupings:
+            if (counted.rows, by.sql) not in seen:
+                seen.add((counted.rows, by.sql))
+                yield from _by(counted, (by,))
     for counted, pair in pairs:
         if math.prod(by.values for by in pair) <= most:
             yield from _by(counted, pair)
 
 
+def together(
+    release: Release, releases: OpenReleases
+) -> Iterator[tuple[CountedTable, tuple[GroupExpression, ...]]]:
+    """What goes together: each counted table with the groupings of one of its views.
+
+    Args:
+        release: one of the open releases.
+        releases: all of them, which decide how a table is named.
+    """
+    tables = describe(release)
+    for of in dict.fromkeys(s.of for s in release.statistics):
+        counted = _counted(release, of, releases, tables)
+        for axes in dict.fromkeys(s.axes for s in release.statistics if s.of == of):
+            groupings = (_grouping(release, axis, tables) for axis in axes)
+            yield counted, tuple(grouping for grouping in groupings if grouping is not None)
+
+
 def _by(counted: CountedTable, groupings: tuple[GroupExpression, ...]) -> Iterator[ExampleQuestion]:
-    keys = ", ".join(f"{by.sql} AS {by.name}" if by.sql != by.name else by.sql for by in groupings)
+    keys = ", ".join(by.selected for by in groupings)
     order = ", ".join(str(i) for i in range(1, len(groupings) + 1))
     words = " and ".join(by.words for by in groupings)
-    values = [(f"count of {counted.rows} by {words}", "COUNT(*) AS n")]
-    for measure in counted.measures:
-        name = _spelled(measure)
-        values.append((f"average {measure} by {words}", f"AVG({name}) AS average"))
-        values.append((f"sum of {measure} by {words}", f"SUM({name}) AS total"))
-    for title, value in values:
+    for title, value in counted.aggregates:
         sql = f"SELECT {keys}, {value}\nFROM {counted.source}\nGROUP BY {order} ORDER BY {order}"
-        yield ExampleQuestion(title, sql, f"{counted.rows} {words}")
+        yield ExampleQuestion(f"{title} by {words}", sql, f"{counted.rows} {words}")
 
 
 def _counted(

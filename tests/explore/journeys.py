@@ -341,6 +341,56 @@ def journey_report(visit: Visit, address: str, release: Path) -> None:
                 picture(page, visit.pictures / "report.png")
 
 
+def journey_builder(visit: Visit, address: str, release: Path) -> None:
+    """Ten questions without a typed letter of SQL; each is answered as the release answers the SQL that was written."""
+    answered, steps = 0, [
+        ("#what", "sum of amount"), ("#first", "region"), ("#second", "month of sold_on"), ("#what", "sum of amount"),
+        ("#what", "average amount"), ("#second", "—"), ("#first", "category"), ("#first", "age_group"),
+        ("#what", "count of customer"), ("#first", "sex"),
+    ]  # fmt: skip
+    for look in LOOKS:
+        with visit.page(address, look) as page:
+            expect(page.locator("#builder")).to_be_visible()
+            for place, value in steps if look == "light" else steps[:3]:
+                page.locator(place).select_option(value)
+                answered += same_as_printed(page, release)
+            page.locator("#what").select_option("count of sales")
+            page.locator("#first").select_option("region")
+            page.locator("#second").select_option("—")
+            expect(page.locator("#table tbody th button").first).to_be_visible()
+            visit.look(page, f"builder, {look}")
+            pressed = page.locator("#table tbody th button").first.inner_text()
+            page.locator("#table tbody th button").first.click()
+            expect(page.locator("#filters button")).to_contain_text(f"region is {pressed}")
+            expect(page.locator("#status")).to_contain_text("it cost nothing")
+            link, headline = page.url, page.locator("#table tbody").inner_text()
+            with visit.page(link, look) as again:
+                expect(again.locator("#table tbody")).to_contain_text(headline.split("±")[0].strip())
+            page.locator("#filters button").click()
+            expect(page.locator("#filters button")).to_have_count(0)
+            expect(page.locator("#history button").nth(1)).to_be_visible()
+            wide = page.evaluate(
+                "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
+            )
+            assert wide, f"builder, {look}: the page scrolls sideways"
+    visit.figures["builder: questions built without SQL that are not answered as printed"] = (
+        16 - answered,
+        0,
+    )
+
+
+def same_as_printed(page: Page, release: Path) -> bool:
+    """Whether the table comes to hold what the release prints for the SQL that stands there."""
+    read = "(cells) => cells.map((cell) => (cell.querySelector('button') || cell).firstChild.textContent)"
+    printed, _ = shown(dpsql.query(page.locator("#sql").input_value(), release=release), 0.95, 500)
+    texts, end = [text for row in printed for text in row], time.monotonic() + PATIENCE / 1000
+    while page.locator("#table tbody td, #table tbody th").evaluate_all(read) != texts:
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.1)
+    return True
+
+
 @contextlib.contextmanager
 def hosted(folder: Path) -> Iterator[str]:
     """A folder on a plain host of files."""
@@ -396,7 +446,7 @@ Journey = Callable[[Visit, str, Path], None]
 JOURNEYS: dict[str, Journey] = {
     "ask": journey_ask, "chart": journey_chart, "error": journey_error, "download": journey_download,
     "complete": journey_complete, "examples": journey_examples, "explain": journey_explain, "stop": journey_stop,
-    "hostile": journey_hostile, "report": journey_report, "site": journey_site,
+    "hostile": journey_hostile, "report": journey_report, "site": journey_site, "builder": journey_builder,
 }  # fmt: skip
 
 

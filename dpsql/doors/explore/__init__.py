@@ -78,6 +78,7 @@ FILES = {
 FACTS: Mapping[str, Callable[[Explorer], Json]] = {
     "star": lambda explorer: explorer.star,
     "examples": lambda explorer: explorer.examples,
+    "builder": lambda explorer: explorer.builder,
 }
 QUESTIONS: Mapping[str, Callable[[Explorer, Json], Json]] = {
     "offers": lambda explorer, asked: explorer.offers(_text(asked, "before")),

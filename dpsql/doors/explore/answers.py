@@ -18,10 +18,11 @@ from dpsql.answer.result import Result
 from dpsql.answer.session import OpenReleases
 from dpsql.doors.complete import Words, complete, words_of
 from dpsql.doors.describe import TableInfo, describe
-from dpsql.doors.questions import well_answered
+from dpsql.doors.questions import together, well_answered
 from dpsql.errors import Error
 from dpsql.release import Release
 from dpsql.release.promises import FREE, promise_words
+from dpsql.star.sql import literal
 
 MOST_ROWS = 500
 """Rows that the page shows and draws; the CSV file holds all of them."""
@@ -55,6 +56,19 @@ class Explorer:
                 for rating in rated
             ]
         }
+
+    @cached_property
+    def builder(self) -> Json:
+        """What a question is put together from: each counted table's aggregates, and what goes together by view."""
+        tables: dict[str, Json] = {}
+        for release in self.releases.releases:
+            for counted, groupings in together(release, self.releases):
+                table = tables.setdefault(
+                    counted.source, {"source": counted.source, "aggregates": counted.aggregates, "views": []}
+                )
+                views = [{"words": by.words, "sql": by.sql, "selected": by.selected} for by in groupings]
+                table["views"] += [views] if views and views not in table["views"] else []
+        return {"tables": list(tables.values())}
 
     def offers(self, before: str) -> Json:
         """Words that may go on from the text before the cursor."""
@@ -131,7 +145,9 @@ def answer_values(result: Result, level: float) -> Json:
 
 def _cell(text: str, value: Any, low: float | None, high: float | None, noisy: bool) -> Json:
     """A cell's text; where noise moves it, also its value and its interval."""
-    if not noisy or not isinstance(value, NUMBERS):
+    if not noisy:
+        return {"text": text, "literal": sql_literal(value)}
+    if not isinstance(value, NUMBERS):
         return {"text": text}
     cell = {"text": text, "value": plain(value)}
     if low is None or high is None:
@@ -140,6 +156,23 @@ def _cell(text: str, value: Any, low: float | None, high: float | None, noisy: b
     return cell | {
         "low": plain(low), "high": plain(high), "interval": f"{number(low, margin)} to {number(high, margin)}"
     }  # fmt: skip
+
+
+def sql_literal(value: Any) -> str | None:
+    """A key's value as SQL writes it; None where it cannot be written, `NULL` where it is none.
+
+    >>> sql_literal("it's"), sql_literal(None), sql_literal(datetime.date(2025, 1, 2)), sql_literal(True)
+    ("'it''s'", 'NULL', "DATE '2025-01-02'", 'TRUE')
+    """
+    if value is None or isinstance(value, bool):
+        return "NULL" if value is None else str(value).upper()
+    if isinstance(value, datetime.datetime):
+        return None if value.tzinfo else f"TIMESTAMP '{value.isoformat(' ')}'"
+    if isinstance(value, datetime.date):
+        return f"DATE '{value.isoformat()}'"
+    if isinstance(value, str):
+        return literal(value)
+    return str(value) if isinstance(value, NUMBERS) else None
 
 
 def _is_number(kind: str) -> bool:

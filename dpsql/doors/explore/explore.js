@@ -189,6 +189,7 @@ function submit() {
     answer = found;
     asked = text;
     showAnswer();
+    remember(text);
     say(`${found.total} ${found.total === 1 ? "row" : "rows"} in ${took}; it cost nothing.`);
   });
 }
@@ -201,11 +202,93 @@ function explain() {
   });
 }
 
+// ---- the builder: selects write SQL, a value pressed in the table becomes a filter, the address holds the question
+
+const NOTHING = "—", MOST_PAST = 20;
+let tables = [], filters = [], built = null;
+
+const unique = (values) => [...new Set(values)];
+const aggregates = () => tables.flatMap((table) => table.aggregates.map(([words, item]) => ({ words, item, table })));
+
+// Groupings of a table that go together with others, by one of its views.
+function beside(table, names) {
+  const fits = table.views.filter((view) => names.every((name) => view.some((by) => by.words === name)));
+  const all = fits.flat();
+  return unique(all.map((by) => by.words)).filter((name) => !names.includes(name)).map((name) => all.find((by) => by.words === name));
+}
+
+function refill(id, names, wanted) {
+  at(id).replaceChildren(...[NOTHING, ...names].map((name) => element("option", { value: name }, name)));
+  at(id).value = names.includes(wanted) ? wanted : NOTHING;
+  at(id).disabled = names.length === 0;
+}
+
+function build(asking) {
+  const { item, table } = aggregates().find((one) => one.words === at("what").value);
+  filters = filters.filter((filter) => filter.table === table.source);
+  const held = filters.map((filter) => filter.words), all = table.views.flat();
+  const chosen = at("first").value, then = at("second").value;
+  refill("first", beside(table, held).map((by) => by.words), chosen);
+  const first = at("first").value;
+  refill("second", first === NOTHING ? [] : beside(table, [...held, first]).map((by) => by.words), then);
+  const keys = [first, at("second").value].filter((name) => name !== NOTHING).map((name) => all.find((by) => by.words === name));
+  const where = filters.map((filter) => filter.sql).join(" AND ");
+  const order = keys.map((_, k) => k + 1).join(", ");
+  const lines = [`SELECT ${[...keys.map((by) => by.selected), item].join(", ")}`, `FROM ${table.source}`];
+  if (where) lines.push(`WHERE ${where}`);
+  if (order) lines.push(`GROUP BY ${order} ORDER BY ${order}`);
+  built = { sql: lines.join("\n"), keys, table };
+  at("filters").replaceChildren(...filters.map((filter) => element("li", {},
+    element("button", { type: "button", title: "take this condition off", onclick: () => {
+      filters = filters.filter((kept) => kept !== filter);
+      build(true);
+    } }, `${filter.words} is ${filter.text} ✕`))));
+  if (!asking) return;
+  sql.value = built.sql;
+  submit();
+}
+
+// A value of the first or second column, once the answer is that of the builder's question.
+function filterBy(k, { text, literal }) {
+  const { words, sql: expression } = built.keys[k];
+  const condition = literal === "NULL" ? `${expression} IS NULL` : `${expression} = ${literal}`;
+  filters = [...filters.filter((filter) => filter.words !== words), { table: built.table.source, words, text, sql: condition }];
+  for (const id of ["first", "second"]) if (at(id).value === words) at(id).value = NOTHING;
+  if (at("first").value === NOTHING) [at("first").value, at("second").value] = [at("second").value, NOTHING];
+  build(true);
+}
+
+function showBuilder(found) {
+  tables = found.tables || [];
+  at("builder").hidden = tables.length === 0;
+  if (!tables.length) return;
+  at("what").replaceChildren(...aggregates().map(({ words }) => element("option", { value: words }, words)));
+  at("views").replaceChildren(...tables.flatMap((table) => table.views.map((view) =>
+    element("li", {}, `${table.source}: ${view.map((by) => by.words).join(", ")}`))));
+  build(false);
+}
+
+function remember(text) {
+  history.replaceState(null, "", `#${new URLSearchParams({ sql: text })}`);
+  const shown = [...at("history").querySelectorAll("button")].map((button) => button.textContent);
+  const past = unique([text, ...shown]).slice(0, MOST_PAST);
+  at("history").replaceChildren(...past.map((before) => element("li", {},
+    element("button", { type: "button", onclick: () => { sql.value = before; submit(); } }, before))));
+  at("past").hidden = false;
+}
+
+for (const id of ["what", "first", "second"]) at(id).addEventListener("input", () => build(true));
+at("builder").addEventListener("submit", (event) => event.preventDefault());
+
 // ---- the answer
 
-function cell(column, data, first) {
+function cell(column, data, first, c) {
   const kind = column.number ? { class: "number" } : {};
   const small = data.interval === undefined ? [] : [element("small", {}, data.interval)];
+  if (built !== null && asked === built.sql && c < built.keys.length && data.literal) {
+    const press = element("button", { type: "button", class: "word", title: "its rows alone", onclick: () => filterBy(c, data) }, data.text);
+    return first ? element("th", { scope: "row", ...kind }, press) : element("td", kind, press);
+  }
   return first && !column.noisy
     ? element("th", { scope: "row", ...kind }, data.text) : element("td", kind, data.text, ...small);
 }
@@ -220,7 +303,7 @@ function showAnswer() {
     element("caption", {}, `${total} ${total === 1 ? "row" : "rows"}; below each number its ${answer.level} interval`),
     element("thead", {}, element("tr", {}, ...columns.map((column) =>
       element("th", { scope: "col", ...(column.number ? { class: "number" } : {}) }, column.name)))),
-    element("tbody", {}, ...rows.map((row) => element("tr", {}, ...row.map((data, c) => cell(columns[c], data, c === 0))))));
+    element("tbody", {}, ...rows.map((row) => element("tr", {}, ...row.map((data, c) => cell(columns[c], data, c === 0, c))))));
   at("below").replaceChildren(...below.map((line) => element("li", {}, line)));
   at("column").replaceChildren(...noisy.map((c) => element("option", { value: c }, columns[c].name)));
   at("kind").value = kindOf();
@@ -334,6 +417,13 @@ at("png").addEventListener("click", png);
 (async () => {
   const star = await ask("star");
   if (star.refused) refuse(star); else showStar(star);
+  const parts = await ask("builder");
+  if (!parts.refused) showBuilder(parts);
+  const linked = new URLSearchParams(location.hash.slice(1)).get("sql");
+  if (linked && !sql.value) {
+    sql.value = linked;
+    submit();
+  }
   const found = await ask("examples");
   if (found.refused) refuse(found); else showExamples(found);
 })();

@@ -128,6 +128,6 @@ def _compact(answer: dict[str, Any]) -> dict[str, Any]:
 
 
 def _cell(cell: dict[str, Any]) -> list[Any]:
-    if "value" not in cell:
+    if "value" not in cell:  # the builder of the explorer alone needs its literal
         return [cell["text"]]
     return [cell["text"], cell["value"], cell.get("low"), cell.get("high"), cell.get("interval", "")]
