@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -147,6 +147,7 @@ class ViewPlan:
         classes: predicates told apart on each axis.
         settled: predicates that are the same for every row of the release.
         boxes: term condition -> its disjoint boxes.
+        coarse: groups that also count others, on each axis where bins hold several (`partial_bins.with_coarse_bins`).
     """
 
     view: ReleaseView
@@ -156,6 +157,7 @@ class ViewPlan:
     classes: tuple[tuple[Predicate, ...], ...]
     settled: Mapping[Predicate, bool] = field(default_factory=dict)
     boxes: dict[Condition, list[Box]] = field(default_factory=dict)
+    coarse: Mapping[int, Mapping[Any, tuple[Any, ...]]] = field(default_factory=dict)
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -45,7 +45,13 @@ from dpsql.answer.terms import TRUE, Expression, Term
 from dpsql.answer.uncertainty.composite import Composite
 from dpsql.answer.uncertainty.estimated import nullable
 from dpsql.answer.uncertainty.forms import ErrorOf, Form, Known, Linear, Noisy, Value
-from dpsql.answer.uncertainty.partial_bins import cut_notes, mixed_axes, partial_refusal
+from dpsql.answer.uncertainty.partial_bins import (
+    coarse_notes,
+    cut_notes,
+    mixed_axes,
+    partial_refusal,
+    with_coarse_bins,
+)
 from dpsql.answer.unshown import unshown_notes, unshown_refusal
 from dpsql.errors import InterfaceError, NotSupportedError, NoViewError, PartialBinError
 from dpsql.release import Release
@@ -92,7 +98,7 @@ def choose(
         PartialBinError: views hold what it needs, but more than half of it would be interpolated.
         NoViewError: no view has what the block needs; says what is lacking, view by view.
     """
-    reasons, plans = [], []
+    reasons, plans, coarse_plans = [], list[ViewPlan](), list[ViewPlan]()
     refused: PartialBinError | None = None
     candidates = partial(_candidates, block, terms, release, schema)
     plans_of_shape = block.plans or ShapePlans()
@@ -114,12 +120,15 @@ def choose(
             )
         elif rule == "limit" and (refusal := partial_refusal(plan, terms, release, along)):
             refused = refused or unshown_refusal(plan, release) or refusal
+            coarse = with_coarse_bins(plan, release) if along is None else None
+            coarse_plans += [coarse] if coarse is not None else []
         else:
             plans.append(plan)
     reasons += [
         f"{name} holds sets of up to {view.ways} of its axes" for name, view in release.catalog.views.items()
         if view.ways and view.of.lower() == block.root.lower()
     ]  # fmt: skip
+    plans = plans or coarse_plans
     if not plans and counted_units(terms):
         raise refused or no_unit_view(block, terms, reasons, release, schema)
     if not plans:
@@ -315,6 +324,7 @@ def relate(
         notes += biases() if block.plans is None else block.plans.once(question, release, asked, biases)
     notes += domain_notes(plans[0][0], release) if quantile_of is None else []
     notes += [note for plan, _ in plans for note in unshown_notes(plan, release)]
+    notes += [Note(line, flag=True) for plan, _ in plans for line in coarse_notes(plan)]
     return _assemble(block, plans, release, schema, notes, asked)
 
 

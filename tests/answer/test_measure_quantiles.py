@@ -11,7 +11,7 @@ import duckdb
 import pytest
 
 from dpsql.answer import Answerer
-from dpsql.errors import CatalogError
+from dpsql.errors import CatalogError, PartialBinError
 from dpsql.noise import ZeroNoise
 from dpsql.publishing.central import publish_release
 from dpsql.release import open_release
@@ -137,3 +137,39 @@ def test_bounds_that_do_not_begin_at_0_have_even_leaves() -> None:
 def test_catalogs_that_ask_for_the_impossible(old: str, new: str, reason: str) -> None:
     with pytest.raises(CatalogError, match=reason):
         parse_catalog(CATALOG.replace(old, new), "bakery.yaml")
+
+
+LATE = (
+    "CASE WHEN delay < -100 THEN 0 WHEN delay < 0 THEN 1 WHEN delay < 10 THEN 2 WHEN delay < {} THEN 3"
+    " WHEN delay < {} THEN 4 ELSE 5 END"
+)
+
+
+@pytest.mark.parametrize("rest", ["", " WHERE shop <> 'b'", " WHERE delay >= 0"])
+def test_groups_that_share_a_bin_are_shown_as_that_bin(
+    bakery: tuple[Answerer, duckdb.DuckDBPyConnection], rest: str
+) -> None:
+    """Bins begin at -300, -100, 0, 10 and 100."""
+    text = (
+        f"SELECT {LATE.format(30, 100)} AS late, COUNT(*), SUM(delay) FROM sale{rest} GROUP BY 1 ORDER BY 1"
+    )
+    result, exact = bakery[0].query(text), bakery[1].execute(text).fetchall()
+    merged = {late: (n, total) for late, n, total in exact if late != 4}
+    (four,) = [row for row in exact if row[0] == 4]
+    merged[3] = merged[3][0] + four[1], merged[3][1] + four[2]
+    got = {late: (float(n), float(total)) for late, n, total in result.rows}
+    assert got == {late: pytest.approx([float(v) for v in pair]) for late, pair in merged.items()}
+    assert [flag for flag in result.flags if "3 also counts 4" in flag]
+
+
+@pytest.mark.parametrize("text", [
+    f"SELECT {LATE.format(30, 200)}, COUNT(*) FROM sale GROUP BY 1",  # 4 goes on in the next bin
+    f"SELECT {LATE.format(30, 100)}, COUNT(*) FROM sale WHERE delay < 90 GROUP BY 1",
+    "SELECT delay, COUNT(*) FROM sale GROUP BY 1",  # no bin is asked whole
+    "SELECT delay % 7, COUNT(*) FROM sale GROUP BY 1",
+])  # fmt: skip
+def test_groups_that_bins_do_not_hold_are_refused(
+    bakery: tuple[Answerer, duckdb.DuckDBPyConnection], text: str
+) -> None:
+    with pytest.raises(PartialBinError):
+        bakery[0].query(text)

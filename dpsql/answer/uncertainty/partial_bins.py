@@ -32,8 +32,8 @@ Masses are the published ones, so a bound has their noise; it is cut at 0 once t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -41,6 +41,7 @@ import numpy as np
 from dpsql.answer.leafsets import (
     NEAR,
     UNKNOWN,
+    AxisCells,
     FloatArray,
     WeightedValues,
     bounds_of,
@@ -180,6 +181,79 @@ def partial_refusal(
     if culprit is None:
         return error
     return error.at("GROUP BY" if culprit in question.groups else "WHERE", culprit.span)
+
+
+def with_coarse_bins(plan: ViewPlan, release: Release) -> ViewPlan | None:
+    """The plan with groups put together that share a bin, where each of them lies in whole bins then.
+
+    Bins of 10,000 and one from 60,000 to 80,000, asked by FLOOR(income / 10000) * 10000, have a group 60,000 that
+    counts 70,000 too. A bin that holds a part of a group which goes on in the next bin stays cut.
+
+    Returns:
+        None where that leaves a bin cut, where WHERE or a factor cuts it, or where most bins hold several groups.
+    """
+    cells, coarse = list(plan.cells), dict[int, Mapping[Any, tuple[Any, ...]]]()
+    for place, question in enumerate(plan.questions):
+        if not cells[place].cut:
+            continue
+        if len(question.groups) != 1 or question.factors or question.classes:
+            return None
+        together = _groups_together(cells[place], special_leaves(release.axes[question.axis]))
+        if together is None:
+            return None
+        cells[place], coarse[place] = together
+    return replace(plan, cells=tuple(cells), boxes={}, coarse=coarse)
+
+
+def _groups_together(
+    cells: AxisCells, special: Collection[int]
+) -> tuple[AxisCells, Mapping[Any, tuple[Any, ...]]] | None:
+    """Cells whose cut leaves lie in their first group, and which groups that group counts then; None where a leaf is
+    cut by more than groups, a group goes on in another leaf, or most leaves are cut."""
+    leaves_of: dict[int, set[int]] = {}
+    groups_of: dict[int, list[int]] = {}
+    for group, leaf in zip(cells.group.tolist(), cells.leaf.tolist(), strict=True):
+        leaves_of.setdefault(group, set()).add(leaf)
+        groups_of.setdefault(leaf, []).append(group)
+    total = np.bincount(cells.leaf, cells.coverage, cells.leaves)
+    first, cut = np.arange(len(cells.keys)), 0
+    for leaf, groups in groups_of.items():
+        if len(groups) == 1 and abs(total[leaf] - 1.0) <= NEAR:
+            continue
+        start, *inside = sorted(groups)
+        if leaf in special or abs(total[leaf] - 1.0) > NEAR or any(len(leaves_of[g]) > 1 for g in inside):
+            return None
+        first[inside] = start
+        cut += 1
+    if 2 * cut > len(groups_of):
+        return None
+    keep = first[cells.group] == cells.group
+    kept, number = np.unique(cells.group[keep], return_inverse=True)
+    counted = {
+        cells.keys[start][0]: tuple(
+            cells.keys[g][0] for g in np.flatnonzero(first == start).tolist() if g != start
+        )
+        for start in np.unique(first[first != np.arange(len(first))]).tolist()
+    }
+    whole = replace(
+        cells, keys=tuple(cells.keys[g] for g in kept.tolist()), group=number.reshape(-1).astype(np.int64),
+        truths=cells.truths[keep], leaf=cells.leaf[keep], coverage=np.ones(int(keep.sum())),
+    )  # fmt: skip
+    return whole, counted
+
+
+def coarse_notes(plan: ViewPlan) -> list[str]:
+    """Which groups count others too, since the view has no finer bins."""
+    notes = []
+    for place, counted in plan.coarse.items():
+        words = plan.questions[place].groups[0].words()
+        pairs = [
+            f"{start} also counts {keys[0]}{f' to {keys[-1]}' if len(keys) > 1 else ''}"
+            for start, keys in counted.items()
+        ]
+        listed = "; ".join(pairs[:EDGES]) + ("; .." if len(pairs) > EDGES else "")
+        notes.append(f"{words} is finer than bins of the view {plan.view.name}: {listed}")
+    return notes
 
 
 def _culprits(plan: ViewPlan, place: int) -> Iterator[Expression]:
