@@ -3,8 +3,8 @@
 Rows are in memory up to `DPSQL_MEMORY` (1536MiB unless it is set), and what does not fit goes to a folder that nobody
 else may read. DuckDB would otherwise spill into the working directory, in files that everybody may read, and leave them
 there after a crash. The folder is made under `DPSQL_TMPDIR`, or where the system keeps temporary files, with mode 0700.
-It goes when the connection is closed, and at the latest when the process ends by itself; after a kill it stays, closed
-to others, for the curator to remove.
+It goes when the connection is closed, and at the latest when the process ends, killed or not (`SpillFolder`); after a
+power cut it stays, closed to others, for the curator to remove.
 
 **Privacy**: sees raw rows, which may stand in the folder in clear text while the connection is open. Errors name files,
 tables and columns, never values, and are for the curator.
@@ -13,9 +13,11 @@ tables and columns, never values, and are for the curator.
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import ClassVar, NamedTuple
 
@@ -39,7 +41,37 @@ from dpsql.star.derived import derived_sql
 from dpsql.star.graph import roots
 from dpsql.star.sql import identifier, literal
 
-SpillFolder = TemporaryDirectory[str]
+SWEEP = 'read _; rm -rf -- "$1"'
+"""What waits for the end of a process that has raw rows in a folder: its pipe ends with it, killed or not."""
+
+
+class SpillFolder(TemporaryDirectory[str]):
+    """A folder of mode 0700 that goes with `cleanup`, at the end of the process, and when that is killed.
+
+    DuckDB encrypts what it spills only with a library that it fetches from elsewhere, so a shell of its own session
+    waits for the process to end and removes the folder. Where a machine has no shell, a kill leaves it.
+    """
+
+    def __init__(self) -> None:
+        place = os.environ.get("DPSQL_TMPDIR") or None
+        super().__init__(prefix="dpsql-", dir=place, ignore_cleanup_errors=True)
+        self._sweeper: subprocess.Popen[bytes] | None = None
+        if os.name == "posix" and Path(SHELL).is_file():
+            self._sweeper = subprocess.Popen(
+                [SHELL, "-c", SWEEP, "dpsql-sweep", str(Path(self.name).absolute())],
+                stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                start_new_session=True, cwd="/", env={"PATH": os.defpath},
+            )  # fmt: skip
+
+    def cleanup(self) -> None:
+        super().cleanup()
+        sweeper, self._sweeper = self._sweeper, None
+        if sweeper is not None and sweeper.stdin is not None:
+            sweeper.stdin.close()
+            sweeper.wait()
+
+
+SHELL = "/bin/sh"
 
 SWITCHED_OFF = ("statistics_propagation", "common_subexpressions")
 """Optimizers that would undo a bound.
@@ -60,9 +92,8 @@ def private_folder() -> SpillFolder:
     Raises:
         OperationalError: no folder can be made there.
     """
-    place = os.environ.get("DPSQL_TMPDIR") or None
     try:
-        return TemporaryDirectory(prefix="dpsql-", dir=place, ignore_cleanup_errors=True)
+        return SpillFolder()
     except OSError as error:
         raise OperationalError(
             f"no temporary folder can be made ({type(error).__name__})",

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import stat
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -52,3 +57,34 @@ def test_a_folder_that_cannot_be_made_is_named(place: Path, monkeypatch: pytest.
     monkeypatch.setenv("DPSQL_TMPDIR", str(place / "nowhere"))
     with pytest.raises(OperationalError, match="DPSQL_TMPDIR"):
         open_sources(CSV, place / "data", {"t": "t.csv"})
+
+
+SPILLS = """
+import os, sys
+from pathlib import Path
+from tests.privacy.test_spill import spilling
+raw = spilling(Path(sys.argv[1]))
+(folder,) = Path(os.environ["DPSQL_TMPDIR"]).iterdir()
+print(sum(file.stat().st_size for file in folder.iterdir()), flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("planted", [False, True], ids=["swept", "planted: no sweeper"])
+def test_a_killed_process_leaves_no_row(place: Path, planted: bool) -> None:
+    """It is killed with megabytes of rows on disk; without the shell that waits for its end they stay."""
+    code = "import dpsql.engines.duck as duck; duck.SHELL = ''\n" * planted + SPILLS
+    root = Path(__file__).parents[2]
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, str(place / "data")], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(root)}, start_new_session=True,
+    )  # fmt: skip
+    assert process.stdin is not None and process.stdout is not None
+    with process.stdin, process.stdout:
+        assert int(process.stdout.readline()) > 1 << 20
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    until = time.monotonic() + (1 if planted else 20)
+    while list((place / "spill").iterdir()) and time.monotonic() < until:
+        time.sleep(0.02)
+    assert bool(list((place / "spill").iterdir())) is planted
