@@ -79,6 +79,7 @@ class Client:
         self.reader, self.writer, self.service = reader, writer, service
         address, port = (writer.get_extra_info("peername") or ("", 0))[:2]
         self.address, self.place = str(address), f"{address}:{port}"
+        self.unsent: list[bytes] = []
         self.guest: Guest | None = None
         self.portals: dict[str, Portal] = {}
         self.state = SessionState()
@@ -178,6 +179,7 @@ class Client:
 
     async def _end(self) -> None:
         """Close the connection; what a client does not take is thrown away."""
+        self._write()
         self.writer.close()
         try:
             async with asyncio.timeout(SECONDS_TO_CLOSE):
@@ -188,10 +190,17 @@ class Client:
             self.writer.transport.abort()
 
     def _send(self, *messages: bytes) -> None:
-        self.writer.write(b"".join(messages))
+        """Put messages into the next packet; each packet is a call of the system."""
+        self.unsent += messages
+
+    def _write(self) -> None:
+        if self.unsent:
+            self.writer.write(b"".join(self.unsent))
+            self.unsent.clear()
 
     async def _taken(self) -> None:
         """Until the client has taken most of what was sent."""
+        self._write()
         async with asyncio.timeout(self.service.limits.patience):
             await self.writer.drain()
 
