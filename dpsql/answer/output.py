@@ -355,16 +355,25 @@ def _vertical(answer: Renderable, cells: list[list[str]]) -> list[str]:
 def _csv(names: Sequence[str], records: Grid) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(map(visible, names))
-    fields = (["" if v is None else _field(plain(v)) for v in record] for record in records)
+    writer.writerow(map(_field, names))
+    fields = (["" if v is None else _field(v) for v in record] for record in records)
     rows: Iterator[list[Any]] = paced(fields, lambda block: FIELD * sum(map(len, block)))
     writer.writerows(rows)
     return out.getvalue().rstrip("\n")
 
 
+FORMULA = ("=", "+", "-", "@")
+
+
 def _field(value: Any) -> Any:
-    """A field of CSV. What a spreadsheet would take for a formula stays as it is: no mark would be right everywhere."""
-    return visible(value) if isinstance(value, str) else value
+    """A field of CSV; a text that a spreadsheet would take for a formula gets a quote: keys are strangers'.
+
+    >>> _field("=1+1"), _field("-5 to 0"), _field("a=1"), _field(-5)
+    ("'=1+1", "'-5 to 0", 'a=1', -5)
+    """
+    if not isinstance(value, str):
+        return plain(value)
+    return "'" * value.startswith(FORMULA) + visible(value)
 
 
 def _in_json(text: str) -> str:
