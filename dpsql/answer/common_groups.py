@@ -179,9 +179,9 @@ def _common_groups(left: Release, left_axis: int, right: Release, right_axis: in
 def _numbers(atoms: dict[str, Any], name: str) -> FloatArray | None:
     """Ordered values of the atoms in the domain as numbers, days or seconds; None for names."""
     values = np.ma.getdata(atoms[name])[atoms["kind"] == DOMAIN]
-    if values.dtype.kind in "iuf":
+    if np.issubdtype(values.dtype, np.number):
         return np.asarray(values, np.float64)
-    if values.dtype.kind == "M":
+    if np.issubdtype(values.dtype, np.datetime64):
         return np.asarray(values.astype("datetime64[s]").astype(np.int64), np.float64)
     if values.dtype == object and len(values) and all(isinstance(v, date | datetime) for v in values):
         return np.asarray(values.astype("datetime64[s]").astype(np.int64), np.float64)

@@ -54,7 +54,7 @@ class Steps(Protocol):
         """The least and the largest value that a row counted in a step may have."""
 
 
-class Values(NamedTuple):
+class ValueSteps(NamedTuple):
     """Each value is a step.
 
     Args:
@@ -305,10 +305,12 @@ def _error(
     return error
 
 
-def _values(column: Expression) -> Callable[[Sequence[Any], npt.NDArray[np.int64], AnsweredTerms], Values]:
+def _values(
+    column: Expression,
+) -> Callable[[Sequence[Any], npt.NDArray[np.int64], AnsweredTerms], ValueSteps]:
     """Steps of single values, which know the ends of the leaf that they lie in."""
 
-    def steps(values: Sequence[Any], rows: npt.NDArray[np.int64], answered: AnsweredTerms) -> Values:
+    def steps(values: Sequence[Any], rows: npt.NDArray[np.int64], answered: AnsweredTerms) -> ValueSteps:
         plan = answered.plan
         position = next(i for i, question in enumerate(plan.questions) if column in question.groups)
         cells = plan.cells[position]
@@ -316,6 +318,6 @@ def _values(column: Expression) -> Callable[[Sequence[Any], npt.NDArray[np.int64
         leaves = [leaf_of[group] for group in answered.errors.index[position][rows].tolist()]
         last = {leaf: place for place, leaf in enumerate(leaves)}
         first = {leaf: len(leaves) - 1 - place for place, leaf in enumerate(reversed(leaves))}
-        return Values(values, [first[leaf] for leaf in leaves], [last[leaf] for leaf in leaves])
+        return ValueSteps(values, [first[leaf] for leaf in leaves], [last[leaf] for leaf in leaves])
 
     return steps

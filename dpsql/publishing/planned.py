@@ -155,13 +155,6 @@ class PlannedLine(NamedTuple):
     delta: Fraction = Fraction(0)
 
 
-class JointView(NamedTuple):
-    """A view and what measures its axes together."""
-
-    view: str
-    measurement: Measurement
-
-
 def set_name(of: str, axes: Sequence[str], cubes: Sequence[str] = ()) -> str:
     """The name of a set that no view names; no declared view can be called so.
 
@@ -232,9 +225,9 @@ class PlannedStatistic:
         return not sums_rows(self.measure.name)
 
     @property
-    def joint(self) -> JointView:
+    def joint(self) -> tuple[str, Measurement]:
         """Whose variance model it shares, where its axes are measured together."""
-        return JointView(self.view, self.measurement)
+        return self.view, self.measurement
 
     @property
     def lines(self) -> list[tuple[str, Fraction]]:
@@ -362,7 +355,7 @@ class ReleasePlan:
         return None
 
     @property
-    def joint(self) -> dict[JointView, Together]:
+    def joint(self) -> dict[tuple[str, Measurement], Together]:
         """The variance model of each view whose axes are measured together, by view and measurement."""
         models = [(s.joint, s.measurement.facts.model) for s in self.statistics]
         return {place: model for place, model in models if model is not None}

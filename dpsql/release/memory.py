@@ -92,7 +92,7 @@ def release_in_memory(
             create_cells(connection, f"node_combination_{s}", "n", {"estimate": nodes})
     except duckdb.OutOfMemoryException as error:
         raise _too_large(size) from error
-    release = Release(axes[0].release.path, connection, described, together=dict(readings))
+    release = Release(axes[0].release.path, connection, described, pair_readings=dict(readings))
     release.keep_trees({i: axis.tree for i, axis in enumerate(axes)})
     return release
 

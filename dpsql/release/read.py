@@ -78,7 +78,7 @@ class Release:
         nonnegative: whether answers are taken from the non-negative (biased) estimates where they are stored; None
             takes the unbiased ones, and leaves it to whoever answers a whole statement to turn to the others.
         signer: whose signature it carries; None where it carries none.
-        together: of a release in memory: two statistics -> how both err together; of a file nothing, since its
+        pair_readings: of a release in memory: two statistics -> how both err together; of a file nothing, since its
             statistics err independently.
         margins: copies of its small margins, made when a shape of statements comes again.
     """
@@ -88,7 +88,7 @@ class Release:
     meta: Meta
     nonnegative: bool | None = None
     signer: Signer | None = None
-    together: Mapping[tuple[int, int], Reading] = field(default_factory=dict)
+    pair_readings: Mapping[tuple[int, int], Reading] = field(default_factory=dict)
     _trees: dict[int, Tree] = field(default_factory=dict)
     _models: dict[int, Piece] = field(default_factory=dict)
     _readings: dict[tuple[int, str], Reading] = field(default_factory=dict)
@@ -236,8 +236,8 @@ class Release:
     def _reading(self, statistic: int) -> Reading:
         """The same, of what is stored."""
         statistic_meta = self.statistics[statistic]
-        if (statistic, statistic) in self.together:
-            return self.together[statistic, statistic]
+        if (statistic, statistic) in self.pair_readings:
+            return self.pair_readings[statistic, statistic]
         if self.estimate(statistic) == "nonnegative" and statistic_meta.nonnegative_model is not None:
             return reading(StackReading.name, [self.model(statistic_meta.nonnegative_model)], {})
         pieces = [self.model(k) for k in statistic_meta.models]
@@ -255,8 +255,12 @@ class Release:
             return self.reading(left)
         low, high = min(left, right), max(left, right)
         low_meta, high_meta = self.statistics[low], self.statistics[high]
-        if (low, high) in self.together or low_meta.view != high_meta.view or low_meta.reading not in SHARED:
-            return self.together.get((low, high))
+        if (
+            (low, high) in self.pair_readings
+            or low_meta.view != high_meta.view
+            or low_meta.reading not in SHARED
+        ):
+            return self.pair_readings.get((low, high))
         return SHARED[low_meta.reading](self.reading(low), self.reading(high))
 
     def across(self, left: int, right: int) -> Shared | None:
@@ -268,7 +272,7 @@ class Release:
             right_meta.reading,
         )
         biased = "nonnegative" in (self.estimate(left), self.estimate(right))
-        if self.together or not alike or biased or left_meta.reading not in FAMILIES:
+        if self.pair_readings or not alike or biased or left_meta.reading not in FAMILIES:
             return None
         pairs = tuple(
             (i, right_meta.axes.index(axis))

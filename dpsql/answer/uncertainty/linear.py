@@ -454,7 +454,7 @@ Between = Callable[[Sequence[FloatArray], Sequence[FloatArray] | None], Covarian
 def both_err(release: Release, one: int, two: int) -> Between | None:
     """How two statistics of a release err together, the lower first; None where independently."""
     left, right = release.statistics[one], release.statistics[two]
-    if left.view == right.view or release.together:
+    if left.view == right.view or release.pair_readings:
         reading = release.shared(one, two)
         return None if reading is None else reading.covariance
     across = release.across(one, two)
@@ -467,4 +467,4 @@ def both_err(release: Release, one: int, two: int) -> Between | None:
 
 def err_apart(one: Release, two: Release) -> bool:
     """Whether two releases err independently: neither was made of several when they were opened."""
-    return independent([one.meta, two.meta]) and not one.together and not two.together
+    return independent([one.meta, two.meta]) and not one.pair_readings and not two.pair_readings
