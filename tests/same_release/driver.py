@@ -66,6 +66,12 @@ class CountedZeroNoise:
             self.draws[f"joint {Fraction(value, int(denominator))} over {list(bounds)}"] += count
         return ZeroNoise().joint(units, denominator, bounds, *exact)
 
+    def trees(self, tree: Any, exact: Any) -> Any:
+        """What a source without noise answers."""
+        rates = [str(Fraction(rate, tree.denominator)) for rate in tree.rates]
+        self.draws[f"trees {list(tree.arities)} {rates} over {list(tree.bounds)}"] += exact.shape[1]
+        return ZeroNoise().trees(tree, exact)
+
     def gaussian(self, sigma2: Fraction, size: int, *exact: Any) -> Any:
         """What a source without noise answers."""
         self.draws[f"gaussian {sigma2}"] += int(size)
