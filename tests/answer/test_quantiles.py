@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from dpsql.answer import Answerer
 from dpsql.answer import quantiles as rooms
-from dpsql.answer.quantiles import Prefix, Steps, Values
+from dpsql.answer.quantiles import Prefix, Steps, ValueSteps
 from dpsql.noise import ExactNoise, insecure_test_entropy
 from dpsql.publishing.central import publish_release
 from dpsql.release import open_release
@@ -70,7 +70,7 @@ def test_steps_of_many_values_reach_the_value_that_single_ones_reach(
     coarse = prefix(counts, Even(sizes), at)
     leaf = np.repeat(np.arange(len(sizes)), sizes)
     first, last = np.searchsorted(leaf, leaf), np.searchsorted(leaf, leaf, side="right") - 1
-    fine = prefix(single, Values(range(len(single)), first.tolist(), last.tolist()), at)
+    fine = prefix(single, ValueSteps(range(len(single)), first.tolist(), last.tolist()), at)
     assume(counts[0] >= 0)  # below 0 from the start, a low end may lie inside of the first leaf
     running = np.maximum.accumulate(np.cumsum(single))
     assume(np.min(np.abs(running - at * running[-1])) > 1e-6)
@@ -89,7 +89,7 @@ def test_the_interval_is_where_the_counts_interval_reaches_the_share() -> None:
 
 
 def test_an_error_that_nothing_bounds_leaves_the_value_and_takes_its_ends() -> None:
-    unknown = prefix([1.0, 2.0, 1.0], Values(range(3), range(3), range(3)), 0.5, math.nan)
+    unknown = prefix([1.0, 2.0, 1.0], ValueSteps(range(3), range(3), range(3)), 0.5, math.nan)
     assert unknown.value() == 1
     assert unknown.ends(0.95) == (None, None) and unknown.stderr() is None
 
