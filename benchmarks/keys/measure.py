@@ -1,4 +1,4 @@
-"""`make bench-keys`: keys shown on Zipf stars against plain thresholds, intervals, refreshes, CPU.
+"""`make bench-keys`: keys shown on Zipf stars against plain thresholds and OpenDP, intervals, refreshes, CPU.
 
 Each star has 100,000 people whose numbers of keys are log-normal, and keys by Zipf's law; the step is the one that
 ships, with the whole budget for keys.
@@ -7,6 +7,7 @@ ships, with the whole budget for keys.
 from __future__ import annotations
 
 import math
+import subprocess
 import sys
 import tempfile
 import time
@@ -21,6 +22,8 @@ import numpy.typing as npt
 
 from benchmarks.baselines import keys as baselines
 from benchmarks.figures import Figures
+from benchmarks.peers.environments import prepare, python_of
+from benchmarks.peers.protocol import rho
 from dpsql.budget import gaussian_sigma2, mu2_of
 from dpsql.budget.threshold import SQUARED_SENSITIVITY, key_threshold
 from dpsql.engines.engine import Engine
@@ -119,6 +122,39 @@ def shown(figures: Figures, name: str, keys: int, delta: Fraction, expected: int
     figures.at_least(f"keys-shown-{name}-over-table", ours / expected, 0.95)
     figures.at_most(f"keys-shown-{name}-at-most-over-table", ours / expected, 1.05)
     figures.at_least(f"keys-shown-{name}-over-plain", ours / plain, 1)
+    if keys == PEOPLE:
+        opendp(figures, ours, person, page, (delta, key_delta))
+
+
+def opendp(
+    figures: Figures, ours: int, person: IntArray, page: IntArray, budget: tuple[Fraction, Fraction]
+) -> None:
+    """Keys that OpenDP's threshold shows of the same star at (1, delta), at the cap of keys that shows most."""
+    refused = prepare("opendp")
+    if refused:
+        print(f"OpenDP could not be installed: {refused}")
+        return
+    delta, key_delta = budget
+    spend, most = rho(1.0, float(delta - key_delta)), 0
+    with tempfile.TemporaryDirectory() as folder:
+        for cap in (1, 4, 9, 16, 25, 49):  # its distance in L2 is a whole number
+            shuffled = np.lexsort((np.random.default_rng(cap).random(len(person)), person))
+            place = np.arange(len(person)) - np.searchsorted(person[shuffled], person[shuffled])
+            key, count = np.unique(page[shuffled][place < cap], return_counts=True)
+            file = f"{folder}/{cap}.npz"
+            np.savez(file, key=key, count=count)
+            command = [
+                python_of("opendp"),
+                Path(__file__).with_name("with_opendp.py"),
+                file,
+                spend,
+                float(key_delta),
+                cap,
+            ]
+            run = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=True)
+            most = max(most, int(run.stdout))
+    print(f"OpenDP shows at most {most}")
+    figures.at_least("keys-shown-1e5-over-opendp", ours / most, 1)
 
 
 def intervals(figures: Figures) -> None:
