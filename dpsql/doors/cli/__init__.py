@@ -23,6 +23,7 @@ from dpsql.doors.cli.summaries import SUMMARIES
 SALES = '"SELECT region, COUNT(*) FROM shop GROUP BY region"'
 
 EXAMPLES: Mapping[str, tuple[str, ...]] = {
+    "start": ("dpsql start data questions.sql",),
     "init": ("dpsql init data -o drafted.yaml --unit customer.customer_id --public product",),
     "confirm": ("dpsql confirm shop.yaml", "dpsql confirm shop.yaml --rounder all --by ada"),
     "design": ("dpsql design shop.yaml --workload questions.sql",),

@@ -69,6 +69,10 @@ SUMMARIES: Mapping[str, Mapping[str, str]] = {
         "init": "Draft a catalog from SOURCE: a folder of Parquet or CSV files, one such file, a DuckDB "
         "file, or postgresql://..",
     },
+    "start": {
+        "start": "Go from DATA (as for init) and QUESTIONS in SQL to a release and its page, asking as little as "
+        "possible.",
+    },
     "plan": {
         "plan": "Say how far each answer over CATALOG will be off and what publishing it will cost; spends "
         "nothing.",

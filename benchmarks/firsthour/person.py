@@ -1,0 +1,73 @@
+"""How long does a person take from an unseen folder of tables to a release, by `dpsql start`?
+
+    python -m benchmarks.firsthour.person
+
+A scripted person types one key a second and reads one printed line in two seconds; the machine's time is added. She
+knows whose rows these are, which tables are public, and what she may spend; she takes every rounder bound.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pexpect
+
+from benchmarks.figures import Figures
+from benchmarks.firsthour.unseen import QUESTIONS, STARS, UnseenStar
+
+A_KEY, A_LINE, MINUTES = 1.0, 2.0, 10
+COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+PROMPTS = [
+    r"Where the catalog goes \[.*?\]: ", r"Whose privacy \(.*?\) \[.*?\]: ",
+    r"anybody may see \(- for none\) \[.*?\]: ", r"ever lose, in epsilon.*?: ", r"spends of it.*?: ",
+    r"\[r\]ead, r\[o\]under, \[l\]ater \[o\]: ", r"\[r\]ead, \[l\]ater \[r\]: ",
+    r"cannot be undone \[y/N\]: ", pexpect.EOF,
+]  # fmt: skip
+
+
+def main() -> int:
+    """Measure and print."""
+    figures = Figures()
+    with tempfile.TemporaryDirectory(prefix="dpsql-person-") as folder:
+        for star in STARS:
+            minutes = person(star, Path(folder) / star.name)
+            figures.at_most(f"person: minutes from a folder to a release, {star.name}", minutes, MINUTES)
+    return figures.finish()
+
+
+def person(star: UnseenStar, folder: Path) -> float:
+    """Minutes of one person with one star."""
+    (folder / "data").mkdir(parents=True)
+    star.write(folder / "data")
+    shutil.copy(QUESTIONS / f"{star.name}.sql", folder / "questions.sql")
+    answers = ["", star.unit, " ".join(star.public) or "-", "4", "1", "", "", "y"]
+    world = {**os.environ, "DPSQL_STATE": "/dev/null", "TERM": "dumb", "COLUMNS": "120"}
+    line = "dpsql start data questions.sql --no-page"
+    keys, begun = len(line) + 1, time.monotonic()
+    child = pexpect.spawn(
+        sys.executable, ["-m", "dpsql.doors.cli", *line.split()[1:]], cwd=folder, env=world, timeout=600,
+        encoding="utf-8", dimensions=(50, 120),
+    )  # fmt: skip
+    lines = 0
+    while True:
+        prompt = child.expect(PROMPTS)
+        lines += COLOURS.sub("", str(child.before)).count("\n") + 1
+        if prompt == len(PROMPTS) - 1:
+            break
+        child.sendline(answers[prompt])
+        keys += len(answers[prompt]) + 1
+    child.close()
+    machine = time.monotonic() - begun
+    assert child.exitstatus == 0 and (folder / "data.dpsql").exists(), str(child.before)[-600:]
+    print(f"{star.name}: {keys} keys, {lines} lines, {machine:.0f} s of the machine", flush=True)
+    return (keys * A_KEY + lines * A_LINE + machine) / 60
+
+
+if __name__ == "__main__":
+    sys.exit(main())
