@@ -60,6 +60,8 @@ def asked(draw: random.Random) -> Asked:
 def mostly_interpolated(folder: Path, statements: int = 1000, session: PartialBin | None = None) -> int:
     """Statements wrongly answered or refused: those more than half interpolated are refused, and no others.
 
+    An answer that shows a coarser bin whole interpolates nothing, and its flag says so.
+
     Args:
         folder: an empty one.
         statements: how many are drawn.
@@ -70,8 +72,8 @@ def mostly_interpolated(folder: Path, statements: int = 1000, session: PartialBi
     answerer, wrong = Answerer(release, on_partial_bin=session), 0
     for statement in (asked(draw) for _ in range(statements)):
         try:
-            answerer.query(statement.sql)
-            refused = False
+            answer = answerer.query(statement.sql)
+            refused = any("finer than bins" in flag for flag in answer.flags)
         except PartialBinError:
             refused = True
         wrong += refused != (statement.share > 0.5 + 1e-9)

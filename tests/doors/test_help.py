@@ -29,8 +29,14 @@ SURVEY = (
     "collection: {epsilon: 4}\nviews: {who: {of: customer, axes: [customer.region], measures: [count]}}\n"
 )
 DAY = "views:\n  days: {of: sales, axes: [sales.sold_on, customer.sex], measures: [count]}\n"
-STAY = {"explore": "tests/doors/test_explore.py", "serve": "tests/doors/test_wire.py"}
-"""Commands that stay until they are stopped, and who runs them."""
+STAY = {
+    "explore": "tests/doors/test_explore.py",
+    "serve": "tests/doors/test_wire.py",
+    "mcp": "tests/doors/test_mcp.py",
+    "check": "tests/doors/test_mcp.py",
+    "start": "tests/doors/test_start.py",
+}
+"""Commands that stay until they are stopped, or ask, and who runs them."""
 DEAR = {
     "init",
     "design",
