@@ -1,7 +1,8 @@
 """One DuckDB of this process for small work: an instance takes 15 ms of CPU to start, a database attached to it one.
 
 Each caller works in a database of its own, in memory or a file, which nobody else sees by its names and which is gone,
-or closed, afterwards. Raw rows are read, and the ledger is kept, by instances of their own with settings of their own.
+or closed, afterwards. Raw rows are read, releases are answered from and a ledger is opened by instances of their own,
+with settings of their own.
 """
 
 from __future__ import annotations
