@@ -469,7 +469,7 @@ def test_psql_over_tls_with_a_password(shop: Path, tmp_path: Path) -> None:
     subprocess.run(
         [tool("openssl"), *request, "-keyout", key, "-out", certificate], check=True, capture_output=True
     )
-    secret.write_text("me:pass\n")
+    secret.write_text("me:four blue herons\n")
     secret.chmod(0o600)
     with serving(
         shop,
@@ -482,9 +482,9 @@ def test_psql_over_tls_with_a_password(shop: Path, tmp_path: Path) -> None:
         "--tls-key",
         key,
     ) as port:
-        assert psql(port, "SELECT 1", PGPASSWORD="pass", PGSSLMODE="require") == "1\n"
+        assert psql(port, "SELECT 1", PGPASSWORD="four blue herons", PGSSLMODE="require") == "1\n"
         assert "wrong user or password" in psql(port, "SELECT 1", PGPASSWORD="nope", PGSSLMODE="require")
-        assert "TLS" in psql(port, "SELECT 1", PGPASSWORD="pass", PGSSLMODE="disable")
+        assert "TLS" in psql(port, "SELECT 1", PGPASSWORD="four blue herons", PGSSLMODE="disable")
         added = Wire(port, startup=struct.pack("!ii", 8, 80877103) + MEANT)  # by somebody on the way
         assert kinds(added.until_ready()) == "E"
 
