@@ -167,9 +167,14 @@ def megabytes(answerer: Answerer) -> float:
 
 
 def publish(catalog: Path) -> Answerer:
-    """Publish a catalog beside itself and open the release."""
+    """Publish a catalog beside itself and open the release; its people are others than those of any other here."""
     target = catalog.with_suffix(".dpsql")
-    publish_release(load_catalog(catalog), target, noise=ExactNoise(os_entropy()), key=os_entropy()(32))
+    publish_release(
+        load_catalog(catalog, catalog.with_suffix(".ledger")),
+        target,
+        noise=ExactNoise(os_entropy()),
+        key=os_entropy()(32),
+    )
     return Answerer(open_release(target))
 
 
