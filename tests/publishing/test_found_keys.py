@@ -134,6 +134,11 @@ def test_an_audit_finds_every_claim_held(shop: Path) -> None:
     assert any("keys of sales.item" in check.what for check in report.checks)
 
 
+def test_neighbours_with_private_keys_are_not_made_up(shop: Path) -> None:
+    with pytest.raises(CatalogError, match="leave --prove out"):
+        api.audit(shop, catalog=shop.parent / "shop.yaml", samples=0, prove=True)
+
+
 def test_a_rerun_opens_no_row(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def opened(*_: object) -> None:
         raise AssertionError("rows were opened")

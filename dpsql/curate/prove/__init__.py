@@ -33,6 +33,7 @@ from dpsql.errors import CatalogError, InterfaceError, MachineFault
 from dpsql.progress import Progress, Stage, silent
 from dpsql.release import open_release
 from dpsql.star import Catalog, spec_hash
+from dpsql.star.private_columns import private_columns
 
 __all__ = ["Proof", "prove", "prove_release"]
 
@@ -130,6 +131,12 @@ def prove(
         raise CatalogError(
             "people report for themselves here: nothing is published from rows, so there is no loss of rows",
             hint="docs/privacy/local.md enumerates what one report tells",
+        )
+    if private_columns(catalog):
+        raise CatalogError(
+            "neighbours with private keys are not made up: a key of one person alone is charged as delta, and no noise "
+            "covers it",
+            hint="leave --prove out; docs/privacy/keys.md has the proof, and tests measure whole releases",
         )
     synthetic, pairs = made_up(catalog, seed), []
     with tempfile.TemporaryDirectory(prefix="dpsql-prove-") as folder, _opened(witness) as file:
