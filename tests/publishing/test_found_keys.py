@@ -264,7 +264,7 @@ def test_a_refresh_keeps_the_keys_of_the_release_it_names(
         publish(catalog, "more.dpsql")
 
 
-def test_a_plan_says_how_many_people_a_key_needs(tmp_path: Path) -> None:
+def test_a_plan_says_how_many_people_a_key_needs(tmp_path: Path, publishes: None) -> None:
     text = CATALOG.replace("epsilon: 2", "epsilon: 1").replace("cap: 8", "cap: 1").replace("1e-5", "1e-6")
     text = text.replace("per_unit: 5", "per_unit: 50").replace("person.city, sales.code", "sales.price")
     (tmp_path / "plan.yaml").write_text(text)
