@@ -30,6 +30,7 @@ from dpsql.answer.uncertainty.reads import weight_error
 from dpsql.release import Release
 from dpsql.release.format import MeasureScale, Meta, ScaleMeta
 from dpsql.star.devices import NONRESPONSES
+from dpsql.star.summaries import counts_for
 
 
 class Note(NamedTuple):
@@ -249,8 +250,8 @@ def summary_notes(plan: ViewPlan, terms: Sequence[Term], release: Release) -> li
         summary = (
             release.catalog.tables[owner].summaries.get(column) if owner in release.catalog.tables else None
         )
-        if summary is not None and summary.counts_for:
-            notes.append(Note(f"a {table} counts for {summary.counts_for} of {column}"))
+        if summary is not None and counts_for(summary):
+            notes.append(Note(f"a {table} counts for {counts_for(summary)} of {column}"))
     return notes
 
 

@@ -362,18 +362,11 @@ def _csv(names: Sequence[str], records: Grid) -> str:
     return out.getvalue().rstrip("\n")
 
 
-FORMULA = ("=", "+", "-", "@")
-
-
 def _field(value: Any) -> Any:
-    """A field of CSV; a text that a spreadsheet would take for a formula gets a quote: keys are strangers'.
-
-    >>> _field("=1+1"), _field("-5 to 0"), _field("a=1"), _field(-5)
-    ("'=1+1", "'-5 to 0", 'a=1', -5)
-    """
+    """A field of CSV; a text that a spreadsheet would take for a formula gets a quote: keys are strangers'."""
     if not isinstance(value, str):
         return plain(value)
-    return "'" * value.startswith(FORMULA) + visible(value)
+    return "'" * value.startswith(("=", "+", "-", "@")) + visible(value)
 
 
 def _in_json(text: str) -> str:

@@ -12,6 +12,7 @@ same person (docs/privacy/people.md). No GROUP BY is ever written: rows are grou
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from decimal import Decimal
 from typing import NamedTuple
 
 from dpsql.errors import CatalogError
@@ -29,7 +30,7 @@ from dpsql.star.graph import (
 from dpsql.star.model import CatalogFields, View
 from dpsql.star.sql.aggregate import CONDITIONS, Aggregate, parse_aggregate, spelling
 from dpsql.star.sql.expression import ColumnName, Node, column_name, column_names, row_expression
-from dpsql.star.tables import ORDERED, Column, Summary, Table
+from dpsql.star.tables import NUMERIC, ORDERED, Column, Summary, Table
 
 DEEPEST = 4
 """Stages of summaries over summaries."""
@@ -334,13 +335,21 @@ def unused_summaries(catalog: CatalogFields) -> list[str]:
     return [name for name in table.summaries if name.lower() not in used]
 
 
+def counts_for(summary: Summary) -> str:
+    """What one person counts for at most in its sums; empty where no bound is the nearest one."""
+    if not summary.out_of_domain.nearest or summary.lower is None or summary.upper is None:
+        return ""
+    high = f"{Decimal(summary.upper):,}" if summary.type in NUMERIC else summary.upper
+    return ("" if summary.lower == "0" else f"at least {summary.lower} and ") + f"at most {high}"
+
+
 def summed_words(catalog: CatalogFields) -> Iterator[str]:
     """What one person counts for in each summary that a view sums."""
     unit, views = catalog.privacy.unit.table, catalog.views.values()
     summed = {m.column for view in views if view.of == unit for m in view_measures(catalog, view)}
     for name, summary in summaries_of(catalog).items():
-        if name in summed and summary.counts_for:
-            yield f"{unit}.{name}: a {unit} counts for {summary.counts_for} in its sums and averages"
+        if name in summed and counts_for(summary):
+            yield f"{unit}.{name}: a {unit} counts for {counts_for(summary)} in its sums and averages"
 
 
 def _columns_used(catalog: CatalogFields, view: View) -> Iterator[str]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import date, timedelta
-from decimal import Decimal
 from fractions import Fraction
 from typing import Annotated, Any, Literal, NamedTuple, Self
 
@@ -284,22 +283,12 @@ class Summary(Column):
         description="numbers and dates beyond the bounds count as the bound, unless other or drop is written",
     )
 
-    @property
-    def counts_for(self) -> str:
-        """What one person counts for at most in its sums; empty where no bound is the nearest one."""
-        if not self.out_of_domain.nearest or self.lower is None or self.upper is None:
-            return ""
-        high = f"{Decimal(self.upper):,}" if self.type in NUMERIC else self.upper
-        return ("" if self.lower == "0" else f"at least {self.lower} and ") + f"at most {high}"
-
     @model_validator(mode="before")
     @classmethod
     def _texts_have_no_bound(cls, values: Any) -> Any:
         if isinstance(values, dict):
-            listed = isinstance(
-                values.get("categories"), str | dict
-            )  # private keys, of a text or of a whole number
-            if str(values.get("type")) not in ORDERED or listed:
+            keys = isinstance(values.get("categories"), str | dict)  # private ones
+            if str(values.get("type")) not in ORDERED or keys:
                 return {"out_of_domain": OTHER.name} | values
         return values
 

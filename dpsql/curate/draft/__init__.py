@@ -29,11 +29,10 @@ from dpsql.curate.design import CatalogDesign, design_catalog
 from dpsql.curate.design.questions import named
 from dpsql.curate.design.text import quoted
 from dpsql.curate.draft.domains import Domain, domain_of, keeping, left_out, public_domain, reasons
-from dpsql.curate.draft.first_views import first_views
+from dpsql.curate.draft.first_views import DraftedSummaries, drafted_summaries, first_views
 from dpsql.curate.draft.links import Links, find_links
 from dpsql.curate.draft.look import ColumnFacts, SelectReader, TableFacts, called, look, open_reader
 from dpsql.curate.draft.roles import TableRoles, Whose, roles_of
-from dpsql.curate.draft.summaries import DraftedSummaries, drafted_summaries
 from dpsql.errors import InterfaceError, visible
 from dpsql.publishing.userlevel.guess import Guess
 from dpsql.star import parse_catalog
