@@ -33,7 +33,7 @@ def star_of(tree: exp.Expression) -> Schema:
     odd = {f"m{i}": bare(item) for i, item in enumerate(summed)}
     found = {
         name.lower(): SchemaTable(
-            name, None, {low.lower(): low for low in names}, {}, odd, {}, frozenset(), {}, True
+            name, None, {low.lower(): low for low in names}, {}, odd, {}, frozenset(), {}, frozenset(), True
         )
         for name in tables
     }

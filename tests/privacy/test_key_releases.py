@@ -155,7 +155,13 @@ def pair(
     return loss, steps, float(lineage.key_spent)
 
 
-@pytest.mark.parametrize("name", PAIRS)
+AIMED = ("new keys", "two columns", "her own column", "replaced")
+"""Pairs of each kind that every run measures; the others are run by `make slow`."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in AIMED else pytest.mark.slow) for name in PAIRS]
+)
 def test_no_pair_costs_more_than_is_charged(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -174,7 +174,7 @@ def resolve(rows: RowRelation, node: Node, schema: Schema) -> Node:
 
     >>> import sqlglot
     >>> rows = RowRelation(); star = Schema("s", {}, (), frozenset())
-    >>> table = SchemaTable("t", None, {"a": "A"}, {}, {}, {}, frozenset(), {}, True)
+    >>> table = SchemaTable("t", None, {"a": "A"}, {}, {}, {}, frozenset(), {}, frozenset(), True)
     >>> rows.sources.append(rows.add(table, "t"))
     >>> resolve(rows, sqlglot.parse_one("t.a + 1"), star).sql()
     'i0."A" + 1'
