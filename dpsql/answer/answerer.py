@@ -28,12 +28,14 @@ from dpsql.answer.sql.parse import parse, pointed
 from dpsql.answer.sql.rewrite import take_apart
 from dpsql.answer.sql.shapes import Shapes
 from dpsql.answer.sql.statement import Statement
+from dpsql.answer.uncertainty.partial_bins import coarse_notes
 from dpsql.answer.views import listings, shown
 from dpsql.errors import (
     DataError,
     Error,
     NotSupportedError,
     NoViewError,
+    PartialBinError,
     ProgrammingError,
     ReleaseError,
     SqlSyntaxError,
@@ -150,6 +152,23 @@ class Answerer:
         return relate(block, self.release, self.schema, self.on_partial_bin)
 
 
+def _check_groups(statement: Statement, relations: Sequence[Relation]) -> None:
+    """Groups that also count others are shown row by row, and nothing is worked out from them.
+
+    A sum over them by their keys would be of other rows than its words say.
+
+    Raises:
+        PartialBinError: the statement does.
+    """
+    lines = (line for r in relations for answered in r.answered for line in coarse_notes(answered.plan))
+    line = next(lines, None)
+    if line is not None and not (statement.direct or (statement.carriers == (0,) and len(relations) == 1)):
+        raise PartialBinError(
+            f"{line}, and the statement goes on from these groups",
+            hint="ask for the groups by themselves, or in bins that the view has",
+        )
+
+
 def put_together(
     statement: Statement, relations: Sequence[Relation], by: Sequence[Answerer], runs: Answerer
 ) -> Result:
@@ -161,6 +180,7 @@ def put_together(
         by: who answered each.
         runs: whose limits the outer statement has.
     """
+    _check_groups(statement, relations)
     outer = OuterStatement(
         statement, tuple(relations), partial(listings, runs.release, runs.schema, statement), runs.timeout
     )

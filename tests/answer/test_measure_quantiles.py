@@ -173,3 +173,17 @@ def test_groups_that_bins_do_not_hold_are_refused(
 ) -> None:
     with pytest.raises(PartialBinError):
         bakery[0].query(text)
+
+
+@pytest.mark.parametrize("outer", [
+    "SELECT SUM(CASE WHEN late = 4 THEN n ELSE 0 END) FROM ({}) t", "SELECT COUNT(*) FROM ({}) t",
+    "SELECT a.n - b.n FROM ({}) a JOIN ({}) b ON a.late = b.late + 1",
+])  # fmt: skip
+def test_nothing_is_worked_out_from_groups_that_count_others(
+    bakery: tuple[Answerer, duckdb.DuckDBPyConnection], outer: str
+) -> None:
+    """The first would be 0 +- 0, where 4 was counted under 3."""
+    groups = f"SELECT {LATE.format(30, 100)} AS late, COUNT(*) AS n FROM sale GROUP BY 1"
+    assert bakery[0].query(f"SELECT * FROM ({groups}) t WHERE late < 3 ORDER BY late").rows
+    with pytest.raises(PartialBinError, match="goes on from these groups"):
+        bakery[0].query(outer.format(groups, groups))
