@@ -16,8 +16,8 @@ In a report a claim stands in brackets behind its number, and its interval may s
 | invented | there is no such claim |
 | unclaimed | a number without a claim: nobody can say where it comes from |
 
-Not numbers of an answer: those in code, links, comments and claims themselves, the markers of lists and headings, dates
-and years, percentages of a level (`95% interval`).
+Not numbers of an answer: those in code, links, comments and claims themselves, markers of lists and headings, dates,
+years after `in`, `since`, a month or the like, percentages of a level (`95% interval`).
 
 **Privacy**: post-processing of a release; statements of a file of claims go through the guard of any other.
 """
@@ -55,13 +55,19 @@ NUMBER = re.compile(
 PERCENT = re.compile("pct|percent", re.IGNORECASE)
 """In the name of a column whose values are in percent."""
 CLAIM = re.compile(r"\[(?P<statement>[0-9a-f]{8})/(?P<row>\d{1,9})/(?P<column>[^\[\]\n]{1,200})\]")
+MONTH = (
+    "jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?"
+    "|nov(?:ember)?|dec(?:ember)?"
+)
+YEAR_AFTER = rf"\b(?:in|since|until|before|after|during|years?|{MONTH})"
+"""What stands before a year; a bare 2013 may be a count."""
 APART = re.compile(
     r"```.*?```|~~~.*?~~~|`[^`\n]*`|<!--.*?-->|\]\([^)\n]*\)|https?://\S+"  # code, comments, links
     r"|^[ \t]*(?:\d+[.)]|#+[ \t]*\d[\d.]*)(?=\s)"  # markers of lists and headings
     r"|\b\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d)?)?\b|\b\d\d:\d\d(?::\d\d)?\b"  # moments
-    r"|\b(?:19|20)\d\d\b(?![,.]?\d)(?!\s*[%(\[])"  # years
+    rf"|{YEAR_AFTER}\s(?:19|20)\d\d\b(?![,.]?\d)(?!\s*[%(\[])"  # years, where a word says so
     r"|\b\d\d(?:\.\d+)?\s?%(?=\s+(?:confidence|interval|level))",
-    re.DOTALL | re.MULTILINE,
+    re.DOTALL | re.MULTILINE | re.IGNORECASE,
 )
 
 

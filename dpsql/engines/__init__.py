@@ -283,7 +283,7 @@ class LakeTables:
         folder = private_folder()
         opening.raw.folders.append(folder)
         file = Path(folder.name) / "rows.parquet"
-        write_snapshot(self.kind, opening.root, table, expand(place), file)
+        write_snapshot(self.kind, opening.root, table, place, file)
         return _parquet(opening, table, (file,))
 
 

@@ -68,10 +68,16 @@ class SpillFolder(TemporaryDirectory[str]):
         sweeper, self._sweeper = self._sweeper, None
         if sweeper is not None and sweeper.stdin is not None:
             sweeper.stdin.close()
-            sweeper.wait()
+            try:
+                sweeper.wait(SWEEP_SECONDS)
+            except (
+                subprocess.TimeoutExpired
+            ):  # a fork of this process still holds the pipe; nothing is left to remove
+                sweeper.kill()
+                sweeper.wait()
 
 
-SHELL = "/bin/sh"
+SHELL, SWEEP_SECONDS = "/bin/sh", 5.0
 
 SWITCHED_OFF = ("statistics_propagation", "common_subexpressions")
 """Optimizers that would undo a bound.

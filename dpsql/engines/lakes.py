@@ -23,7 +23,7 @@ from typing import Any
 
 from dpsql.errors import SourceError
 from dpsql.extras import extra
-from dpsql.star.source import DELTA, ICEBERG, SourceKind
+from dpsql.star.source import DELTA, ICEBERG, SourceKind, expand
 
 
 def snapshot_of(table: str, place: str) -> tuple[str, int]:
@@ -54,101 +54,80 @@ def write_snapshot(kind: SourceKind, root: Path, table: str, place: str, file: P
         kind: `delta` or `iceberg`.
         root: of the source.
         table: whose rows they are, for messages.
-        place: the snapshot, as `snapshot_of` reads it.
+        place: the snapshot, as the catalog writes it.
         file: to make.
 
     Raises:
         InterfaceError: the library is not installed.
         SourceError: there is no such table or snapshot, or the library cannot read it.
     """
-    folder, pin = snapshot_of(table, place)
+    folder, pin = snapshot_of(table, expand(place))
     extra("arrow")
+    from pyarrow import ArrowException
     from pyarrow.parquet import ParquetWriter
 
-    batches, failures = READERS[kind](table, root / folder, pin)
+    own = (extra("delta").exceptions.DeltaError,) if kind is DELTA else ()
     try:
+        batches = READERS[kind](root / folder, pin)
         with ParquetWriter(file, batches.schema) as writer:
             for batch in batches:
                 writer.write_batch(batch)
-    except failures as error:
+    except (ArrowException, OSError, ValueError, NotImplementedError, *own) as error:
+        # the place as it is written, not what ${NAME} stands for; a library's own words may quote a value
+        lacks = "" if (root / folder).is_dir() else ": there is no such folder below source.root"
         raise SourceError(
-            f"source.tables.{table} cannot be read ({type(error).__name__})",  # their words may quote a value
-            hint="were files of the snapshot removed? name one that the table still has",
+            f"source.tables.{table}: snapshot {place} cannot be read ({type(error).__name__}){lacks}",
+            hint="name one that the table still has, and that its library can read",
         ) from None
 
 
 Batches = Any
 """A reader of Arrow's record batches."""
 
-Failures = tuple[type[BaseException], ...]
-"""What a library raises where it cannot read."""
 
+def _delta_batches(folder: Path, version: int) -> Batches:
+    from pyarrow import RecordBatchReader, dataset
 
-def _delta_batches(table: str, folder: Path, version: int) -> tuple[Batches, Failures]:
-    deltalake = extra("delta")
-    from deltalake.exceptions import DeltaError
-    from pyarrow import ArrowException, RecordBatchReader, dataset
-
-    failures = (DeltaError, ArrowException, OSError, ValueError)
-    try:
-        opened = deltalake.DeltaTable(str(folder), version=version)
-        whole = opened.to_pyarrow_dataset()
-        partitions = opened.metadata().partition_columns
-        fragments = [
-            whole.format.make_fragment(
-                fragment.path, fragment.filesystem, _partition(fragment.partition_expression, partitions)
-            )
-            for fragment in whole.get_fragments()
-        ]
-    except failures as error:
-        raise _not_there(table, folder, version, error) from None
+    opened = extra("delta").DeltaTable(str(folder), version=version)
+    whole, partitions = opened.to_pyarrow_dataset(), opened.metadata().partition_columns
+    fragments = [
+        whole.format.make_fragment(
+            fragment.path, fragment.filesystem, _partition(fragment.partition_expression, partitions)
+        )
+        for fragment in whole.get_fragments()
+    ]
     plain = dataset.FileSystemDataset(fragments, whole.schema, whole.format, whole.filesystem)
-    return RecordBatchReader.from_batches(whole.schema, plain.to_batches()), failures
+    return RecordBatchReader.from_batches(whole.schema, plain.to_batches())
 
 
 def _partition(stated: Any, partitions: Iterable[str]) -> Any:
-    """What a log says of a file, as far as it is the value of a partition column."""
+    """What a log says of a file, as far as it is the value of a partition column.
+
+    Raises:
+        ValueError: it does not say one of them; the column would be NULL in silence.
+    """
     from pyarrow import dataset
 
-    values = dataset.get_partition_keys(stated)
-    alone = dataset.scalar(True)
+    values, alone = dataset.get_partition_keys(stated), dataset.scalar(True)
     for name in partitions:
         if name not in values:
-            raise ValueError(name)  # else the column would be NULL in silence
+            raise ValueError(name)
         field = dataset.field(name)
         alone = alone & (field.is_null() if values[name] is None else field == values[name])
     return alone
 
 
-def _iceberg_batches(table: str, folder: Path, snapshot: int) -> tuple[Batches, Failures]:
-    iceberg = extra("iceberg")
-    from pyarrow import ArrowException
-
-    failures = (ArrowException, OSError, ValueError, NotImplementedError)
-    try:
-        written = sorted((folder / "metadata").glob("*.metadata.json"), reverse=True)
-        tables = (iceberg.StaticTable.from_metadata(str(file)) for file in written)
-        # a snapshot never changes: any metadata that knows it will do
-        knowing = next((opened for opened in tables if opened.snapshot_by_id(snapshot) is not None), None)
-        reader = None if knowing is None else knowing.scan(snapshot_id=snapshot).to_arrow_batch_reader()
-    except failures as error:
-        raise _not_there(table, folder, snapshot, error) from None
-    if reader is None:
-        raise _not_there(table, folder, snapshot, None)
-    return reader, failures
+def _iceberg_batches(folder: Path, snapshot: int) -> Batches:
+    written = sorted((folder / "metadata").glob("*.metadata.json"), reverse=True)
+    tables = (extra("iceberg").StaticTable.from_metadata(str(file)) for file in written)
+    # a snapshot never changes: any metadata that knows it will do
+    knowing = next((opened for opened in tables if opened.snapshot_by_id(snapshot) is not None), None)
+    if knowing is None:
+        raise ValueError(snapshot)
+    return knowing.scan(snapshot_id=snapshot).to_arrow_batch_reader()
 
 
-READERS: Mapping[SourceKind, Callable[[str, Path, int], tuple[Batches, Failures]]] = {
+READERS: Mapping[SourceKind, Callable[[Path, int], Batches]] = {
     DELTA: _delta_batches, ICEBERG: _iceberg_batches,
 }  # fmt: skip
-"""Kind of lake -> what reads it: (table, folder, pin)."""
-
-
-def _not_there(table: str, folder: Path, pin: int, error: BaseException | None) -> SourceError:
-    why = "" if error is None else f" ({type(error).__name__})"
-    if not folder.is_dir():
-        return SourceError(f"source.tables.{table}: there is no folder {folder.name} below source.root")
-    return SourceError(
-        f"source.tables.{table}: there is no snapshot {pin} that can be read{why}",
-        hint="name one that the table still has, and that its library can read",
-    )
+"""Kind of lake -> what reads it: (folder, pin)."""

@@ -71,12 +71,13 @@ def test_what_is_no_number_of_an_answer_needs_no_claim(
     shop: OpenReleases, told: tuple[ClaimFile, Any]
 ) -> None:
     text = "# 1 Shop\n\n1. First `12` at 10:30 in 2024\n2) second <!-- 99 -->\n```\n42\n```\n[x](https://a.example/77)\n"
-    text += "A 95% interval and v2beta, sha1 abc123.\n"
+    text += "Since 1999; March 2024. A 95% interval and v2beta, sha1 abc123.\n"
     assert verdicts(text, told[0], shop) == []
 
 
 @pytest.mark.parametrize(("text", "verdict"), [
     ("There were 4,217.", "unclaimed"), ("About 12% left.", "unclaimed"), ("12 [00000000/0/n]", "invented"),
+    ("2013 customers came.", "unclaimed"), ("To the market 2013 came.", "unclaimed"),
     ("It rose [{c}/0/n].", "wrong"), ("12 [{c}/99/n]", "invented"), ("12 [{c}/0/nothing]", "invented"),
     ("-1 [{c}/0/n]", "wrong"), ("0.5 [{c}/0/n]", "wrong"),
 ])  # fmt: skip

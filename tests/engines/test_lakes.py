@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet
 import pytest
 import sqlalchemy
@@ -23,8 +24,6 @@ from dpsql.star import Catalog, parse_catalog
 from tests.engines.test_frames import CATALOG, KEY, arrow, catalog_in, published, shop
 
 PARTITIONS = {"sales": ["paid_on"], "person": ["region", "age"], "product": None}
-LATER = {"person": pa.table({"id": [900], "age": [3.0], "region": ["north"], "member": [True]})}
-"""Rows that come after the pinned snapshot."""
 
 
 def tables() -> dict[str, pa.Table]:
@@ -149,7 +148,8 @@ def test_what_a_log_claims_of_values_is_not_believed(tmp_path: Path) -> None:
 
 REFUSED = {
     "sales": "no snapshot is pinned", "sales@": "no snapshot is pinned", "sales@newest": "no snapshot is pinned",
-    "@1": "no snapshot is pinned", "sales@77": "there is no snapshot 77", "nowhere@0": "there is no folder nowhere",
+    "@1": "no snapshot is pinned", "sales@77": "snapshot sales@77 cannot be read",
+    "nowhere@0": "snapshot nowhere@0 cannot be read",
     "sales@99999999999999999999": "no snapshot is pinned",
 }  # fmt: skip
 
@@ -164,6 +164,34 @@ def test_what_is_no_snapshot_is_one_sentence(kind: str, place: str, tmp_path: Pa
     assert REFUSED[place] in str(refused.value) and "source.tables.sales" in str(refused.value)
 
 
+def test_what_a_variable_stands_for_is_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PLACE", "hunter-2@5")
+    with pytest.raises(SourceError) as refused:
+        open_tables(
+            lake_catalog("delta", tmp_path, {"sales": "${PLACE}", "person": "-", "product": "-"}), ["sales"]
+        )
+    assert "hunter" not in str(refused.value) and "${PLACE}" in str(refused.value)
+
+
+@pytest.mark.parametrize("kind", ["delta", pytest.param("iceberg", marks=needs_sql)])
+def test_nobody_else_moves_when_one_person_goes(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who was alone in a partition, and who owned a file's least and largest values, included."""
+    whole, gone = tables(), tables()
+    for name, key in (("sales", "id"), ("person", "id")):
+        gone[name] = gone[name].filter(pc.fill_null(pc.not_equal(gone[name].column(key), 7), True))
+        assert len(gone[name]) < len(whole[name])
+    rows = {}
+    for side, content in (("whole", whole), ("gone", gone)):
+        (tmp_path / side).mkdir()
+        monkeypatch.setattr(f"{__name__}.tables", lambda content=content: content)
+        catalog = lake_catalog(kind, tmp_path / side, LAKES[kind](tmp_path / side))
+        rows[side] = {name: exact_rows(catalog, name) for name in ("sales", "person")}
+    for name, others in rows["gone"].items():
+        assert others == [row for row in rows["whole"][name] if row[0] != 7]
+
+
 def test_a_snapshot_whose_files_are_gone_is_one_sentence(lake: tuple[str, Path, dict[str, str]]) -> None:
     kind, folder, pins = lake
     hidden = [
@@ -174,7 +202,7 @@ def test_a_snapshot_whose_files_are_gone_is_one_sentence(lake: tuple[str, Path, 
         file.rename(away)
     try:
         with pytest.raises(
-            SourceError, match=r"source.tables.product.* (cannot be read|can be read)"
+            SourceError, match=r"source.tables.product: snapshot .*product@.* cannot be read"
         ) as refused:
             open_tables(lake_catalog(kind, folder, pins), ["product"])
         assert "c0" not in str(refused.value)
