@@ -51,8 +51,8 @@ PREPARE = re.compile(r'PREPARE\s+("[^"]+"|\w+)\s*(?:\(([^)]*)\))?\s*AS\s+(.*)', 
 EXECUTE = re.compile(r'EXECUTE\s+("[^"]+"|\w+)\s*(?:\((.*)\))?', re.IGNORECASE | re.DOTALL)
 EXPLAIN = re.compile(r"EXPLAIN\s+(?:\([^)]*\)\s*|ANALYZE\s+|VERBOSE\s+)*(.*)", re.IGNORECASE | re.DOTALL)
 NUMBER = re.compile(r'"(?:[^"]|"")*"|(?<![\w$."])\d+(?:\.\d+)?')
-MOST_CALLED = 512
-"""Shapes of statements whose columns' names are kept."""
+MOST_CALLED, LONGEST_CALLED = 512, 4096
+"""Shapes of statements whose columns' names are kept, and characters of one: what clients send fills no memory."""
 MOST_PREPARED, MOST_PREPARED_TEXT, MOST_CURSORS = 1000, 2**22, 64
 """Of one client: prepared statements, their characters, and cursors that are open."""
 
@@ -208,6 +208,8 @@ class Backend:
         """Columns without a name are called as PostgreSQL calls them, whatever the statement's constants."""
         if not any("(" in name for name in names):
             return names
+        if len(outside) > LONGEST_CALLED:
+            return self._named(sql, names)
         shape = NUMBER.sub(_without_number, outside), names
         if shape not in self.called:
             if len(self.called) >= MOST_CALLED:
