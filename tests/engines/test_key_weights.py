@@ -9,7 +9,7 @@ import hashlib
 import json
 import random
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,14 +17,17 @@ import duckdb
 import pytest
 
 from dpsql.budget.threshold import SQUARED_SENSITIVITY, UNIT, key_weight
+from dpsql.engines import key_weights
+from dpsql.engines.key_weights import key_sql
 from dpsql.engines.registry import open_engine
 from dpsql.noise import ZeroNoise
+from dpsql.publishing import selection
 from dpsql.publishing.known_keys import listed_keys
 from dpsql.publishing.rows import prepare_tables
 from dpsql.publishing.selection import Key, KeyScan, key_statement, open_selection
 from dpsql.star import Catalog
 from dpsql.star.load import parse_catalog
-from dpsql.star.private_columns import private_columns
+from dpsql.star.private_columns import PrivateColumn, private_columns
 from dpsql.star.private_keys import is_key
 from tests.engines.servers import Server
 
@@ -175,6 +178,22 @@ def write(folder: Path, rows: Sequence[Sale]) -> None:
 
 
 FILES = {"sales": "sales.parquet", "person": "person.parquet", "shelf": "shelf.parquet"}
+CLEANINGS = ("lower", "trim", "raw")
+"""What one engine might do to a text on its own."""
+
+
+def otherwise(cleaning: str) -> Callable[..., str]:
+    """`key_sql` with a defect."""
+
+    def planted(column: PrivateColumn, value: str, *given: Any) -> str:
+        shipped = key_sql(column, value, *given)
+        if column.spec.type != "string":
+            return shipped
+        return f"CAST({value} AS VARCHAR)" if cleaning == "raw" else f"{cleaning}({shipped})"
+
+    return planted
+
+
 LISTED: dict[str, Sequence[Key]] = {"sales.item": ("tea", "é", "own 3"), "sales.number": (7,)}
 
 
@@ -250,21 +269,30 @@ def test_the_small_star_in_duckdb(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         assert found["sales.item"] == case["h"]
 
 
-def test_postgresql_weighs_as_plain_python_does(postgres: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def keyed_in_postgres(
+    postgres: Server, schema: str, rows: Sequence[Sale], monkeypatch: pytest.MonkeyPatch
+) -> Catalog:
+    """The star in a schema of a PostgreSQL."""
     import psycopg
 
-    rows = sales(random.Random(5))
     with psycopg.connect(postgres.dsn) as server:
-        server.execute("CREATE SCHEMA keyed")
-        server.execute("CREATE TABLE keyed.sales (person_id bigint, item text, number bigint, shelf integer)")
-        server.execute("CREATE TABLE keyed.person (id bigint)")
-        server.execute("CREATE TABLE keyed.shelf (shelf_id integer, name varchar(20), size integer)")
+        server.execute(f"CREATE SCHEMA {schema}")
+        server.execute(
+            f"CREATE TABLE {schema}.sales (person_id bigint, item text, number bigint, shelf integer)"
+        )
+        server.execute(f"CREATE TABLE {schema}.person (id bigint)")
+        server.execute(f"CREATE TABLE {schema}.shelf (shelf_id integer, name varchar(20), size integer)")
         with server.cursor() as cursor:
-            cursor.executemany("INSERT INTO keyed.sales VALUES (%s, %s, %s, %s)", [*rows])
-            cursor.executemany("INSERT INTO keyed.shelf VALUES (%s, %s, %s)", SHELVES)
+            cursor.executemany(f"INSERT INTO {schema}.sales VALUES (%s, %s, %s, %s)", [*rows])
+            cursor.executemany(f"INSERT INTO {schema}.shelf VALUES (%s, %s, %s)", SHELVES)
     monkeypatch.setenv("KEYS_DSN", postgres.dsn)
-    tables = {name: f"keyed.{name}" for name in FILES}
-    for name, per_unit, weights in columns_of(star("postgresql", "${KEYS_DSN}", tables), LISTED):
+    return star("postgresql", "${KEYS_DSN}", {name: f"{schema}.{name}" for name in FILES})
+
+
+def test_postgresql_weighs_as_plain_python_does(postgres: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = sales(random.Random(5))
+    catalog = keyed_in_postgres(postgres, "keyed", rows, monkeypatch)
+    for name, per_unit, weights in columns_of(catalog, LISTED):
         assert weights == expected(rows, name, per_unit, LISTED.get(name, ())), name
 
 
@@ -274,3 +302,61 @@ def test_spark_weighs_as_plain_python_does(spark: Any, tmp_path: Path) -> None:
     tables = {name: str(tmp_path / place) for name, place in FILES.items()}
     for name, per_unit, weights in columns_of(star("spark", "", tables), LISTED):
         assert weights == expected(rows, name, per_unit, LISTED.get(name, ())), name
+
+
+KEYS_OF_BOUNDED_ROWS = "row_number() OVER (PARTITION BY unit ORDER BY k) <= 3"
+"""The first `max_ids` rows of a unit by their keys, where the method takes the keys of all her rows."""
+
+
+def unlike_python(folder: Path, seed: int = 7) -> set[str]:
+    """Columns whose weights in DuckDB are not those of plain Python."""
+    rows = sales(random.Random(seed))
+    write(folder, rows)
+    weighings = columns_of(star("parquet", str(folder), FILES), {})
+    return {name for name, per_unit, weights in weighings if weights != expected(rows, name, per_unit)}
+
+
+class TestPlanted:
+    """Each defect gives weights that plain Python does not."""
+
+    def test_nothing_is_found_without_a_defect(self, tmp_path: Path) -> None:
+        assert unlike_python(tmp_path) == set()
+
+    def test_keys_of_bounded_rows(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        shipped = key_weights._keys
+        monkeypatch.setattr(
+            key_weights,
+            "_keys",
+            lambda *given: f"SELECT * FROM ({shipped(*given)}) AS b QUALIFY {KEYS_OF_BOUNDED_ROWS}",
+        )
+        assert "sales.item" in unlike_python(tmp_path)
+
+    def test_another_row_of_a_key_that_stands_twice(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """By the bytes of the key alone, where views go by the listed leaves first."""
+        shipped = selection.leaf_of_row
+
+        def unordered(*given: Any) -> Any:
+            leaf = shipped(*given)
+            return leaf._replace(digit=leaf.digit._replace(sql="0"))
+
+        monkeypatch.setattr(selection, "leaf_of_row", unordered)
+        assert unlike_python(tmp_path) == {"shelf.name"}
+
+    @pytest.mark.parametrize("cleaning", CLEANINGS)
+    def test_cleaning_of_one_engine(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cleaning: str
+    ) -> None:
+        monkeypatch.setattr(selection, "key_sql", otherwise(cleaning))
+        assert {"sales.item", "shelf.name"} & unlike_python(tmp_path)
+
+    @pytest.mark.parametrize("cleaning", CLEANINGS)
+    def test_cleaning_of_postgresql(
+        self, postgres: Server, monkeypatch: pytest.MonkeyPatch, cleaning: str
+    ) -> None:
+        rows = sales(random.Random(5))
+        catalog = keyed_in_postgres(postgres, f"planted_{cleaning}", rows, monkeypatch)
+        monkeypatch.setattr(selection, "key_sql", otherwise(cleaning))
+        (weights,) = [w for name, _, w in columns_of(catalog, LISTED) if name == "sales.item"]
+        assert weights != expected(rows, "sales.item", 20, LISTED["sales.item"])

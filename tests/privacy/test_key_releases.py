@@ -20,6 +20,7 @@ import pytest
 
 from dpsql.answer import Answerer
 from dpsql.budget.threshold import SQUARED_SENSITIVITY
+from dpsql.engines import key_weights
 from dpsql.errors import MachineFault
 from dpsql.ledger import budget_report
 from dpsql.noise import ZeroNoise
@@ -249,6 +250,19 @@ class TestPlanted:
         hers: Person = ("city 0", ["tie 4", "tie 5"], (0, 1))
         monkeypatch.setitem(PAIRS, "ties", (ITEMS, "add_remove", (*crowd, hers), crowd))
         assert self.found("ties", tmp_path, monkeypatch)
+
+    def test_rows_bounded_in_an_order_over_everybody(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The step reads the first rows of the whole table: hers push out somebody else's."""
+        made = key_weights._keys
+        first = f"row_number() OVER (ORDER BY unit DESC) <= {PEOPLE}"
+        monkeypatch.setattr(
+            key_weights, "_keys", lambda *given: f"SELECT * FROM ({made(*given)}) AS b QUALIFY {first}"
+        )
+        hers: Person = ("city 1", SHARED, (0, 1, 2, 3))
+        monkeypatch.setitem(PAIRS, "pushed", (CITIES, "add_remove", (hers,), ()))
+        assert self.found("pushed", tmp_path, monkeypatch)
 
     def test_the_number_of_unshown_keys_is_stored(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

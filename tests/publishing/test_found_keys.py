@@ -16,7 +16,7 @@ from dpsql.answer import Answerer
 from dpsql.errors import CatalogError, LineageError, MachineFault, ReleaseExists
 from dpsql.ledger import budget_report
 from dpsql.noise import ExactNoise, Noise, ZeroNoise, os_entropy
-from dpsql.publishing import central, selection
+from dpsql.publishing import central, rows, selection
 from dpsql.publishing.central import publish_release
 from dpsql.release import Release, open_release
 from dpsql.star import load_catalog
@@ -357,3 +357,62 @@ def test_a_summary_with_private_keys_is_one_key_a_person(tmp_path: Path, publish
     with closing(other):
         moved = {key: liked[key] - fewer[key] for key in liked.keys() & fewer.keys()}
     assert {key: weight for key, weight in moved.items() if weight} == {"item 5": 1 << 20}
+
+
+COUNTED = "SELECT item, COUNT(*) FROM sales GROUP BY item"
+
+
+def off_the_rows(folder: Path) -> set[str]:
+    """Groups of a release without noise that are not what the raw rows say; one key stands in two spellings."""
+    with duckdb.connect() as db:
+        write(folder)
+        file = folder / "sales.parquet"
+        spelt = "CASE item WHEN 'item 2' THEN 'ITEM 1' ELSE item END"
+        db.execute(f"CREATE TABLE sales AS SELECT * REPLACE ({spelt} AS item) FROM '{file}'")
+        db.execute(f"COPY sales TO '{file}' (FORMAT parquet)")
+        truth = dict(db.execute(COUNTED).fetchall())
+    release = open_release(publish(folder / "shop.yaml", noise=ZeroNoise()), insecure=True)
+    with closing(release):
+        shown = {str(key) for key in selection.stored_lists(release)["sales.item"].keys}
+        groups = dict(Answerer(release).query(COUNTED).rows)
+    right = {key: count for key, count in truth.items() if key in shown}
+    right["(other)"] = sum(count for key, count in truth.items() if key not in shown)
+    return {key for key in right.keys() | groups.keys() if right.get(key, 0) != groups.get(key, 0)} | (
+        {"item 1", "ITEM 1"} - shown
+    )
+
+
+class TestPlanted:
+    """Defects of what comes after the step: exact rows tell."""
+
+    def test_groups_are_those_of_the_rows(self, tmp_path: Path, publishes: None) -> None:
+        assert off_the_rows(tmp_path) == set()
+
+    def test_other_without_the_rows_of_unshown_keys(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, publishes: None
+    ) -> None:
+        """An inner join to the list: parts add up to a whole that is too small."""
+        shipped = rows._listed_leaf
+
+        def inner(*given: Any) -> Any:
+            leaf = shipped(*given)
+            return leaf._replace(lookup=leaf.lookup.removeprefix("LEFT "))
+
+        monkeypatch.setattr(rows, "_listed_leaf", inner)
+        assert off_the_rows(tmp_path) == {"(other)"}
+
+    @pytest.mark.parametrize("place", ["selection", "rows"])
+    def test_lower_in_one_place_only(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, publishes: None
+    ) -> None:
+        """Keys are found in lower case and rows looked up as they are, or the other way round."""
+        module = {"selection": selection, "rows": rows}[place]
+        shipped = module.key_sql
+        monkeypatch.setattr(
+            module,
+            "key_sql",
+            lambda column, *given: (
+                f"lower({shipped(column, *given)})" if column.column == "item" else shipped(column, *given)
+            ),
+        )
+        assert off_the_rows(tmp_path) >= {"ITEM 1"}
