@@ -91,8 +91,8 @@ def publish(
 
 def buy(
     catalog: ReleasePath, statements: str | Sequence[str], output: ReleasePath, *, epsilon: Fraction | str,
-    label: str | None = None, ledger: ReleasePath | None = None, new_ledger: bool = False,
-    progress: Progress | None = None,
+    keys_of: ReleasePath | None = None, label: str | None = None, ledger: ReleasePath | None = None,
+    new_ledger: bool = False, progress: Progress | None = None,
 ) -> Published:  # fmt: skip
     """Publish just what a few statements need, with the least error for exactly these.
 
@@ -101,6 +101,7 @@ def buy(
         statements: SQL, one or several.
         output: the release file to make. It answers these statements and what follows from them, and refuses others.
         epsilon: spent from the catalog's lineage, at its delta: a number as text, or a fraction.
+        keys_of: a release of the lineage whose lists of private keys are taken; a purchase finds none of its own.
         label, ledger, new_ledger, progress: as for `publish`.
 
     Returns:
@@ -119,19 +120,24 @@ def buy(
 
     entropy = os_entropy()
     return publish_release(
-        read_purchase(catalog, statements, epsilon, ledger), Path(output), noise=ExactNoise(entropy), key=entropy(32),
-        label=label, progress=progress or silent, memory=memory_of_this_computer(new_ledger=new_ledger),
+        read_purchase(catalog, statements, epsilon, ledger, keys_of), Path(output), noise=ExactNoise(entropy),
+        key=entropy(32), label=label, progress=progress or silent,
+        memory=memory_of_this_computer(new_ledger=new_ledger),
     )  # fmt: skip
 
 
-def quote(catalog: ReleasePath, statements: str | Sequence[str], *, epsilon: Fraction | str) -> PlanReport:
+def quote(
+    catalog: ReleasePath, statements: str | Sequence[str], *, epsilon: Fraction | str,
+    keys_of: ReleasePath | None = None, ledger: ReleasePath | None = None,
+) -> PlanReport:  # fmt: skip
     """What `buy` would give for an epsilon: the standard error of each statement, before anything is spent.
 
     Args:
-        catalog, statements, epsilon: as for `buy`.
+        catalog, statements, epsilon, keys_of: as for `buy`.
+        ledger: as for `buy`; it is read only where private keys are those of another release.
 
     Raises:
-        dpsql.errors.Error: as for `buy`; no ledger is opened.
+        dpsql.errors.Error: as for `buy`.
 
     **Privacy**: spends nothing and opens no private table.
     """
@@ -139,7 +145,7 @@ def quote(catalog: ReleasePath, statements: str | Sequence[str], *, epsilon: Fra
     from dpsql.curate.forecast import plan_catalog
 
     workload = (statements,) if isinstance(statements, str) else tuple(statements)
-    return plan_catalog(read_purchase(catalog, workload, epsilon), workload, compare=False)
+    return plan_catalog(read_purchase(catalog, workload, epsilon, ledger, keys_of), workload, compare=False)
 
 
 def append(

@@ -98,8 +98,7 @@ def catalog_notes(block: Block, plan: ViewPlan, release: Release, schema: Schema
             column, keys = f"{axis.table}.{axis.columns[0].column}", key_list(release, number)
             text = f"{column}: values outside of the catalog's domain are left out"
             if keys is not None:
-                few = f"keys of fewer than about {keys.people():,.0f} people are not"
-                text = f"{column}: of the {keys.keys} keys shown; {few}"
+                text = f"{column}: of the {keys.keys} keys shown; {keys.missing}"
             notes.append(Note(text, flag=number in counted))  # a list shows what it holds, a number does not
     return list(dict.fromkeys(notes))
 

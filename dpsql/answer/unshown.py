@@ -85,7 +85,8 @@ def list_words(keys: KeyListMeta) -> str:
     >>> list_words(KeyListMeta("t.x", "VARCHAR", 387, 400, 1, (KeyRoundMeta("1", "1/9", "4", 74448896),)))
     'keys of t.x: private, 387 shown, of about 71 people or more each'
     """
-    return f"keys of {keys.column}: private, {keys.keys} shown, of about {keys.people():,.0f} people or more each"
+    shown = f"of about {keys.people():,.0f} people or more each" if keys.rounds else "all listed before"
+    return f"keys of {keys.column}: private, {keys.keys} shown, {shown}"
 
 
 def listed_words(release: Release, view: ReleaseView) -> Iterator[str]:
@@ -131,8 +132,8 @@ def unshown_refusal(plan: ViewPlan, release: Release) -> PartialBinError | None:
         other, outside = other_count(release, plan.view, position), _outside(release, query.axis)
         rows = "" if other is None else f", {other.value:,.0f} +- {1.96 * other.stderr:,.0f} rows"
         return PartialBinError(
-            f"{culprit.words()}: not among the {keys.keys} keys shown; its rows are in {outside}{rows}; keys of fewer "
-            f"than about {keys.people():,.0f} people are not told",
+            f"{culprit.words()}: not among the {keys.keys} keys shown; its rows are in {outside}{rows}; "
+            f"{keys.missing} told",
             hint="ask for shown keys, which SELECT DISTINCT lists; with `on_partial_bin: interpolate` in the catalog "
             "or the connection it is answered, with an error bar that holds all of them",
         ).at("WHERE", culprit.span)

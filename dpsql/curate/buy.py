@@ -12,11 +12,13 @@ release: somebody who chose them by what private rows hold has told it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
 from os import PathLike
+from os.path import relpath
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,21 +26,24 @@ import numpy as np
 
 from dpsql.answer.answerer import Answerer
 from dpsql.answer.block import Block
+from dpsql.answer.leafsets import key_list
 from dpsql.answer.plan import ReleaseView as AskedView
 from dpsql.answer.plan import make_plan, no_view, place
 from dpsql.answer.sql.parse import parse
 from dpsql.answer.sql.rewrite import take_apart
 from dpsql.answer.terms import Term
-from dpsql.axis.model import OrderedRule
+from dpsql.axis.model import KeyListRule, OrderedRule
 from dpsql.curate.dry import Priced, dry_answerer, priced_plan
 from dpsql.errors import CatalogError, InterfaceError, NotSupportedError
 from dpsql.mechanisms.family.asked import best_rows, classes_of, held_cells
 from dpsql.publishing.axes import open_public
-from dpsql.publishing.selection import planning_maker
+from dpsql.publishing.known_keys import planning_maker
+from dpsql.release import open_release
 from dpsql.star import Catalog, load_catalog, made_view
 from dpsql.star.base import as_fraction, from_units
 from dpsql.star.graph import sums_rows
 from dpsql.star.model import MOST, AxisSpec, View
+from dpsql.star.private_columns import private_columns, with_keys
 from dpsql.star.tables import Cuts
 from dpsql.tree import FloatArray
 
@@ -79,6 +84,7 @@ def read_purchase(
     statements: str | Sequence[str],
     epsilon: Fraction | str,
     ledger: str | PathLike[str] | None = None,
+    keys_of: str | PathLike[str] | None = None,
 ) -> Catalog:
     """`purchase` as somebody types it: a file, one statement or several, an amount as text, another ledger.
 
@@ -90,7 +96,46 @@ def read_purchase(
         amount = as_fraction(epsilon)
     except ValueError as error:
         raise InterfaceError(f"epsilon: {error}") from error
-    return purchase(load_catalog(Path(catalog), ledger), workload, amount)
+    star = load_catalog(Path(catalog), ledger)
+    return purchase(with_keys_of(star, None if keys_of is None else Path(keys_of)), workload, amount)
+
+
+def with_keys_of(catalog: Catalog, release: Path | None) -> Catalog:
+    """The catalog with the lists that a release has found, at no charge: they are public facts of that release.
+
+    Args:
+        catalog: the curator's.
+        release: a release of its lineage; None for those that `known` names.
+
+    Raises:
+        ReleaseError: it cannot be opened.
+    """
+    columns: set[str] = set()
+    if release is not None:
+        with closing(open_release(release, insecure=True)) as opened:
+            columns = {keys.column for keys in opened.meta.keys}
+    tables = {}
+    for name, table in catalog.tables.items():
+        keys = {column: spec.private_keys for column, spec in table.columns.items() if spec.private_keys}
+        known = {
+            column: _written(catalog, release) if release and f"{name}.{column}" in columns else spec.known
+            for column, spec in keys.items()
+        }
+        tables[name] = with_keys(
+            table,
+            {
+                column: spec.model_copy(update={"share": Fraction(0), "known": known[column]})
+                for column, spec in keys.items()
+                if known[column] is not None
+            },
+        )
+    return catalog.model_copy(update={"tables": tables})
+
+
+def _written(catalog: Catalog, release: Path) -> str:
+    """A release as `known` names it: from the catalog's folder."""
+    folder = Path.cwd() if catalog.file is None else catalog.file.absolute().parent
+    return relpath(release.absolute(), folder)
 
 
 def purchase(catalog: Catalog, statements: Sequence[str], epsilon: Fraction) -> Catalog:
@@ -99,7 +144,8 @@ def purchase(catalog: Catalog, statements: Sequence[str], epsilon: Fraction) -> 
     Args:
         catalog: the catalog that they are asked of.
         statements: SQL.
-        epsilon: what the release spends, at the catalog's delta.
+        epsilon: what the release spends, at the catalog's delta. Private keys are found by nobody anew: they are those
+            that a release has found (`with_keys_of`).
 
     Returns:
         The same star and promise with other views; `population` and lineage stay.
@@ -126,7 +172,27 @@ def purchase(catalog: Catalog, statements: Sequence[str], epsilon: Fraction) -> 
     needed = _needed(priced, statements)
     views = _views(priced, needed, 2 if catalog.privacy.delta else 1)
     privacy = catalog.privacy.model_copy(update={"epsilon": epsilon, "releases": None})
-    return catalog.model_copy(update={"views": views, "privacy": privacy})
+    bought = catalog.model_copy(update={"views": views, "privacy": privacy})
+    _check_listed(bought, {(column.table, column.column) for column in private_columns(bought)})
+    return bought
+
+
+def _check_listed(catalog: Catalog, asked: Container[tuple[str, str]]) -> None:
+    """Refuse questions about private keys that would be found anew.
+
+    Args:
+        catalog: whose columns they are.
+        asked: (table, column) of axes that are asked.
+
+    Raises:
+        InterfaceError: there is one.
+    """
+    for column in private_columns(catalog):
+        if column.rounds and (column.table, column.column) in asked:
+            raise InterfaceError(
+                f"{column.name}: a purchase finds no keys, it takes those that a release has found",
+                hint="name a release of this lineage: --keys-of shop.dpsql",
+            )
 
 
 def _scaffold(catalog: Catalog) -> Catalog:
@@ -177,7 +243,17 @@ def _asked(block: Block, terms: Sequence[Term], answerer: Answerer) -> Needed:
     if isinstance(placed, str):
         raise no_view(block, [f"the catalog's views have no axis for {placed}"], answerer.schema)
     plan = make_plan(block, terms, view, placed, release)
+    entries = (
+        release.axes[query.axis] for query in plan.questions if query.filters or query.classes or query.groups
+    )
+    _check_listed(release.catalog, {(axis.table, axis.columns[0].column) for axis in entries})
     cut = [release.axes[i].name for i, cells in zip(axes, plan.cells, strict=True) if cells.cut]
+    lists = [key_list(release, i) for i, cells in zip(axes, plan.cells, strict=True) if cells.cut]
+    if any(lists):
+        raise NotSupportedError(
+            f"the statement asks for keys of {cut[0]} beside those that are listed",
+            hint="ask for keys of the release that --keys-of names: SELECT DISTINCT lists them",
+        )
     if cut:
         raise NotSupportedError(
             f"the statement cuts a leaf of {cut[0]}",
@@ -263,11 +339,11 @@ def _narrowed(priced: Priced, needed: Needed) -> list[_Narrow]:
             planned = entries[number]
             narrowed.append(_narrow(place_, written[planned.resolved], planned.axis.rule, masks))
     if not narrowed:  # totals alone: any axis will do
-        number = needed.axes[-1]
-        masks = np.ones((1, entries[number].axis.leaves))
-        narrowed = [
-            _narrow(len(needed.axes) - 1, written[entries[number].resolved], entries[number].axis.rule, masks)
-        ]
+        public = [i for i, n in enumerate(needed.axes) if not isinstance(entries[n].axis.rule, KeyListRule)]
+        place_ = max(public, default=len(needed.axes) - 1)
+        planned = entries[needed.axes[place_]]
+        masks = np.ones((1, planned.axis.leaves))
+        narrowed = [_narrow(place_, written[planned.resolved], planned.axis.rule, masks)]
     return narrowed
 
 

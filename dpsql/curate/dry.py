@@ -28,6 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.answer.answerer import Answerer
+from dpsql.axis import KeyListRule
 from dpsql.mechanisms.family.measurement import own_components
 from dpsql.mechanisms.law import nothing_drawn
 from dpsql.mechanisms.local.channel import channel_of
@@ -35,8 +36,10 @@ from dpsql.publishing.axes import AxisMaker
 from dpsql.publishing.bounding import BEYOND, REACH, DrawnRelease, law_of
 from dpsql.publishing.content import descriptions, notes, planned_release, release_content, unmeasured
 from dpsql.publishing.hybrid import ChannelInputs, invert_channel, reported_at
+from dpsql.publishing.key_plans import key_plans
 from dpsql.publishing.plan import plan_release
 from dpsql.publishing.planned import PlannedStatistic, ReleasePlan
+from dpsql.publishing.selection import ListedKeys, fixed_list, list_part
 from dpsql.publishing.squares import COUNT, hybrid_statistics
 from dpsql.publishing.supplements import supplemented
 from dpsql.publishing.userlevel.guess import Crowds, Guess
@@ -46,7 +49,7 @@ from dpsql.release.assemble import Statistic, without_numbers
 from dpsql.release.format import UNIT, RowsBeyondBound, ScaleMeta
 from dpsql.release.read import reopen_written
 from dpsql.release.reports import SquareMeta
-from dpsql.release.write import ReleaseBuilder, StatisticContent, StatisticPart
+from dpsql.release.write import KeyListPart, ReleaseBuilder, StatisticContent, StatisticPart
 from dpsql.star import Catalog
 from dpsql.streams.plan import whole_stream
 from dpsql.variance import AxisVariance
@@ -264,10 +267,22 @@ def write_dry_release(
     known = replace(plan, statistics=tuple(one_row(s) for s in plan.statistics))
     statistics = list(map(Statistic, descriptions(known), _foreseen(priced, known)))
     builder = planned_release(known, "dry", without_numbers(statistics, priced.models), insecure=True)
-    builder = replace(builder, bounding=[*builder.bounding, *none_beyond(plan)])
+    builder = replace(
+        builder, bounding=[*builder.bounding, *none_beyond(plan)], keys=tuple(_fixed_lists(plan))
+    )
     if rehearsal is not None:
         builder = rehearsal.put_into(builder)
     foreseen(builder, catalog or plan.catalog, plan, guess).write(path)
+
+
+def _fixed_lists(plan: ReleasePlan) -> Iterator[KeyListPart]:
+    """The lists that are there before a release is made: what they do not hold is refused or noted as it will be."""
+    rules = {(axis.resolved.table, axis.resolved.column): axis.axis.rule for axis in plan.axes}
+    for key_plan in key_plans(plan.catalog):
+        rule = rules[key_plan.column.table, key_plan.column.column]
+        if not key_plan.rounds and isinstance(rule, KeyListRule):
+            listed = fixed_list(key_plan.column, ListedKeys(rule.keys))
+            yield list_part(key_plan, listed, max(1, len(rule.keys)), None)
 
 
 def _foreseen(priced: Priced, plan: ReleasePlan) -> list[Estimated]:

@@ -32,8 +32,9 @@ from dpsql.mechanisms.family.measurement import AxisWorkload
 from dpsql.mechanisms.offers import Refusal
 from dpsql.publishing.axes import AxisMaker, open_public
 from dpsql.publishing.key_plans import charged, key_plans
+from dpsql.publishing.known_keys import planning_lists, planning_maker
 from dpsql.publishing.planned import PlannedStatistic, ReleasePlan
-from dpsql.publishing.selection import NO_SIZES, made_up_lists, planning_maker
+from dpsql.publishing.selection import NO_SIZES
 from dpsql.publishing.supplements import counted_catalog
 from dpsql.publishing.userlevel.guess import Guess, crowds
 from dpsql.release.write import LOOKUP_ARITY
@@ -74,7 +75,8 @@ class KeyForecast:
         column: `table.column`.
         supposed: keys that the plan supposes.
         share: of the budget that finds them, in percent.
-        people: (keys that a person has, people at which a key is shown with chance .5, with .98), the last round alone.
+        people: (keys that a person has, people at which a key is shown with chance .5, with .98), the last round alone;
+            none where all keys were listed before.
     """
 
     column: str
@@ -96,7 +98,11 @@ def key_forecasts(catalog: Catalog, lists: Mapping[str, int]) -> tuple[KeyForeca
     """
     forecasts = []
     for plan in key_plans(catalog):
-        column, last = plan.column, plan.rounds[-1]
+        column = plan.column
+        if not plan.rounds:
+            forecasts.append(KeyForecast(column.name, lists[column.name], 0.0, ()))
+            continue
+        last = plan.rounds[-1]
         even, sure = last.threshold / UNIT, (last.threshold + SURE * math.sqrt(last.sigma2)) / UNIT
         people = tuple(
             (keys, even * math.sqrt(keys), sure * math.sqrt(keys))
@@ -437,7 +443,7 @@ def plan_catalog(
         seen.classes, planned.hopeless, seen.blind, seen.weights, seen.stands_for, planned.not_taken, beaten,
         tuple(str(column) for column in reported_columns(catalog)) if guess is None else (),
         refreshes(catalog), planned.bounds,
-        key_forecasts(inside, {name: len(made.keys) for name, made in made_up_lists(inside, keys).items()}),
+        key_forecasts(inside, {name: len(made.keys) for name, made in planning_lists(inside, keys).items()}),
         tuple(summed_words(catalog)),
     )  # fmt: skip
 

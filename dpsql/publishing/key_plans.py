@@ -92,7 +92,8 @@ def key_plans(catalog: Catalog) -> tuple[KeyPlan, ...]:
         return ()
     currency, charge = currency_at(privacy.delta, privacy.key_delta), charged(privacy)
     whole = key_delta_of(charge, currency.counted(privacy.cap), privacy.key_delta)
-    delta = Fraction(math.floor(whole / len(columns) * KEY_GRAINS), KEY_GRAINS)
+    searched = sum(bool(column.rounds) for column in columns)
+    delta = Fraction(math.floor(whole / max(1, searched) * KEY_GRAINS), KEY_GRAINS)
     plans = []
     for column in columns:
         deltas = [Fraction(math.floor(delta * part * KEY_GRAINS), KEY_GRAINS) for part in column.rounds]

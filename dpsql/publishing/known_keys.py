@@ -9,17 +9,28 @@ function of released numbers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+from dpsql.engines.engine import Engine
 from dpsql.errors import CatalogError
 from dpsql.ledger import ledger_entries
 from dpsql.ledger.files import file_hash
-from dpsql.publishing.selection import KeyList, ListedKeys, always_keys, stored_lists
+from dpsql.publishing.axes import AxisMaker, axis_maker
+from dpsql.publishing.selection import (
+    NO_SIZES,
+    KeyList,
+    ListedKeys,
+    always_keys,
+    fixed_list,
+    listed_tables,
+    made_up_lists,
+    stored_lists,
+)
 from dpsql.release import Release, open_release
 from dpsql.release.request import requested
 from dpsql.star import Catalog, ledger_path
@@ -65,8 +76,37 @@ def _listed(catalog: Catalog, column: PrivateColumn) -> ListedKeys:
                 f"{place}: {column.keys.known} has no keys of {column.name}", hint="leave `known` out"
             )
         counts = _least_error(release, column, stored)
-    worth = [key for i, key in enumerate(stored.keys) if counts is None or counts.worth[i]]
+    worth = list(stored.keys)
+    if counts is not None and column.rounds:  # where nothing is found, a key that is left out stays out
+        worth = [key for key, counted in zip(stored.keys, counts.worth, strict=True) if counted]
     return ListedKeys(tuple(dict.fromkeys([*always, *worth])), release.meta.release_id)
+
+
+def planning_lists(catalog: Catalog, sizes: Mapping[str, int] = NO_SIZES) -> dict[str, KeyList]:
+    """Lists for a plan: those that are listed where nothing is found, else made-up keys.
+
+    Args:
+        catalog: a checked catalog.
+        sizes: as of `made_up_lists`.
+
+    Raises:
+        CatalogError, ReleaseError: as of `listed_keys`.
+    """
+    fixed = [column for column in private_columns(catalog) if not column.rounds]
+    return made_up_lists(catalog, sizes) | {
+        column.name: fixed_list(column, _listed(catalog, column)) for column in fixed
+    }
+
+
+def planning_maker(catalog: Catalog, public: Engine, sizes: Mapping[str, int] = NO_SIZES) -> AxisMaker:
+    """A function that builds axes for a plan, with made-up keys in the place of those that will be found.
+
+    Args:
+        catalog: the catalog.
+        public: its public tables.
+        sizes: as of `made_up_lists`.
+    """
+    return axis_maker(catalog, public, listed_tables(planning_lists(catalog, sizes)))
 
 
 class KeyCounts(NamedTuple):

@@ -32,7 +32,7 @@ from dpsql.ledger import SelectionRecord, SpendLine
 from dpsql.mechanisms.law import GAUSSIAN
 from dpsql.noise import Noise
 from dpsql.progress import Progress, Stage
-from dpsql.publishing.axes import AxisMaker, axis_maker
+from dpsql.publishing.axes import axis_maker
 from dpsql.publishing.key_plans import KeyPlan, KeyRound, key_plans, list_limits
 from dpsql.publishing.plan import plan_release
 from dpsql.publishing.planned import ReleasePlan
@@ -114,17 +114,6 @@ def _sorted_list(column: PrivateColumn, found: Mapping[Key, tuple[int, int]]) ->
     )  # fmt: skip
 
 
-def planning_maker(catalog: Catalog, public: Engine, sizes: Mapping[str, int] = NO_SIZES) -> AxisMaker:
-    """A function that builds axes for a plan, with made-up keys in the place of those that will be found.
-
-    Args:
-        catalog: the catalog.
-        public: its public tables.
-        sizes: as of `made_up_lists`.
-    """
-    return axis_maker(catalog, public, listed_tables(made_up_lists(catalog, sizes)))
-
-
 class ListedKeys(NamedTuple):
     """Keys of a column that are listed already: `always`, and those of an earlier release.
 
@@ -151,6 +140,17 @@ def stored_lists(release: Release) -> dict[str, KeyList]:
         key, number, weight = (np.ma.getdata(columns[name]).tolist() for name in ("key", "round", "weight"))
         lists[meta.column] = KeyList(meta.column, meta.kind, tuple(key), tuple(number), tuple(weight))
     return lists
+
+
+def fixed_list(column: PrivateColumn, listed: ListedKeys) -> KeyList:
+    """The list of a column whose keys were all listed before."""
+    return _sorted_list(column, dict.fromkeys(listed.keys, (0, 0)))
+
+
+def fixed_lists(catalog: Catalog, listed: Mapping[str, ListedKeys]) -> dict[str, KeyList]:
+    """The lists of columns that find no keys of their own (`share: 0`)."""
+    columns = (column for column in private_columns(catalog) if not column.rounds)
+    return {column.name: fixed_list(column, listed[column.name]) for column in columns}
 
 
 def always_keys(column: PrivateColumn) -> tuple[Key, ...]:
@@ -290,11 +290,11 @@ class ReleaseSelection:
     Attributes:
         catalog, raw: the release being made.
         plan: the plan; before keys are found, with empty lists.
-        plans: what finds the keys of each column; empty where there are none.
+        plans: what finds the keys of each column; empty where there are none; without rounds where all are listed.
         limits: most keys of each list.
         listed: earlier keys of each column, which are leaves again.
         replanned: makes the plan from lists.
-        record: what the ledger must know of the step; None where there is none.
+        record: what the ledger must know of the step; None where nothing is found.
     """
 
     catalog: Catalog
@@ -321,7 +321,10 @@ class ReleaseSelection:
         charged.
         """
         if self.record is None:
-            return self.plan, ()
+            return self.plan, tuple(
+                self._part(plan, fixed_list(plan.column, self.listed[plan.column.name]))
+                for plan in self.plans
+            )
         scan = KeyScan(self.catalog, self.raw, self.plan, noise, key)
         for column in (plan.column for plan in self.plans):
             key_statement(scan, column, ())  # whatever the schema refuses is refused before anything is drawn
@@ -336,9 +339,7 @@ class ReleaseSelection:
 
     def _part(self, plan: KeyPlan, found: KeyList) -> KeyListPart:
         """A list as the release holds it."""
-        known = self.listed[found.column].release_id
-        meta = key_list_meta(plan, found, self.limits[found.column], known)
-        return KeyListPart(meta, {"key": found.keys, "round": found.rounds, "weight": found.weights})
+        return list_part(plan, found, self.limits[found.column], self.listed[found.column].release_id)
 
 
 def open_selection(catalog: Catalog, raw: Engine, listed: Mapping[str, ListedKeys]) -> ReleaseSelection:
@@ -369,10 +370,25 @@ def open_selection(catalog: Catalog, raw: Engine, listed: Mapping[str, ListedKey
                 f"{name}: {len(earlier.keys)} keys of `known` and `always` are more than the list may hold",
                 hint="raise `most` or `cells`, or leave `known` out",
             )
-    if plans:
+    if any(plan.rounds for plan in plans):
         replanned(made_up_lists(catalog, limits))
-    record = SelectionRecord() if plans else None
-    return ReleaseSelection(catalog, raw, replanned(empty), plans, limits, listed, replanned, record)
+        plan, record = replanned(empty), SelectionRecord()
+    else:
+        plan, record = replanned(fixed_lists(catalog, listed)), None
+    return ReleaseSelection(catalog, raw, plan, plans, limits, listed, replanned, record)
+
+
+def list_part(plan: KeyPlan, found: KeyList, most: int, known: str | None) -> KeyListPart:
+    """A list as a release holds it.
+
+    Args:
+        plan: what found it.
+        found: the list.
+        most: keys that it could have had.
+        known: id of the release that listed keys before, if any.
+    """
+    meta = key_list_meta(plan, found, most, known)
+    return KeyListPart(meta, {"key": found.keys, "round": found.rounds, "weight": found.weights})
 
 
 def key_list_meta(plan: KeyPlan, found: KeyList, most: int, known: str | None) -> KeyListMeta:

@@ -116,8 +116,8 @@ def _faults(meta: Meta) -> Iterator[str]:
         text for keys in meta.keys for step in keys.rounds for text in (step.mu2, step.delta, step.sigma2)
     ]
     for keys in meta.keys:
-        if not (0 <= keys.keys <= keys.most <= MOST_KEYS and keys.rounds and 1 <= keys.per_unit <= MOST_KEYS):
-            yield "a list of keys is too long, or nothing found it"
+        if not (0 <= keys.keys <= keys.most <= MOST_KEYS and 1 <= keys.per_unit <= MOST_KEYS):
+            yield "a list of keys is too long"
         if any(abs(step.threshold) >= MOST for step in keys.rounds):
             yield "a list of keys has an impossible threshold"
     if not all(map(AMOUNT.fullmatch, amounts)):

@@ -270,7 +270,7 @@ class KeyListMeta:
         keys: how many are shown.
         most: how many could have been.
         per_unit: keys of one unit that weighed.
-        rounds: what found them.
+        rounds: what found them; none where all were listed before.
         known: id of the release whose keys were listed already, if any.
     """
 
@@ -285,6 +285,13 @@ class KeyListMeta:
     def people(self, keys: int = 1) -> float:
         """About how many units must have a key, each of them so many keys, for it to be shown with chance 1/2."""
         return self.rounds[-1].threshold / UNIT * sqrt(min(keys, self.per_unit))
+
+    @property
+    def missing(self) -> str:
+        """Which keys are not shown."""
+        if not self.rounds:
+            return "keys that were not listed before are not"
+        return f"keys of fewer than about {self.people():,.0f} people are not"
 
 
 @dataclass(frozen=True)

@@ -8,16 +8,19 @@ that a view with the column counts, before bounding.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from fractions import Fraction
 from math import prod
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from dpsql.errors import InternalError
 from dpsql.star.base import Problem
 from dpsql.star.graph import KeyPath, ResolvedAxis, own_path, unit_path, view_axes
 from dpsql.star.model import CatalogFields
 from dpsql.star.private_keys import PrivateKeys
-from dpsql.star.tables import Column
+from dpsql.star.tables import Column, Table
+
+C = TypeVar("C", bound=Column)
 
 PER_UNIT = 50
 SHARE, OWN_SHARE = Fraction(1, 10), Fraction(1, 4)
@@ -69,11 +72,13 @@ class PrivateColumn(NamedTuple):
     @property
     def share(self) -> Fraction:
         """Part of a release's budget that finds its keys."""
-        return self.keys.share or (OWN_SHARE if self.per_unit == 1 else SHARE)
+        return self.keys.share if self.keys.share is not None else OWN_SHARE if self.per_unit == 1 else SHARE
 
     @property
     def rounds(self) -> tuple[Fraction, ...]:
         """What each round has of the column's part: two rounds where a unit may have several keys."""
+        if not self.share:
+            return ()
         return (Fraction(1),) if self.single else (FIRST_ROUND, 1 - FIRST_ROUND)
 
 
@@ -112,6 +117,23 @@ def _is_single(catalog: CatalogFields, use: KeyUse) -> bool:
     if unit_path(catalog, use.of) is None:
         return True
     return use.path == own_path(catalog, use.of)
+
+
+def with_keys(table: Table, keys: Mapping[str, PrivateKeys]) -> Table:
+    """A table with other words about some of its private keys.
+
+    Args:
+        table: of a catalog.
+        keys: by column.
+    """
+
+    def changed(columns: Mapping[str, C]) -> dict[str, C]:
+        return {
+            name: spec.model_copy(update={"categories": keys[name]}) if name in keys else spec
+            for name, spec in columns.items()
+        }
+
+    return table.model_copy(update={"written": changed(table.written), "summaries": changed(table.summaries)})
 
 
 def axis_column(catalog: CatalogFields, axis: ResolvedAxis) -> PrivateColumn:

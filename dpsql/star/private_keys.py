@@ -54,7 +54,9 @@ class PrivateKeys(Model):
         description="keys of one unit that weigh; 50, and 1 on an axis of the unit's own and under `unit: row`",
     )
     share: Exact | None = Field(
-        None, description="part of a release's budget that finds them; 1/10, and 1/4 where `per_unit` is 1"
+        None,
+        description="part of a release's budget that finds them; 1/10, and 1/4 where `per_unit` is 1; "
+        "0 finds none: the leaves are those of `known` and `always`",
     )
     most: int | None = Field(
         None,
@@ -78,8 +80,10 @@ class PrivateKeys(Model):
 
     @model_validator(mode="after")
     def _share_fits(self) -> Self:
-        if self.share is not None and not 0 < self.share < 1:
-            raise ValueError("`share` is above 0 and below 1: the views need the rest")
+        if self.share is not None and not 0 <= self.share < 1:
+            raise ValueError("`share` is at least 0 and below 1: the views need the rest")
+        if self.share == 0 and self.known is None and not self.always:
+            raise ValueError("`share: 0` finds no keys: name a release in `known`, or list keys in `always`")
         if len(set(self.always)) != len(self.always):
             raise ValueError("a value stands twice in `always`; list each once")
         return self

@@ -13,7 +13,7 @@ import pytest
 
 from dpsql import api
 from dpsql.answer import Answerer
-from dpsql.errors import CatalogError, LineageError, MachineFault, ReleaseExists
+from dpsql.errors import CatalogError, Error, LineageError, MachineFault, ReleaseExists
 from dpsql.ledger import budget_report
 from dpsql.noise import ExactNoise, Noise, ZeroNoise, os_entropy
 from dpsql.publishing import central, rows, selection
@@ -357,6 +357,88 @@ def test_a_summary_with_private_keys_is_one_key_a_person(tmp_path: Path, publish
     with closing(other):
         moved = {key: liked[key] - fewer[key] for key in liked.keys() & fewer.keys()}
     assert {key: weight for key, weight in moved.items() if weight} == {"item 5": 1 << 20}
+
+
+def ledger_of(catalog: Path) -> Any:
+    (lineage,) = budget_report(ledger_path(load_catalog(catalog))).lineages
+    return lineage
+
+
+BOUGHT = "SELECT COUNT(*) FROM sales WHERE item IN ('item 3', 'item 4')"
+
+
+def test_a_purchase_takes_a_releases_keys_at_no_charge(shop: Path, tmp_path: Path, publishes: None) -> None:
+    """One line more in the ledger, none of it for keys; the answer is about the keys of the release."""
+    catalog, target = shop.parent / "shop.yaml", tmp_path / "more.dpsql"
+    before = ledger_of(catalog)
+    report = api.quote(catalog, BOUGHT, epsilon="0.5", keys_of=shop)
+    assert [(keys.share, keys.people) for keys in report.keys] == [(0.0, ())]
+    assert ledger_of(catalog) == before
+    api.buy(catalog, BOUGHT, target, epsilon="0.5", keys_of=shop)
+    after = ledger_of(catalog)
+    assert after.key_spent == before.key_spent
+    (entry,) = [entry for entry in after.entries if entry.label == "more.dpsql"]
+    assert not [line for line in entry.lines if line.delta or "keys of" in line.purpose]
+    with closing(open_release(shop)) as old, closing(open_release(target)) as new:
+        (meta,) = new.meta.keys
+        assert (meta.column, meta.known, meta.rounds) == ("sales.item", old.meta.release_id, ())
+        assert keys_of(new, "sales.item")[0] == keys_of(old, "sales.item")[0]
+    with duckdb.connect() as db:
+        truth = db.execute(BOUGHT.replace("sales", f"'{shop.parent / 'sales.parquet'}'")).fetchone()
+    answer = api.query(BOUGHT, release=target)
+    assert truth is not None and abs(answer.scalar() - truth[0]) < 6 * answer.stderr_rows[0][0]
+    checks = api.audit(target, catalog=catalog, samples=0).checks
+    assert [check for check in checks if check.held is False] == []
+    assert any("keys of sales.item were listed before" in check.what for check in checks)
+    drawn = api.buy(catalog, BOUGHT, target, epsilon="0.5", keys_of=shop).receipt.drawn
+    assert not drawn and ledger_of(catalog) == after
+
+
+@pytest.mark.parametrize(
+    "sql, names, said",
+    [
+        (BOUGHT, False, "--keys-of"),
+        ("SELECT COUNT(*) FROM sales WHERE item = 'canary9'", True, "beside those that are listed"),
+        (
+            "SELECT COUNT(*) FROM sales WHERE item IN ('item 3', 'zinfandel')",
+            True,
+            "beside those that are listed",
+        ),
+        ("SELECT COUNT(*) FROM sales WHERE item LIKE 'item%'", True, "beside those that are listed"),
+    ],
+)
+def test_a_purchase_finds_no_keys(shop: Path, sql: str, names: bool, said: str) -> None:
+    before = ledger_of(shop.parent / "shop.yaml")
+    with pytest.raises(Error) as caught:
+        api.buy(
+            shop.parent / "shop.yaml", sql, shop.parent / "none.dpsql", epsilon="0.5",
+            keys_of=shop if names else None,
+        )  # fmt: skip
+    assert said in str(caught.value) and ledger_of(shop.parent / "shop.yaml") == before
+
+
+def test_a_purchase_takes_keys_of_charged_releases_alone(shop: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.dpsql"
+    other.write_bytes(shop.read_bytes() + b" ")
+    with pytest.raises(CatalogError, match="no release that this lineage's ledger has charged"):
+        api.buy(shop.parent / "shop.yaml", BOUGHT, tmp_path / "more.dpsql", epsilon="0.5", keys_of=other)
+
+
+def test_a_catalog_may_list_the_keys_of_a_release_and_find_none(shop: Path, publishes: None) -> None:
+    """`share: 0`: all keys of `known` are leaves, and the whole release measures them."""
+    catalog = shop.parent / "again.yaml"
+    kept = "per_unit: 5, most: 40, share: 0, known: shop.dpsql, always: [tea]}"
+    catalog.write_text(CATALOG.replace("per_unit: 5, most: 40}", kept))
+    target = publish(catalog, "again.dpsql")
+    with closing(open_release(shop)) as old, closing(open_release(target)) as new:
+        assert keys_of(new, "sales.item")[0] == sorted([*keys_of(old, "sales.item")[0], "tea"])
+        text = Answerer(new).query("SHOW VIEWS").rows
+    assert "all listed before" in str(text)
+    lines = [line.purpose for line in ledger_of(catalog).entries[-1].lines if line.delta]
+    assert lines and not any("item" in purpose for purpose in lines)
+    catalog.write_text(CATALOG.replace("per_unit: 5, most: 40}", "per_unit: 5, share: 0}"))
+    with pytest.raises(CatalogError, match="finds no keys"):
+        load_catalog(catalog)
 
 
 COUNTED = "SELECT item, COUNT(*) FROM sales GROUP BY item"

@@ -46,6 +46,8 @@ from dpsql.release.stream import MANIFEST
 from dpsql.release.write import ReleaseBuilder
 from dpsql.star import Catalog, catalog_from_json, spec_hash
 from dpsql.star.graph import ledger_path
+from dpsql.star.private_columns import with_keys
+from dpsql.star.tables import Table
 from dpsql.streams.plan import StreamPlan, thawed
 from dpsql.streams.present import published_numbers, state_content
 from dpsql.streams.public import StreamManifest, read_head, read_manifest, read_segments
@@ -82,12 +84,25 @@ def audit_release(path: Path, noise: Noise, *, catalog: Catalog | None, samples:
 
 
 def as_bought(catalog: Catalog, release: Release) -> Catalog:
-    """The catalog with the views and the epsilon of a release of a few questions, which `dpsql buy` put in."""
+    """The catalog with what `dpsql buy` put in: the views and epsilon of a few questions, and whose keys are listed."""
     views, privacy = release.catalog.views, release.catalog.privacy
     if not views or not all(view.questions for view in views.values()):
         return catalog
     spent = catalog.privacy.model_copy(update={"epsilon": privacy.epsilon, "releases": None})
-    return catalog.model_copy(update={"views": views, "privacy": spent})
+    tables = {
+        name: _as_listed(table, release.catalog.tables.get(name)) for name, table in catalog.tables.items()
+    }
+    return catalog.model_copy(update={"views": views, "privacy": spent, "tables": tables})
+
+
+def _as_listed(table: Table, bought: Table | None) -> Table:
+    """A table, private columns with the list that a purchase took from another release."""
+    changed = {}
+    for name, spec in table.columns.items():
+        keys = None if bought is None or name not in bought.columns else bought.columns[name].private_keys
+        if spec.private_keys is not None and keys is not None and keys.share == 0:
+            changed[name] = spec.private_keys.model_copy(update={"share": keys.share, "known": keys.known})
+    return with_keys(table, changed)
 
 
 def _checks(release: Release, noise: Noise, catalog: Catalog | None, samples: int) -> Iterator[Check]:

@@ -25,8 +25,10 @@ def check_key_lists(release: Release, made: Replanned) -> Iterator[Check]:
         return
     for plan, meta in zip(plans, release.meta.keys, strict=True):
         wrong = list(_faults(plan, meta, made.lists[meta.column], made.limits[meta.column]))
-        detail = f"{meta.keys} keys, each of about {meta.people():.0f} people or more"
-        yield Check(f"keys of {meta.column} passed their threshold", not wrong, ", ".join(wrong) or detail)
+        what = "passed their threshold" if meta.rounds else "were listed before"
+        people = f", each of about {meta.people():.0f} people or more" if meta.rounds else ""
+        detail = ", ".join(wrong) or f"{meta.keys} keys{people}"
+        yield Check(f"keys of {meta.column} {what}", not wrong, detail)
         if meta.known is not None:
             yield Check(
                 f"keys of {meta.column} listed before", None, f"they are those of release {meta.known}"

@@ -41,7 +41,7 @@ from dpsql.curate.dry import dry_answerer, priced_plan
 from dpsql.engines.engine import Engine
 from dpsql.errors import CatalogError, Error, InterfaceError, PrivacyError
 from dpsql.publishing.axes import open_public
-from dpsql.publishing.selection import planning_maker
+from dpsql.publishing.known_keys import planning_maker
 from dpsql.publishing.userlevel.guess import Guess, crowds
 from dpsql.star import Catalog, made_view, parse_catalog
 from dpsql.star.base import Problem

@@ -62,6 +62,7 @@ def publish(
 @click.option("--epsilon", required=True, help="what is spent, at the catalog's delta; for instance 0.1")
 @click.option("-o", "--output", type=FILE, help="release file to write")
 @click.option("--label", help="idempotence label (default: the output's name)")
+@click.option("--keys-of", type=FILE, help="release whose lists of private keys are taken, at no charge")
 @click.option(
     "--plan", "only_plan", is_flag=True, help="say how far the answers would be off; spends nothing"
 )
@@ -73,6 +74,7 @@ def buy(
     statements: tuple[str, ...],
     epsilon: str,
     output: Path | None,
+    keys_of: Path | None,
     only_plan: bool,
     **options: Any,
 ) -> CommandOutput:
@@ -82,12 +84,14 @@ def buy(
     what follows from them, and refuses others. The statements become public with it.
     """
     if only_plan:
-        quoted = api.quote(catalog, statements, epsilon=epsilon)
+        quoted = api.quote(catalog, statements, epsilon=epsilon, keys_of=keys_of, ledger=options["ledger"])
         return CommandOutput(asdict(quoted), plan_text(quoted), result=True)
     if output is None:
         raise InterfaceError("no release is named", hint="write -o more.dpsql, or --plan to spend nothing")
     with steps("buy") as progress:
-        report = api.buy(catalog, statements, output, epsilon=epsilon, progress=progress, **options)
+        report = api.buy(
+            catalog, statements, output, epsilon=epsilon, keys_of=keys_of, progress=progress, **options
+        )
     return CommandOutput(report.to_json(), report.summary())
 
 

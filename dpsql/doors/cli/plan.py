@@ -208,6 +208,8 @@ def _mechanism_lines(report: PlanReport) -> list[str]:
 
 def _keys_line(forecast: KeyForecast) -> str:
     """At how many people a key is shown."""
+    if not forecast.people:
+        return f"{forecast.column}: {forecast.supposed} keys, all listed before; nothing is spent on them"
     (_, even, sure), *several = forecast.people
     line = (
         f"{forecast.column}: {forecast.share:.3g}% of the budget finds its keys ({forecast.supposed} are supposed): "
