@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -15,6 +15,8 @@ from dpsql.answer.terms import ColumnRef
 from dpsql.errors import CatalogError
 from dpsql.release import AxisMeta, ColumnMeta, Release
 from dpsql.star.graph import own_path
+from dpsql.star.sql.calendar import calendar_field
+from dpsql.star.sql.expression import parse_one
 from dpsql.star.summaries import summaries_of, summary_spelling
 
 
@@ -91,6 +93,7 @@ class Schema:
         unit: whose the rows are.
         counted: tables whose rows some view counts, in the catalog's order.
         person_facts: facts whose rows name people, by name in lower case.
+        fields: (table, column of times, field), in lower case -> the derived column of an axis that holds it.
         named: the stars of releases that are open beside it, and its own, by what they are called in lower case.
     """
 
@@ -101,6 +104,7 @@ class Schema:
     unit: PrivacyUnit | None = None
     counted: tuple[str, ...] = ()
     person_facts: Mapping[str, PersonFact] = field(default_factory=dict)
+    fields: Mapping[tuple[str, str, str], str] = field(default_factory=dict)
     named: Mapping[str, Schema] = field(default_factory=dict, compare=False, repr=False)
 
     def table(self, name: str) -> SchemaTable | None:
@@ -227,8 +231,20 @@ def read_schema(release: Release) -> Schema:
     counts = {statistic.of for statistic in release.statistics if statistic.measure == "count"}
     counted = tuple(name for name in release.catalog.tables if name in counts)
     return replace(
-        schema, name=release.name, tables=tables, axes=release.axes, measures=measures, counted=counted
-    )
+        schema, name=release.name, tables=tables, axes=release.axes, measures=measures, counted=counted,
+        fields=dict(_fields(tables, release.axes)),
+    )  # fmt: skip
+
+
+def _fields(
+    tables: Mapping[str, SchemaTable], axes: Iterable[AxisMeta]
+) -> Iterator[tuple[tuple[str, str, str], str]]:
+    """Fields of times that axes hold."""
+    for table, column in {(column.table, column.column) for axis in axes for column in axis.columns}:
+        derived = tables[table.lower()].derived.get(column) if table.lower() in tables else None
+        held = None if derived is None else calendar_field(parse_one(derived))
+        if held is not None:
+            yield (table.lower(), held.column.lower(), held.name), column
 
 
 def catalog_schema(catalog: star.Catalog) -> Schema:

@@ -14,6 +14,7 @@ from dpsql.axis.model import OTHER, Axis, AxisColumn, CategoryRule, KeyListRule,
 from dpsql.errors import InternalError
 from dpsql.star.base import GRAIN_MICROSECONDS
 from dpsql.star.sql import identifier, literal
+from dpsql.star.sql.calendar import instant
 
 _DAY = GRAIN_MICROSECONDS["day"]
 
@@ -45,7 +46,7 @@ def _counted_sql(rule: OrderedRule, value: str) -> tuple[str, int]:
         exact = f"CAST(TRY_CAST({value} AS DECIMAL(18,{rule.scale})) AS DECIMAL(38,{rule.scale}))"
         return f"CAST({exact} * {10**rule.scale} AS HUGEINT)", 1
     steps = _DAY if rule.type == "date" else GRAIN_MICROSECONDS[rule.grain]
-    return f"CAST(epoch_us(TRY_CAST({value} AS TIMESTAMP)) AS HUGEINT)", steps
+    return f"CAST(epoch_us({instant(value)}) AS HUGEINT)", steps
 
 
 def _ordered_sql(axis: Axis, rule: OrderedRule, value: str) -> str:

@@ -31,6 +31,7 @@ from dpsql.engines.dialect import Dialect, day
 from dpsql.engines.values import BITS, FLOATS, decimal_digits, type_word
 from dpsql.errors import InternalError, SourceError
 from dpsql.star.base import GRAIN_MICROSECONDS, LARGEST_UNITS
+from dpsql.star.sql.calendar import instant
 from dpsql.star.tables import Column
 
 EXACT_DIGITS = 9
@@ -386,7 +387,7 @@ def _time_units(value: str, column: Column, kind: str | None, dialect: Dialect) 
     if kind not in INSTANTS:
         if not dialect.reads_any:
             raise _unread(kind, column.type)
-        value, kind = f"TRY_CAST({value} AS TIMESTAMP)", "TIMESTAMP"
+        value, kind = instant(value), "TIMESTAMP"
     first, last = (dialect.instant(days * _DAY, str(kind)) for days in (FIRST_DAY, LAST_DAY))
     # instants before 1970 are negative; so many steps later none is, and quotients are floors
     shift = -(-EARLIEST // step)

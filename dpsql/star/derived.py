@@ -18,6 +18,7 @@ from dpsql.errors import CatalogError
 from dpsql.scratch import scratch
 from dpsql.star.base import Problem, nearest
 from dpsql.star.sql import identifier
+from dpsql.star.sql.calendar import instant
 from dpsql.star.sql.expression import RowExpression, row_expression
 from dpsql.star.tables import Column, Table
 
@@ -65,14 +66,16 @@ def derived_sql(
     for name, kind in types.items():
         spec, plain = declared.get(name.lower()), f"{row}.{identifier(name)}"
         text = kind == "VARCHAR" and spec is not None and spec.type != "string"
-        columns[name.lower()] = (
-            f"TRY_CAST({plain} AS {sql_type(spec)})" if text and spec is not None else plain
-        )
+        columns[name.lower()] = _read(plain, spec) if text and spec is not None else plain
     derived: dict[str, str] = {}
     for name, text_ in expressions(table).items():
         derived[name] = f"TRY({row_expression(text_).over(columns)})"
         columns[name.lower()] = derived[name]
     return derived
+
+
+def _read(text: str, column: Column) -> str:
+    return instant(text) if column.type == "timestamp" else f"TRY_CAST({text} AS {sql_type(column)})"
 
 
 def check_derived(tables: Mapping[str, Table]) -> None:

@@ -52,6 +52,7 @@ from dpsql.star import Catalog
 from dpsql.star.graph import roots
 from dpsql.star.source import Source
 from dpsql.star.sql import identifier
+from dpsql.star.sql.calendar import instant
 from dpsql.star.tables import Table
 from dpsql.streams.append import Batch
 from dpsql.streams.calendar import batch_bounds, stream_column
@@ -133,7 +134,8 @@ def arrive(raw: RawSide, catalog: Catalog, number: int, own_file: bool) -> Arriv
     column = identifier(column_names[name.lower()])
     start, end = batch_bounds(number, str(declared.lower), stream.grain)
     start = max(start, datetime.fromisoformat(str(declared.lower)))
-    moment = f"TRY_CAST({column} AS TIMESTAMP)"
+    is_text = raw.columns[of][column_names[name.lower()]] == "VARCHAR"
+    moment = instant(column) if is_text else f"TRY_CAST({column} AS TIMESTAMP)"
     in_time = f"({moment} >= TIMESTAMP '{start}' AND {moment} < TIMESTAMP '{end}')"
     rule = f"CASE WHEN {in_time} THEN 'in' WHEN {moment} >= TIMESTAMP '{end}' THEN 'early' ELSE 'late' END"
     connection.execute(

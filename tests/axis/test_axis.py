@@ -31,6 +31,7 @@ from dpsql.star.model import AxisSpec, View
 pytestmark = pytest.mark.long
 
 CONNECTION = duckdb.connect(config={"threads": 1})
+CONNECTION.execute("SET TimeZone = 'UTC'")
 
 STAR = """
 dpsql: 1
@@ -108,6 +109,20 @@ def ask(axis: Axis, kind: str, values: list[str], present: str | None = None) ->
     rows = ", ".join(f"({i}, CAST({value} AS {kind}))" for i, value in enumerate(values))
     query = f"SELECT {leaf_sql(axis, 'x', present)} FROM (VALUES {rows}) t(i, x) ORDER BY i"
     return [row[0] for row in CONNECTION.execute(query).fetchall()]
+
+
+def test_a_time_with_a_zone_is_that_moment_in_utc() -> None:
+    axis = axis_of(
+        "sale.amount", "amount: {type: timestamp, grain: hour, lower: 2025-01-01, upper: 2025-01-02}"
+    )
+    texts = [
+        "'2025-01-01T02:30:00+02:00'",
+        "'2025-01-01 00:30'",
+        "'2025-01-01T00:30:00Z'",
+        "'2025-01-01T01:30:00+02'",
+    ]
+    leaves = ask(axis, "VARCHAR", texts)
+    assert leaves == [0, 0, 0, axis.other_leaf] and axis.other_leaf != 0
 
 
 def atoms_of(axis: Axis) -> list[tuple[Any, ...]]:

@@ -387,6 +387,61 @@ def test_a_workload_keeps_what_it_names(tmp_path: Path) -> None:
     assert "ballID" not in [column.column for column in made.dropped]
 
 
+def test_questions_leave_out_what_none_of_them_reads(tmp_path: Path) -> None:
+    with duckdb.connect() as connection:
+        connection.execute(SHOP)
+        for table in TABLES:
+            connection.execute(f"COPY {table} TO '{tmp_path}/{table}.parquet'")
+    asked = ["SELECT c_card, SUM(l_amount) FROM lines JOIN orders ON l_orderkey = o_orderkey "
+             "JOIN customers ON o_custkey = c_custkey GROUP BY c_card"]  # fmt: skip
+    choices = CuratorChoices("customers.c_custkey", frozenset(), "1", "4")
+    made = draft_from_source(tmp_path, tmp_path / "shop.yaml", None, lambda _: choices, DraftWorkload(asked))
+    assert made.design is not None and made.design.served == 1
+    shop = load_catalog(tmp_path / "shop.yaml")
+    assert {name: sorted(table.columns) for name, table in shop.tables.items()} == {
+        "customers": ["c_card"], "lines": ["l_amount"], "orders": [],
+    }  # fmt: skip
+    why = {f"{column.table}.{column.column}": column.why for column in made.dropped}
+    assert {place for place, reason in why.items() if reason == "no question needs its table"} == {
+        "friends.f_custkey", "friends.f_storeid", "stores.city", "stores.code", "stores.store_id",
+    }  # fmt: skip
+    assert why["customers.c_age"] == why["orders.o_date"] == "no question names it"
+    (line,) = (column.line for column in made.dropped if column.column == "c_age")
+    (tmp_path / "kept.yaml").write_text(made.text.replace("      c_card:", f"      {line}\n      c_card:"))
+    assert load_catalog(tmp_path / "kept.yaml").tables["customers"].columns["c_age"].confirm
+
+
+def test_the_table_of_drops_has_one_row_for_what_a_table_holds_beside_the_questions(tmp_path: Path) -> None:
+    (tmp_path / "q.sql").write_text("SELECT COUNT(*) FROM games WHERE yearID > 1990;")
+    result = CliRunner().invoke(
+        cli,
+        [
+            "init",
+            str(make_trips(tmp_path)),
+            "-o",
+            str(tmp_path / "trips.yaml"),
+            "--workload",
+            str(tmp_path / "q.sql"),
+        ],
+    )
+    assert result.exit_code == 0, result.output
+    rows = [line for line in result.output.splitlines() if "kept out: no question names it" in line]
+    assert [row.partition(":")[0] for row in rows] == ["games", "people"]
+    assert "teamID" in rows[0] and "dpsql init --json" in rows[0]
+
+
+def test_ids_that_repeat_name_the_rows_of_the_one_table_with_such_a_key(tmp_path: Path) -> None:
+    (tmp_path / "subjects.csv").write_text("id,stage\n" + "".join(f"{i},{i % 3}\n" for i in range(90)))
+    (tmp_path / "visits.csv").write_text("id,day\n" + "".join(f"{i % 90},{i % 7}\n" for i in range(400)))
+    (tmp_path / "logs.csv").write_text("id,day\n" + "".join(f"{i},{i % 7}\n" for i in range(90)))
+    draft_from_source(tmp_path, tmp_path / "one.yaml", None, leave_open)
+    assert not any(table.foreign_keys for table in load_catalog(tmp_path / "one.yaml").tables.values())
+    (tmp_path / "logs.csv").unlink()  # whose keys are called alike: then nothing says which table is meant
+    draft_from_source(tmp_path, tmp_path / "two.yaml", None, leave_open)
+    tables = load_catalog(tmp_path / "two.yaml").tables
+    assert {c: k.references for c, k in tables["visits"].foreign_keys.items()} == {"id": "subjects"}
+
+
 def test_a_column_whose_name_no_catalog_may_hold_is_left_out(tmp_path: Path) -> None:
     (tmp_path / "visits.csv").write_text(
         "id,alk.phos,stage\n" + "".join(f"{i},{i % 9},{i % 3}\n" for i in range(90))

@@ -13,6 +13,7 @@ from tests.command import dpsql_command
 pytestmark = pytest.mark.usefixtures("publishes")
 QUESTIONS = """SELECT region, COUNT(*) FROM sales JOIN customer USING (customer_id) GROUP BY region;
 SELECT AVG(amount) FROM sales;
+SELECT COUNT(*) FROM sales JOIN customer USING (customer_id) WHERE age < 40;
 """
 DRAFT = ["", "", "", "4", "1"]
 """Where the catalog goes, whose privacy, what is public, the most, what is spent; an empty line takes the proposal."""

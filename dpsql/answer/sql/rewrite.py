@@ -15,6 +15,7 @@ from sqlglot import exp
 
 from dpsql.answer.schema import INFORMATION, Schema, nearest
 from dpsql.answer.sql.binding import DIALECT
+from dpsql.answer.sql.calendar import map_fields
 from dpsql.answer.sql.clock import fold_clock
 from dpsql.answer.sql.dialects import native
 from dpsql.answer.sql.finite import finite
@@ -66,6 +67,7 @@ def take_apart(tree: Node, schema: Schema, text: str, carries: bool = False) -> 
     dialect = tree.meta.get("dialect", DEFAULT_DIALECT)
     tree, moment = fold_clock(name_columns(tree, dialect, text))
     tree = spread_sets(normal(native(tree, dialect)))
+    map_fields(tree, schema)
     notes = map_people(tree, schema)
     count_members(tree, schema)
     check(tree)

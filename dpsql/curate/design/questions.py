@@ -33,6 +33,8 @@ from dpsql.engines.engine import Engine
 from dpsql.errors import Error, NoViewError
 from dpsql.star import Catalog, made_view
 from dpsql.star.graph import KeyPath, paths_to, reachable
+from dpsql.star.sql.calendar import calendar_field
+from dpsql.star.sql.expression import parse_one
 from dpsql.star.summaries import counts_rows
 from dpsql.star.tables import LARGEST_LEAVES, TRUNCATE, Column, Cuts, Measure, Table
 
@@ -157,13 +159,19 @@ def _places_from(catalog: Catalog, public: Engine, of: str, words: frozenset[str
             for column, spec in table.columns.items()
             if spec.has_domain and not (of_rows and counts_rows(table, column))
         ]
-        derived = [c for c in columns if c in table.derive and named([table.derive[c]]) <= words]
+        derived = [c for c in columns if c in table.derive and _may_be_read(table.derive[c], words)]
         named_columns = [*derived, *(c for c in columns if c.lower() in words and c not in derived)]
         smallest = (
             sorted(columns, key=lambda c: _leaves(table.columns[c]))[:1] if name.lower() in words else []
         )
         for column in named_columns or smallest:
             yield ScaffoldAxis(of, path, name, column)
+
+
+def _may_be_read(expression: str, words: frozenset[str]) -> bool:
+    """Whether statements may hold an expression: all of its words, or the column of which it is a calendar's field."""
+    held = calendar_field(parse_one(expression))
+    return named([expression]) <= words or (held is not None and held.column.lower() in words)
 
 
 def _leaves(column: Column) -> int:

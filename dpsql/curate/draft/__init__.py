@@ -5,6 +5,7 @@
     links     which column names which table's rows, by names and by inclusion of values
     roles     facts, dimensions and bridges; whose the rows are; what may be public
     domains   columns as axes and measures: bounds, cuts, categories in their order; ids and free text left out
+    unread    what no question reads is left out, where questions were given
     summaries rows, first and last time of a person in each fact, where no questions were given
     views     a first view of every fact, where no questions were given
 
@@ -28,15 +29,26 @@ from typing import NamedTuple
 from dpsql.curate.design import CatalogDesign, design_catalog
 from dpsql.curate.design.questions import named
 from dpsql.curate.design.text import quoted
-from dpsql.curate.draft.domains import Domain, domain_of, keeping, left_out, public_domain, reasons
+from dpsql.curate.draft.domains import (
+    Domain,
+    asked_fields,
+    derived_fields,
+    domain_of,
+    keeping,
+    left_out,
+    public_domain,
+    reasons,
+)
 from dpsql.curate.draft.first_views import DraftedSummaries, drafted_summaries, first_views
 from dpsql.curate.draft.links import Links, find_links
 from dpsql.curate.draft.look import ColumnFacts, SelectReader, TableFacts, called, look, open_reader
 from dpsql.curate.draft.roles import TableRoles, Whose, roles_of
+from dpsql.curate.draft.unread import NO_QUESTION, NO_TABLE, read_tables
 from dpsql.errors import InterfaceError, visible
 from dpsql.publishing.userlevel.guess import Guess
 from dpsql.star import parse_catalog
 from dpsql.star.source import CSV, POSTGRESQL
+from dpsql.star.sql.calendar import CalendarField
 
 _VALUE = re.compile(r"\s*-?\d[\d.,:/ -]*")
 """A number, date or time: names of columns that are one suggest that a CSV file has no header."""
@@ -150,11 +162,17 @@ def draft(
     if choices.unit or choices.public:
         links = find_links(reader, tables, choices.unit, choices.public or ())
     roles = roles_of(tables, links, choices.unit, choices.public)
+    every_table, every_link = tables, links
+    tables, links, unread = read_tables(tables, links, roles, named(statements), name)
+    roles = replace(
+        roles_of(every_table, links, roles.whose.unit, roles.public), whose=roles.whose, public=roles.public
+    )
     lines = _header(name, reader, tables, links, roles, choices)
     # questions say what they need to know of people
     of_people = DraftedSummaries() if statements else drafted_summaries(tables, links, roles)
+    fields = () if reader.kind is POSTGRESQL else asked_fields(statements)  # servers derive nothing yet
     for table in tables:
-        lines += _table(table, links, roles, confirmed=choices.public is not None)
+        lines += _table(table, links, roles, fields, confirmed=choices.public is not None)
         if table.name == roles.unit_table and of_people.lines:
             lines += ["    summaries:  # beyond its bounds a value counts as the bound"]
             lines += [f"      {line}" for line in of_people.lines]
@@ -163,9 +181,14 @@ def draft(
     marks = sum(line.partition("#")[0].count("confirm: true") for line in text.splitlines())
     link_count = sum(len(targets) for targets in links.foreign.values())
     public = tuple(t.name for t in tables if t.name in roles.public)
-    dropped = tuple(column for table in tables for column in _dropped(table, links, roles))
+    dropped = [column for table in tables for column in _dropped(table, links, roles)]
+    dropped += [
+        column
+        for table in every_table
+        for column in _unread(table, unread.get(table.name, ()), every_link, roles)
+    ]
     return CatalogDraft(
-        text, marks, roles.whose.question, link_count, public, dropped, tuple(_unmatched(links))
+        text, marks, roles.whose.question, link_count, public, tuple(dropped), tuple(_unmatched(links))
     )
 
 
@@ -174,6 +197,18 @@ def _dropped(table: TableFacts, links: Links, roles: TableRoles) -> Iterator[Dro
     for column in _value_columns(table, links) if table.name not in roles.public else ():
         if why := left_out(column, of_people=table.name in roles.people).why:
             yield DroppedColumn(table.name, column.name, why, keeping(column))
+
+
+def _unread(
+    table: TableFacts, columns: Sequence[ColumnFacts], links: Links, roles: TableRoles
+) -> Iterator[DroppedColumn]:
+    """Columns that no question names, with the line that keeps each; of a table that none needs, all."""
+    of_people = table.name in roles.people
+    for column in columns:
+        drafted = domain_of(column, counted=table.name in roles.counted, of_people=of_people)
+        line = keeping(column) if drafted is None else drafted.line
+        whole = len(columns) == len(table.columns)
+        yield DroppedColumn(table.name, column.name, NO_TABLE if whole else NO_QUESTION, line)
 
 
 def _unmatched(links: Links) -> Iterator[str]:
@@ -258,7 +293,9 @@ def _place(table: TableFacts, reader: SelectReader, roles: TableRoles) -> str:
     return f"SELECT DISTINCT {columns} FROM '{table.place}'"
 
 
-def _table(table: TableFacts, links: Links, roles: TableRoles, *, confirmed: bool) -> list[str]:
+def _table(
+    table: TableFacts, links: Links, roles: TableRoles, fields: Sequence[CalendarField], *, confirmed: bool
+) -> list[str]:
     is_fact, is_public = table.name in roles.facts, table.name in roles.public
     key, foreign = links.keys[table.name], links.foreign[table.name]
     lines = [
@@ -287,6 +324,10 @@ def _table(table: TableFacts, links: Links, roles: TableRoles, *, confirmed: boo
     if roles.unit_table in links.reached(table.name) and table.name in roles.counted:
         lines.append("    max_ids: auto  # rows of one unit that count: chosen when publishing")
     domains = [d for d in _domains(table, links, roles) if d is not None]
+    derived = {} if is_public else derived_fields(table, domains, fields)
+    expressions = ", ".join(f"{quoted(d.name)}: {quoted(text)}" for text, d in derived.items())
+    lines += [f"    derive: {{{expressions}}}  # the questions ask for these"] if derived else []
+    domains += derived.values()
     lines += ["    columns:", *(f"      {domain.line}" for domain in domains)] if domains else []
     why = "" if is_public else reasons(value_columns, of_people=of_people)
     checked = "; check it against every possible row" if by_rows else ""

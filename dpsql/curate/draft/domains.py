@@ -13,16 +13,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from math import log10
 from typing import NamedTuple
 
+from dpsql.answer.sql.dialects import native
+from dpsql.answer.sql.normal import normal
+from dpsql.answer.sql.parse import DEFAULT_DIALECT, parse
 from dpsql.curate.design.text import quoted
-from dpsql.curate.draft.look import DAY, DECIMAL, MOMENT, TEXT, TRUTH, WHOLE, ColumnFacts
+from dpsql.curate.draft.look import DAY, DECIMAL, MOMENT, TEXT, TRUTH, WHOLE, ColumnFacts, TableFacts
 from dpsql.curate.draft.words import GRADES, NAMES, TEXTS, is_name, words
+from dpsql.errors import NotSupportedError, ProgrammingError
 from dpsql.star.checks import may_be_named
+from dpsql.star.sql import identifier
+from dpsql.star.sql.calendar import OF_TIMES, RANGES, CalendarField, calendar_field
 from dpsql.star.tables import alike_but_for_blanks
 
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
@@ -287,6 +294,48 @@ def _month_end(day: date) -> date:
     following = (day.replace(day=28).toordinal() + 4) // 1
     start = date.fromordinal(following).replace(day=1)
     return date.fromordinal(start.toordinal() - 1)
+
+
+def asked_fields(statements: Iterable[str]) -> tuple[CalendarField, ...]:
+    """Fields of the calendar that statements ask for; one that is no SQL asks for none, and is refused later."""
+    fields = dict[CalendarField, None]()
+    for text in statements:
+        with suppress(ProgrammingError, NotSupportedError):
+            tree = parse(text, "")
+            tree = normal(native(tree, tree.meta.get("dialect", DEFAULT_DIALECT)))
+            fields |= {field: None for node in tree.walk() if (field := calendar_field(node)) is not None}
+    return tuple(fields)
+
+
+def derived_fields(
+    table: TableFacts, domains: Iterable[Domain], fields: Iterable[CalendarField]
+) -> dict[str, Domain]:
+    """Columns of fields that questions ask of a table's times, by expression: the calendar says what they may be.
+
+    Args:
+        table: what was read.
+        domains: its columns that are drafted.
+        fields: what the questions ask for.
+    """
+    drafted = {domain.name.lower() for domain in domains}
+    times = {
+        c.name.lower(): c for c in table.columns if c.nature and c.nature.timed and c.name.lower() in drafted
+    }
+    taken, derived = {column.name.lower() for column in table.columns}, dict[str, Domain]()
+    for field in fields:
+        column = times.get(field.column.lower())
+        if column is None or (column.nature is DAY and field.name in OF_TIMES):
+            continue
+        name = f"{column.name}_{field.name}"
+        if name.lower() in taken:
+            continue
+        low, high = RANGES[field.name]
+        keys = ["type: int", f"lower: {low}", f"upper: {high}", *["nullable: true"] * column.nullable]
+        taken.add(name.lower())
+        derived[f"extract({field.name} FROM {identifier(column.name)})"] = Domain(
+            name, tuple(keys), high - low + 1
+        )
+    return derived
 
 
 _DOMAINS = {WHOLE: _number, DECIMAL: _number, DAY: _day, MOMENT: _moment, TRUTH: _truth, TEXT: _text}

@@ -202,8 +202,24 @@ def _named(table: TableFacts, tables: Sequence[TableFacts], keys: dict[str, str 
         for column in table.columns:
             name = bare(column.name, table)
             sure = _sure(name, key_name, root, _names(target.name))
+            if not sure and name == key_name and _is_sole(column, table, target, tables, keys):
+                sure = 3
             if sure and _one_kind(column, target.column(key)) and _points(table, column, target, keys):
                 yield _Named(column.name, target.name, sure)
+
+
+def _is_sole(
+    column: ColumnFacts,
+    table: TableFacts,
+    target: TableFacts,
+    tables: Sequence[TableFacts],
+    keys: dict[str, str | None],
+) -> bool:
+    """Whether a column called just `id` names another table's rows: its values repeat, so it stands for no row of
+    its own table, and one other table alone has such a key."""
+    key = _letters(str(keys[target.name]))
+    holders = [t.name for t in tables if t.name != table.name and _letters(keys[t.name] or "") == key]
+    return not column.unique and column.distinct < table.rows and holders == [target.name]
 
 
 def _same_shape(table: TableFacts, target: TableFacts) -> bool:

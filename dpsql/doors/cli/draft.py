@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from fractions import Fraction
 from pathlib import Path
@@ -119,14 +119,42 @@ def _draft_text(output: Path, drafted: CatalogDraft) -> str:
     return "\n".join(lines)
 
 
+SHOWN = 12
+"""Columns of a table that no question names and that its row shows by name."""
+
+
 def _dropped_lines(dropped: Sequence[DroppedColumn]) -> list[str]:
     """What is left out, why, and the line that keeps it, one column under the other."""
+    from dpsql.curate.draft.unread import NO_QUESTION, NO_TABLE
+
     if not dropped:
         return ["left out: no column"]
     rows = [("left out", "why", "the line that keeps it")]
-    rows += [(f"{column.table}.{column.column}", column.why, column.line) for column in dropped]
+    rows += [
+        (f"{column.table}.{column.column}", column.why, column.line)
+        for column in dropped
+        if column.why not in (NO_QUESTION, NO_TABLE)
+    ]
+    rows += _unread_rows(dropped, NO_QUESTION, NO_TABLE)
     place, reason = (max(len(row[i]) for row in rows) for i in (0, 1))
     return [f"{row[0]:<{place}}  {row[1]:<{reason}}  {row[2]}" for row in rows]
+
+
+def _unread_rows(
+    dropped: Sequence[DroppedColumn], no_question: str, no_table: str
+) -> Iterator[tuple[str, str, str]]:
+    """What no question reads: a row for each table, and one for all tables that none needs."""
+    keeps = "name it in a question, or take its line from `dpsql init --json`"
+    columns = dict[str, list[str]]()
+    for column in dropped:
+        if column.why == no_question:
+            columns.setdefault(column.table, []).append(column.column)
+    for table, names in columns.items():
+        shown = ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
+        yield f"{table}: {shown}", f"kept out: {no_question}", keeps
+    tables = dict.fromkeys(column.table for column in dropped if column.why == no_table)
+    if tables:
+        yield ", ".join(tables), f"kept out: {no_table}", keeps
 
 
 @cli.command()

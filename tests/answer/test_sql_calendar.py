@@ -1,0 +1,128 @@
+"""Hours, weekdays and months that a draft derives since questions ask for them: without noise they are DuckDB's own."""
+
+from __future__ import annotations
+
+import duckdb
+import pytest
+from sqlglot import exp
+
+from dpsql.answer.answerer import Answerer
+from dpsql.answer.sql.calendar import map_fields
+from dpsql.answer.sql.parse import parse
+from dpsql.curate.confirm import confirm_tables
+from dpsql.curate.draft import CuratorChoices, DraftWorkload, draft_from_source
+from dpsql.errors import NoViewError
+from dpsql.noise import ZeroNoise
+from dpsql.publishing.central import publish_release
+from dpsql.release import open_release
+from dpsql.star import load_catalog
+
+pytestmark = pytest.mark.usefixtures("publishes")
+
+RIDES = """
+CREATE TABLE rides AS SELECT i AS ride_id, i % 5 AS zone, DATE '2023-01-01' + CAST(i % 200 AS INTEGER) AS day,
+    CASE WHEN i % 11 > 0 THEN strftime(TIMESTAMP '2023-01-01' + INTERVAL (i * 37) MINUTE, '%Y-%m-%dT%H:%M:%S')
+        || CASE WHEN i % 2 = 0 THEN 'Z' ELSE '+02:00' END END AS "at" FROM range(3000) AS r(i)
+"""
+ASKED = [
+    'SELECT EXTRACT(HOUR FROM "at") AS h, zone, COUNT(*) FROM rides GROUP BY h, zone ORDER BY h, zone',
+    "SELECT date_part('hour', r.\"at\") AS h, COUNT(*) FROM rides AS r GROUP BY 1 ORDER BY 1",
+    'SELECT COUNT(*) FROM rides WHERE hour("at") BETWEEN 6 AND 9 AND zone = 3',
+    'SELECT dayofweek("at") AS d, AVG(zone) FROM rides GROUP BY d ORDER BY d',
+    "SELECT isodow(day) AS d, month(day) AS m, COUNT(*) FROM rides GROUP BY ALL ORDER BY ALL",
+    "SELECT date_trunc('month', \"at\") AS m, COUNT(*) FROM rides GROUP BY m ORDER BY m",
+    'WITH rides AS (SELECT hour("at") AS h, COUNT(*) AS n FROM rides GROUP BY h) SELECT SUM(n) FROM rides WHERE h > 20',
+    "SELECT COUNT(*) FROM rides WHERE \"at\" >= TIMESTAMP '2023-02-01 00:00:00'",
+]
+
+
+@pytest.fixture(scope="module")
+def rides(tmp_path_factory: pytest.TempPathFactory) -> tuple[Answerer, duckdb.DuckDBPyConnection]:
+    """A release without noise of a drafted catalog, and its rows."""
+    folder = tmp_path_factory.mktemp("rides")
+    (folder / "rides").mkdir()
+    raw = duckdb.connect()
+    raw.execute("SET TimeZone = 'UTC'")
+    raw.execute(RIDES)
+    raw.execute(f"COPY rides TO '{folder}/rides/rides.csv'")
+    raw.execute(
+        'ALTER TABLE rides ALTER "at" TYPE TIMESTAMP USING CAST("at" AS TIMESTAMPTZ) AT TIME ZONE \'UTC\''
+    )
+    choices = CuratorChoices("row", frozenset(), "5000", "5000")
+    drafted = draft_from_source(
+        folder / "rides", folder / "rides.yaml", None, lambda _: choices, DraftWorkload(ASKED)
+    )
+    assert drafted.design is not None and drafted.design.served == len(ASKED)
+    text, _ = confirm_tables(drafted.text, {"rides": False})
+    (folder / "rides.yaml").write_text(text.replace("root: ", f"root: {folder}/rides  # "))
+    publish_release(
+        load_catalog(folder / "rides.yaml"), folder / "rides.dpsql", noise=ZeroNoise(), key=bytes(range(32))
+    )
+    return Answerer(open_release(folder / "rides.dpsql", insecure=True)), raw
+
+
+@pytest.mark.parametrize("statement", ASKED)
+def test_fields_mean_what_they_mean_over_raw_rows(
+    statement: str, rides: tuple[Answerer, duckdb.DuckDBPyConnection]
+) -> None:
+    answerer, raw = rides
+    answer = answerer.query(statement)
+    shown = [row for row in answer.rows if row[-1]]
+    assert [tuple(map(float_or_text, row)) for row in shown] == [
+        tuple(map(float_or_text, row)) for row in raw.execute(statement).fetchall()
+    ]
+
+
+def float_or_text(value: object) -> object:
+    """Numbers of every type alike, times as text to the second."""
+    return round(float(value), 6) if isinstance(value, int | float) else str(value)[:19]
+
+
+def test_the_calendar_says_what_a_field_may_be_so_nobody_confirms_it(
+    rides: tuple[Answerer, duckdb.DuckDBPyConnection],
+) -> None:
+    catalog = rides[0].release.catalog
+    columns = catalog.tables["rides"].columns
+    assert set(catalog.tables["rides"].derive) == {"at_hour", "at_dow", "day_isodow", "day_month"}
+    assert (columns["at_hour"].lower, columns["at_hour"].upper, columns["at_hour"].nullable) == (
+        "0",
+        "23",
+        True,
+    )
+    assert (columns["day_isodow"].lower, columns["day_isodow"].upper) == ("1", "7")
+    assert not columns["day_isodow"].nullable
+
+
+@pytest.mark.parametrize(
+    "statement, mapped",
+    [
+        ('SELECT hour("at") FROM rides', True),
+        ('SELECT hour(t."at") FROM rides AS t', True),
+        ('SELECT hour("at") FROM rides WHERE "at" > DATE \'2023-02-01\'', False),  # few views have both
+        ("SELECT hour(day) FROM rides", False),
+        ('WITH t AS (SELECT 1 AS "at") SELECT hour("at") FROM t', False),
+        ('WITH rides AS (SELECT "at" FROM other) SELECT hour("at") FROM rides', False),
+        ('SELECT minute("at") FROM rides', False),
+    ],
+)
+def test_a_field_is_a_column_only_where_it_is_surely_that(
+    statement: str, mapped: bool, rides: tuple[Answerer, duckdb.DuckDBPyConnection]
+) -> None:
+    tree = parse(statement, "")
+    map_fields(tree, rides[0].schema)
+    assert any(column.name == "at_hour" for column in tree.find_all(exp.Column)) is mapped
+
+
+def test_times_themselves_answer_where_no_view_has_their_field(
+    rides: tuple[Answerer, duckdb.DuckDBPyConnection],
+) -> None:
+    answerer, raw = rides
+    with pytest.raises(NoViewError, match="at_dow"):
+        answerer.query('SELECT dayofweek("at"), zone, isodow(day), COUNT(*) FROM rides GROUP BY ALL')
+    answer = answerer.query(
+        'SELECT dayofweek("at") AS d, COUNT(*) FROM rides WHERE "at" >= DATE \'2023-02-01\' GROUP BY d'
+    )
+    assert (
+        sum(row[1] for row in answer.rows)
+        == raw.execute("SELECT count(*) FROM rides WHERE \"at\" >= DATE '2023-02-01'").fetchall()[0][0]
+    )
