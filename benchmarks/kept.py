@@ -33,6 +33,8 @@ EVERY_RUN_READS = ("dpsql", "catalog", "pyproject.toml", "benchmarks/figures.py"
 FIGURE = re.compile(r"figure (?P<figure>.+): (?P<value>\S+) \((?P<bound>[^()]*)\) (?P<verdict>ok|short)$")
 HEAD = """# Every figure
 
+*Evidence: proofs, methods and measurements.*
+
 Made by `make figures`, which measures again whatever has no result for the files that its run reads.
 One line of `benchmarks/results/*.jsonl` is one figure with its command, commit and date.
 `short` is a figure that did not reach its bound.

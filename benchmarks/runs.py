@@ -80,7 +80,9 @@ RUNS: tuple[Run, ...] = (
     *_modules("Composite answers", "composites", "measure"),
     *_modules("Speed of answers", "speed", "measure"),
     *_modules("Scale", "scale", "measure", "big"),
-    *_modules("The first hour", "firsthour", "drafts", "designs", "readme", "unseen", "agents", "person"),
+    *_modules(
+        "The first hour", "firsthour", "drafts", "designs", "readme", "unseen", "agents", "person", "reading"
+    ),
     *_modules("Beside other libraries", "peers", "measure", "adult"),
     Run("explore", "The first hour", "make explore", ("tests/explore", "Makefile")),
     Run("wire", "Doors", "make wire", ("tests/doors", "Makefile")),

@@ -34,6 +34,7 @@ from dpsql.star.sql import NAMED_OVER_ROWS, NAMED_SCALARS, SCALARS, WINDOWS
 from dpsql.star.tables import Summary
 
 DOCS = Path(__file__).parent
+KIND = "*Reference, to look things up in.*\n\n"
 NOTE = "<!-- written by docs/make_reference.py; a test holds it equal to the code -->\n\n"
 
 EXAMPLE = """\
@@ -52,7 +53,7 @@ views:
 
 CATALOG_HEAD = f"""# Catalog reference
 
-{NOTE}A catalog is one YAML file. This is a whole one:
+{KIND}{NOTE}A catalog is one YAML file. This is a whole one:
 
 ```yaml
 {EXAMPLE}```
@@ -66,7 +67,7 @@ Editors check and complete a catalog by [its schema](catalog.schema.json). How t
 
 API_HEAD = f"""# API
 
-{NOTE}```python
+{KIND}{NOTE}```python
 import dpsql
 
 r = dpsql.query("SELECT COUNT(*) FROM sales", release="retail.dpsql")

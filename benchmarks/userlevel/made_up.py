@@ -231,7 +231,7 @@ class Held(NamedTuple):
 
     Args:
         errors: relative, in percent.
-        held: whether the 95% interval held the plain answer.
+        held: whether the 95% interval held the exact answer.
     """
 
     errors: dict[tuple[str, str, str], list[float]]

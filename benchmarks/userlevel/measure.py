@@ -1,6 +1,6 @@
 """User-level accuracy on real stars: `make bench-userlevel` prints one `figure` line per number.
 
-A cell is a star, a privacy, a class of questions and an aggregate. Errors are relative to the plain answer over all
+A cell is a star, a privacy, a class of questions and an aggregate. Errors are relative to the exact answer over all
 rows, and an interval holds if that answer lies in it: what bounding loses is in both. Draws are simulated
 (`simulator`), by the code that publishes and the code that answers; whole publishes are held against them (`matched`).
 
@@ -86,7 +86,7 @@ class Measured:
     Args:
         draws: how many releases.
         errors: relative, in percent; AVG below noise is left out.
-        held: whether the 95% interval held the plain answer.
+        held: whether the 95% interval held the exact answer.
         halves: half-widths, relative, in percent; infinite where an end is open.
     """
 

@@ -52,7 +52,7 @@ Z = {"1e-6": 1.95996, "0": 1.95996}
 
 HELD_BACK = "ssb_user"
 HOLDS, APART = 95, 2
-"""Percent of 95% intervals that hold the plain answer, over all zCDP cases of a star and kind of question."""
+"""Percent of 95% intervals that cover the exact answer, over all zCDP cases of a star and kind of question."""
 
 PRICES = [1, 1.5, 2, 2.5, 3, 3.5, 4, 5, 6, 8, 10, 12, 15]
 Axes = list[Any]
@@ -115,7 +115,7 @@ class Remembering:
 
 
 class Question(NamedTuple):
-    """One question: what it is, its masks, and the plain answer."""
+    """One question: what it is, its masks, and the exact answer."""
 
     kind: str
     masks: tuple[FloatArray, ...]

@@ -90,7 +90,7 @@ LEVELS = 2
 
 
 def interval(numbers: Estimated, level: float) -> Interval:
-    """The interval of the plain answer over all rows: of the noise, widened by what else may be off.
+    """The interval of the exact answer over all rows: of the noise, widened by what else may be off.
 
     Every error that is shown comes from here. An average's interval is cut to the values that its measure may have, but
     never so far that the average itself lies outside.
@@ -156,7 +156,11 @@ def _part(of: Callable[[Covariance], FloatArray | float]) -> Callable[[Estimated
 
 
 PARTS = {
-    "noise": ErrorFunction("what was drawn, and what the channel of a reported column adds", _noise),
+    "noise": ErrorFunction(
+        "what was drawn, and what the channel of a reported column adds",
+        _noise,
+        of_quantile=lambda prefix, level: prefix.stderr(),
+    ),
     "channel": ErrorFunction(
         "the channel of a reported column alone", _part(lambda covariance: covariance.channel)
     ),
@@ -183,7 +187,7 @@ STDERR = ErrorFunction(
     of_quantile=lambda prefix, level: prefix.stderr(),
 )  # fmt: skip
 LOW = ErrorFunction(
-    "low end of the interval that holds the plain answer over all rows with this chance",
+    "low end of the interval that covers the exact answer over all rows with this chance",
     _low, takes_level=True, of_quantile=lambda prefix, level: prefix.ends(level)[0],
 )  # fmt: skip
 HIGH = ErrorFunction(

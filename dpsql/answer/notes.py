@@ -152,8 +152,10 @@ def scale_notes(plan: ViewPlan, terms: Sequence[Term], release: Release) -> list
     notes += [Note(line, flag=True) for line in _open(scale, terms)]
     notes += [Note(line) for line in _above(scale, terms, unit)]
     if scale.weighted_down:
-        many = f"{scale.of}: {scale.weighted_down:.0%} of the rows are of units of {unit} with more than {scale.tau}"
-        notes.append(Note(many))
+        many = (
+            f"{scale.weighted_down:.0%} of the rows belong to units of {unit} with more than {scale.tau} rows"
+        )
+        notes.append(Note(f"{scale.of}: {many}"))
     if scale.unseen:
         notes.append(
             Note(

@@ -422,7 +422,7 @@ def margin_lines(result: Renderable, level: float = 0.95) -> tuple[str, ...]:
 
 def _margins(answer: Renderable, level: float) -> Iterator[str]:
     low, high = answer.interval_rows(level) if answer.noisy else ((), ())
-    for c in answer.noisy:
+    for c in _noisy_numbers(answer):
         has_error = [row[c] is not None for row in answer.noise_rows]
         halves = [
             None if a[c] is None or b[c] is None else (b[c] - a[c]) / 2
@@ -439,14 +439,11 @@ def _margins(answer: Renderable, level: float) -> Iterator[str]:
 
 def _span(values: list[float | None]) -> str:
     """The least and the most of some margins, to two digits.
-
     >>> _span([3.14159, 62.4, 62.4]), _span([5.0]), _span([1.0, None])
     ('3.1 to 62', '5.0', '1.0 to ∞')
     """
     finite = sorted(value for value in values if value is not None)
-    words = [number(value, value) for value in (finite[:1] + finite[-1:])] + ["∞"] * (
-        len(finite) < len(values)
-    )
+    words = [number(value, value) for value in finite[:1] + finite[-1:]] + ["∞"] * (None in values)
     return " to ".join(dict.fromkeys((words[0], words[-1])))
 
 
@@ -522,9 +519,14 @@ def plot(result: Renderable, kind: str | None = None, *, level: float = 0.95, ax
     return where
 
 
+def _noisy_numbers(answer: Renderable) -> list[int]:
+    """Noisy columns but for quantiles of days and times."""
+    return [c for c in answer.noisy if all(isinstance(row[c], (*NUMBERS, type(None))) for row in answer.rows)]
+
+
 def _first_noisy(answer: Renderable) -> int:
-    if answer.noisy:
-        return answer.noisy[0]
+    for c in _noisy_numbers(answer):
+        return c
     raise InterfaceError("the answer has no noisy column", hint="select a COUNT, SUM or AVG")
 
 

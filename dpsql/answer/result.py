@@ -122,7 +122,7 @@ class Result:
         Columns without noise, such as the labels of groups, hold what `df()` holds.
 
         Args:
-            level: chance that an interval holds the answer without noise; the plain answer over all rows where
+            level: chance that an interval holds the answer without noise; the exact answer over all rows where
                 shapes were scaled (`max_ids: auto`).
 
         Raises:
@@ -241,7 +241,7 @@ class Result:
                     taken.add(free)
                     ends.append((c, grid))
                     names.append(free)
-                    types.append("DOUBLE")
+                    types.append(kind if kind.startswith(("DATE", "TIMESTAMP")) else "DOUBLE")
             rows = tuple(
                 tuple(row[c] if grid is None else grid[r][c] for c, grid in ends)
                 for r, row in enumerate(paced(self.rows))
@@ -383,7 +383,9 @@ def _spread(grid: ErrorGrid, ends: Sequence[tuple[int, Grid | None]]) -> ErrorGr
 
 def _is_unreliable(value: Any, error: float | None, relative: float) -> bool:
     """Whether an error hides a number; None is the error of an open interval."""
-    return error is None or (error > 0 and error >= relative * abs(float(value)))
+    if error is None or not isinstance(value, output.NUMBERS):  # a day has no size that an error could hide
+        return error is None
+    return error > 0 and error >= relative * abs(float(value))
 
 
 def _tuples(rows: Sequence[Sequence[Any]]) -> int:

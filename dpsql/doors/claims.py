@@ -33,7 +33,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dpsql.answer.output import plain
+from dpsql.answer.output import NUMBERS, plain
 from dpsql.answer.result import Result
 from dpsql.answer.session import OpenReleases
 from dpsql.errors import Error, InterfaceError
@@ -182,9 +182,10 @@ def claimed_answer(result: Result, statement: Statement, name: str) -> dict[str,
         {
             column: {
                 "value": plain(value),
-                "low": low[r][c],
-                "high": high[r][c],
-                "claim": f"[{name}/{r}/{column}]",
+                "low": plain(low[r][c]),
+                "high": plain(high[r][c]),
+                # a day is quoted as no number, so nothing is claimed of it
+                **({"claim": f"[{name}/{r}/{column}]"} if isinstance(value, NUMBERS) else {}),
             }
             if c in noisy
             else plain(value)
@@ -320,7 +321,7 @@ def _judged(
 
 def _stated(cell: Sequence[Any], numbers: int, margin: bool) -> list[float | None]:
     """What the numbers of a quote should be: the value; value and margin; low and high; or all three."""
-    value, low, high = (None if part is None or isinstance(part, str) else float(part) for part in cell)
+    value, low, high = (float(part) if isinstance(part, NUMBERS) else None for part in cell)
     if numbers == 2 and margin:
         return [value, None if low is None or high is None else (high - low) / 2]
     return {1: [value], 2: [low, high], 3: [value, low, high]}[numbers]

@@ -24,6 +24,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations
 from typing import Any, NamedTuple
 
+from dpsql.answer.output import NUMBERS
 from dpsql.answer.result import Result
 from dpsql.answer.run import run
 from dpsql.answer.session import OpenReleases
@@ -160,7 +161,7 @@ def _relative_error(answer: Result) -> float | None:
     relative_errors = [
         math.inf if error[c] is None else error[c] / abs(float(row[c]))
         for row, noise, error in zip(answer.rows, answer.noise_rows, answer.stderr_rows, strict=True)
-        if row[c] and noise[c] is not None
+        if isinstance(row[c], NUMBERS) and row[c] and noise[c] is not None
     ]
     return statistics.median(relative_errors) if relative_errors else None
 

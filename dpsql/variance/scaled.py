@@ -26,7 +26,7 @@ questions have in common
 
 so that the whole has none of them. `alike` is the correlation that F_both - F F' gives, 1 of a question with itself.
 
-**Source**: docs/method/user_level.md, "Intervals that hold the plain answer".
+**Source**: docs/method/user_level.md, "Intervals that cover the exact answer".
 """
 
 from __future__ import annotations
@@ -220,7 +220,7 @@ class ScaledReading:
         shape: how the view was measured, its variances scaled.
         spread: how far shares may be off.
 
-    **Source**: docs/method/user_level.md, "Intervals that hold the plain answer".
+    **Source**: docs/method/user_level.md, "Intervals that cover the exact answer".
     """
 
     shape: ProductReading

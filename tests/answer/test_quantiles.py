@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 
 from dpsql.answer import Answerer
 from dpsql.answer import quantiles as rooms
+from dpsql.answer.output import margin_lines
 from dpsql.answer.quantiles import Prefix, Steps, ValueSteps
+from dpsql.doors.claims import Statement, claimed_answer
 from dpsql.noise import ExactNoise, insecure_test_entropy
 from dpsql.publishing.central import publish_release
 from dpsql.release import open_release
@@ -126,6 +128,28 @@ def test_both_ways_agree(shop: Path, text: str, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(rooms, "_rising", lambda *arguments: None)
     other = Answerer(release, on_partial_bin="interpolate").query(text)
     assert (mine.rows, mine.types) == (other.rows, other.types)
+
+
+def test_a_quantile_has_its_error_wherever_a_count_has_one(shop: Path) -> None:
+    text = "SELECT kind, {} FROM sales GROUP BY kind"
+    answerer = Answerer(open_release(shop, insecure=True))
+    separate = [answerer.query(text.format(value)) for value in ("MEDIAN(price) AS p", "MEDIAN(day) AS d")]
+    for result, name in zip(separate, "pd", strict=True):
+        assert result.noisy == (1,)
+        names, rows = result.with_errors()
+        assert names == ("kind", name, f"{name}_stderr", f"{name}_low", f"{name}_high", f"{name}_bound")
+        shown = result.with_intervals()
+        assert shown.types[2:] == (("DATE", "DATE") if name == "d" else ("DOUBLE", "DOUBLE"))
+        assert all(low <= value <= high for _, value, low, high in shown.rows)
+        assert [row[3:5] for row in rows] == [row[2:] for row in shown.rows]
+        (cell,) = {
+            frozenset(row[name])
+            for row in claimed_answer(result, Statement("release", text, 0.95), "claims")["rows"]
+        }
+        assert cell - {"claim"} == {"value", "low", "high"}
+        assert ("claim" in cell) == (name == "p")
+    prices, days = (margin_lines(result, 0.95) for result in separate)
+    assert prices[0].startswith("p: margin ") and not any("margin" in line for line in days)
 
 
 @pytest.mark.usefixtures("publishes")

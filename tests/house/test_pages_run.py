@@ -29,7 +29,13 @@ def test_the_curator_s_release_is_asked_by_the_analyst(
 
 @pytest.mark.parametrize(
     ("page", "least"),
-    [("tutorial/survey.md", 4), ("tutorial/stream.md", 8), ("how-it-works.md", 1), ("walk.md", 7)],
+    [
+        ("tutorial/survey.md", 4),
+        ("tutorial/stream.md", 8),
+        ("how-it-works.md", 1),
+        ("walk.md", 7),
+        ("five-minutes.md", 5),
+    ],
 )
 def test_a_page_runs_from_the_top(page: str, least: int, tmp_path: Path) -> None:
     assert run_page(DOCS / page, tmp_path) >= least

@@ -21,7 +21,7 @@ sign of a total; rows cannot, where the catalog declares values of one sign (`_g
 infinite.
 
 **Privacy**: published values alone.
-**Source**: docs/method/user_level.md, "Intervals that hold the plain answer".
+**Source**: docs/method/user_level.md, "Intervals that cover the exact answer".
 """
 
 from __future__ import annotations

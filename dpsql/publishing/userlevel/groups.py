@@ -12,7 +12,7 @@ R_S y the stored sum has (R_S - R_N) mid c + dy.
 | `Corrected.spread` | v_g, v_k, i2 and the rows in few hands, per statistic | the same, squared |
 
 **Privacy**: functions of released values alone.
-**Source**: docs/method/user_level.md, "Differences", "Intervals that hold the plain answer";
+**Source**: docs/method/user_level.md, "Differences", "Intervals that cover the exact answer";
 docs/method/views.md, "Views that share axes".
 """
 
