@@ -413,18 +413,18 @@ class Shapes:
 
     def filled(self, text: str, dialect: str) -> Statement | None:
         """A statement as an earlier one of its shape tells; None where it must be read."""
-        shape = shape_of(text)
-        if shape is None:
+        statement = shape_of(text)
+        if statement is None:
             return None
         with self._lock:
-            stored = self._find(shape, dialect)
-            if stored is None or self._declares(shape, stored.exchanged):
+            stored = self._find(statement, dialect)
+            if stored is None or self._declares(statement, stored.exchanged):
                 return None
-            changed = stored.changed(shape.constants)
+            changed = stored.changed(statement.constants)
             fits = stored.fit and changed <= stored.proved
         if not changed:
             return stored.read
-        return stored.filled(shape.constants) if fits else None
+        return stored.filled(statement.constants) if fits else None
 
     def read(self, text: str, dialect: str) -> Statement:
         """A statement as it stands; its shape is kept for later ones.
@@ -433,11 +433,11 @@ class Shapes:
             dpsql.errors.Error: as `parse` and `take_apart`.
         """
         tree = parse(text, dialect)
-        shape = shape_of(text)
-        numbers = frozenset() if shape is None else self._exchangeable(tree, shape)
+        cut = shape_of(text)
+        numbers = frozenset() if cut is None else self._exchangeable(tree, cut)
         statement = take_apart(tree, self.schema, text)
-        if shape is not None and numbers and statement.moment is None:
-            self._learn(statement, shape, dialect, numbers)
+        if cut is not None and numbers and statement.moment is None:
+            self._learn(statement, cut, dialect, numbers)
         return statement
 
     def _exchangeable(self, tree: Node, shape: StatementShape) -> frozenset[int]:

@@ -109,8 +109,8 @@ def _common(nodes: list[Node | None], column: KindOf) -> Kind | None:
 
 def _shared(value_kinds: set[Kind | None]) -> Kind | None:
     """The kind of all: whole numbers are numbers too."""
-    if value_kinds <= {"whole", "number"} and value_kinds:
-        return "number" if "number" in value_kinds else "whole"
+    if len(value_kinds) == 2 and value_kinds.issuperset(("whole", "number")):
+        return "number"
     return next(iter(value_kinds)) if len(value_kinds) == 1 else None
 
 

@@ -198,10 +198,10 @@ def with_coarse_bins(plan: ViewPlan, release: Release) -> ViewPlan | None:
             continue
         if len(question.groups) != 1 or question.factors or question.classes:
             return None
-        together = _groups_together(cells[place], special_leaves(release.axes[question.axis]))
-        if together is None:
+        coarser = _groups_together(cells[place], special_leaves(release.axes[question.axis]))
+        if coarser is None:
             return None
-        cells[place], coarse[place] = together
+        cells[place], coarse[place] = coarser
     return replace(plan, cells=tuple(cells), boxes={}, coarse=coarse)
 
 

@@ -185,9 +185,8 @@ def report(releases: tuple[Path, ...], output: Path) -> CommandOutput:
 @estimates
 @tells
 def export(
-    releases: tuple[Path, ...], output: Path, views: tuple[str, ...], dbt: bool, level: float, as_of: str | None,
-    nonnegative: bool | None,
-) -> CommandOutput:  # fmt: skip
+    releases: tuple[Path, ...], output: Path, views: tuple[str, ...], dbt: bool, level: float, **opening: Any
+) -> CommandOutput:
     """Write the noisy tables of a release as Parquet files with their errors, for tools that speak no SQL.
 
     One file a view, one row a combination of leaves; schema.json says what the columns mean. Errors of sums of rows do
@@ -196,7 +195,7 @@ def export(
     from dpsql.answer.export import export as write
     from dpsql.answer.session import open_session
 
-    opened = open_session(releases, as_of=as_of, nonnegative=nonnegative)
+    opened = open_session(releases, **opening)
     try:
         with steps("export") as progress, Request(math.inf).working():  # `MOST_WORK` bounds it beforehand
             schema = write(opened, output, views, level, progress or silent, dbt=dbt)

@@ -74,7 +74,6 @@ def buy(
     statements: tuple[str, ...],
     epsilon: str,
     output: Path | None,
-    keys_of: Path | None,
     only_plan: bool,
     **options: Any,
 ) -> CommandOutput:
@@ -84,14 +83,13 @@ def buy(
     what follows from them, and refuses others. The statements become public with it.
     """
     if only_plan:
-        quoted = api.quote(catalog, statements, epsilon=epsilon, keys_of=keys_of, ledger=options["ledger"])
+        free = {name: options[name] for name in ("keys_of", "ledger")}
+        quoted = api.quote(catalog, statements, epsilon=epsilon, **free)
         return CommandOutput(asdict(quoted), plan_text(quoted), result=True)
     if output is None:
         raise InterfaceError("no release is named", hint="write -o more.dpsql, or --plan to spend nothing")
     with steps("buy") as progress:
-        report = api.buy(
-            catalog, statements, output, epsilon=epsilon, keys_of=keys_of, progress=progress, **options
-        )
+        report = api.buy(catalog, statements, output, epsilon=epsilon, progress=progress, **options)
     return CommandOutput(report.to_json(), report.summary())
 
 
