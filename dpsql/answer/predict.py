@@ -37,6 +37,9 @@ from dpsql.errors import Error
 from dpsql.release import Release
 from dpsql.star.graph import sums_rows
 
+HALF = 1.96
+"""Half of a 95% interval in standard errors."""
+
 
 @dataclass(frozen=True)
 class PredictedColumn:

@@ -24,6 +24,7 @@ from dpsql.budget.threshold import UNIT
 from dpsql.curate.classes import ClassForecast, Hopeless, hopeless
 from dpsql.curate.dry import BoundForecast, Priced, bound_forecasts, dry_answerer, priced_plan, typical_errors
 from dpsql.curate.foresight import Blind, Foresight, GuessSensitivity, Prediction, RehearsalStage, foresee
+from dpsql.curate.plan_picture import plan_picture
 from dpsql.engines.engine import Engine
 from dpsql.errors import CatalogError, Error, PrivacyError
 from dpsql.ledger import budget_report
@@ -369,6 +370,9 @@ class PlanReport:
         """Whether a guess would say more: publishing chooses the rows of a unit, and none was stated."""
         return not (self.classes or all(statistic.tau for statistic in self.statistics))
 
+    def _repr_html_(self) -> str:
+        return plan_picture([(query.sql, query.refusal, query.columns) for query in self.queries])
+
 
 @dataclass(frozen=True)
 class _Dry:
@@ -384,13 +388,9 @@ class _Dry:
 
 
 def plan_catalog(
-    catalog: Catalog,
-    workload: Sequence[str],
-    *,
-    compare: bool,
-    guess: Guess | None = None,
+    catalog: Catalog, workload: Sequence[str], *, compare: bool, guess: Guess | None = None,
     keys: Mapping[str, int] = NO_SIZES,
-) -> PlanReport:
+) -> PlanReport:  # fmt: skip
     """Plan a catalog's release.
 
     Args:

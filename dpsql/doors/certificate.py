@@ -7,16 +7,8 @@ from fractions import Fraction
 from html import escape
 
 from dpsql.curate.certificate import Certificate
+from dpsql.doors.page import document
 
-STYLE = """
-@page { size: A4; margin: 12mm }
-body { font: 9.5pt/1.35 system-ui, sans-serif; color: #111; background: #fff; max-width: 48rem; margin: 1rem auto }
-h1 { font-size: 14pt; margin: 0 } h2 { font-size: 10.5pt; margin: .7rem 0 .15rem; border-bottom: 1px solid #999 }
-p, ul { margin: .2rem 0 } ul { padding-left: 1.1rem } table { border-collapse: collapse; width: 100% }
-td, th { text-align: left; vertical-align: top; padding: .05rem .6rem .05rem 0; font-weight: normal }
-th { white-space: nowrap; color: #444 } code { font-size: 8pt; overflow-wrap: anywhere } .soft { color: #444 }
-"""
-POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 MOST_LINES = 8
 """Mechanisms that a page lists; beyond, they are counted, and the JSON has them all."""
 
@@ -55,19 +47,7 @@ def certificate_page(certificate: Certificate) -> str:
         "<h2>What is not promised</h2>",
         "<ul>" + "".join(f"<li>{escape(line)}</li>" for line in certificate.not_promised) + "</ul>",
     ]
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{POLICY}">
-<title>{escape(about.name)}: certificate</title>
-<style>{STYLE}</style>
-</head>
-<body>
-{chr(10).join(section for section in body if section)}
-</body>
-</html>
-"""
+    return document(f"{about.name}: certificate", "\n".join(section for section in body if section))
 
 
 def _promise(certificate: Certificate) -> list[tuple[str, str]]:

@@ -69,6 +69,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     text = (ROOT / "catalog" / "retail.yaml").read_text()
     head = text[: text.index("views:")].replace("name: retail", "name: shop")
     (folder / "shop.yaml").write_text(head + VIEWS)
+    (folder / "wider.yaml").write_text(head.replace("name: shop", "name: wider") + VIEWS)
     (folder / "survey.yaml").write_text(head.replace("name: shop", "name: survey") + SURVEY)
     days = DAYS[: DAYS.index("views:")].replace("EPSILON", "1").replace("DELTA", "0")
     (folder / "days.yaml").write_text(days + DAY)
