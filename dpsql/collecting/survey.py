@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from dpsql.axis import Axis, PublicTable, build_axis, needed_tables
 from dpsql.axis.model import CategoryRule, KeyListRule, OrderedRule
+from dpsql.axis.public import as_declared
 from dpsql.collecting.plan import CollectionDesign, PlannedAxis, PlannedGrid, PlannedMeasure
 from dpsql.engines.keys import open_star
 from dpsql.errors import CatalogError, InternalError, SourceError
@@ -248,7 +249,9 @@ def public_axis_maker(catalog: Catalog) -> AxisMaker:
     def make(resolved: ResolvedAxis) -> Axis:
         for table in needed_tables(catalog, resolved):
             if table not in public_tables:
-                public_tables[table] = _read_public(catalog, table)
+                public_tables[table] = as_declared(
+                    _read_public(catalog, table), catalog.tables[table].columns
+                )
         return build_axis(catalog, resolved, public_tables)
 
     return make

@@ -24,6 +24,7 @@ from dpsql.axis import (
     build_axis,
     needed_tables,
 )
+from dpsql.axis.public import as_declared
 from dpsql.engines.duck import no_sources
 from dpsql.engines.engine import Engine
 from dpsql.engines.registry import open_engine
@@ -59,7 +60,7 @@ def axis_maker(
     def make(resolved: ResolvedAxis) -> Axis:
         for table in needed_tables(catalog, resolved):
             if table not in found and table not in tables:
-                tables[table] = _read_public(raw, table)
+                tables[table] = as_declared(_read_public(raw, table), catalog.tables[table].columns)
         return build_axis(catalog, resolved, {**tables, **found})
 
     return make

@@ -278,6 +278,10 @@ def test_people_are_counted_where_they_are_the_unit(shop: Path, tmp_path: Path) 
         spread, noise = dry_run.stderr_rows[0][0], dry_run.noise_rows[0][0]
     assert made.questions[0].columns[0].median == pytest.approx(spread)
     assert made.questions[0].relative == pytest.approx(noise / 300)  # people, not rows
+    each = design_catalog(
+        text, tmp_path / "shop.yaml", ["SELECT COUNT(*) / COUNT(DISTINCT customer_id) FROM sales"], None
+    )
+    assert each.served == 1  # rows and people of one view, which answers them apart
     answerer = exactly(tmp_path / "designed.yaml", tmp_path / "designed.dpsql")
     assert answerer.query(asked[0]).scalar() == 300
     answerer.release.close()

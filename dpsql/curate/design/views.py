@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import combinations
 from math import log, prod
 from typing import Any
@@ -35,7 +35,7 @@ from dpsql.curate.design.questions import Need, ScaffoldAxis
 from dpsql.curate.design.summaries import without_unused
 from dpsql.curate.dry import Priced, dry_answerer, priced_plan
 from dpsql.engines.engine import Engine
-from dpsql.errors import Error
+from dpsql.errors import Error, NoViewError
 from dpsql.publishing.axes import AxisMaker
 from dpsql.publishing.userlevel.guess import crowds
 from dpsql.star import Catalog, made_view
@@ -326,10 +326,18 @@ class QuestionErrors:
         statement = take_apart(parse(need.sql, ""), self.answerer.schema, need.sql)
         block = statement.blocks[need.block]
         values = [value for value in block.values if is_summed(value) and value.terms]
-        terms = list(dict.fromkeys(term for value in values for term in value.terms))
-        plan = choose(block, terms, self.answerer.release, self.answerer.schema, "interpolate")
+        choice = partial(
+            choose, block, release=self.answerer.release, schema=self.answerer.schema, asked="interpolate"
+        )
+        try:
+            terms = list(dict.fromkeys(term for value in values for term in value.terms))
+            plans = [choice(terms)] * len(values)
+        except NoViewError:  # people and sums are answered apart, as they will be
+            if len(values) < 2:
+                raise
+            plans = [choice(list(value.terms)) for value in values]
         errors: dict[str, float] = {}
-        for value in values:
+        for value, plan in zip(values, plans, strict=True):
             for term in dict.fromkeys(value.terms):
                 for name, error in self._term(plan, term, mean=value.mean).items():
                     errors[name] = errors.get(name, 0.0) + error / len(values)

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 import duckdb
 
+from dpsql.axis.public import ABSENT as ABSENT_TEXTS
 from dpsql.engines import open_sources
 from dpsql.engines.csv import LONGEST
 from dpsql.engines.duck import RawSide
@@ -224,7 +225,7 @@ CSV_TYPES = (
 )
 """Types of CSV columns, the narrowest first, and how their values are written."""
 
-ABSENT = "('', 'NA', 'N/A', 'NaN', 'nan', 'NULL', 'null', 'None')"
+ABSENT = f"({', '.join(map(literal, sorted(ABSENT_TEXTS)))})"
 """Texts that stand for no value: R writes NA. In a column of numbers or times, publishing reads them as NULL."""
 
 
