@@ -208,8 +208,12 @@ export function respond(plan, rows, entropy = systemEntropy) {
   return encode(plan.hash, number, view.oracle, randomize(plan, view, drawItem(plan, view, rows, entropy), entropy));
 }
 
+/** Storage -> what was asked of it last: one answer after the other, where the platform has no locks. */
+const turns = new WeakMap();
+
 /**
- * A person answers a collection once. `storage` has getItem and setItem; it is written before a report is returned.
+ * A person answers a collection once. `storage` has getItem and setItem, which may give promises (localStorage, an
+ * AsyncStorage, `indexedStorage` of dpsql-storage.js); it is written and read back before a report is returned.
  * Both bounds are numbers or texts such as "1/2", and epsilons add up as fractions. Of several tabs one draws at a time.
  */
 export class Memory {
@@ -222,33 +226,37 @@ export class Memory {
   /** This person's report bytes, drawn at most once a collection; null if she belongs to another round. */
   async answer(plan, rows) {
     const locks = globalThis.navigator?.locks;
-    return locks ? locks.request(STORED, () => this.#once(plan, rows)) : this.#once(plan, rows);
+    if (locks) return locks.request(STORED, () => this.#once(plan, rows));
+    const before = turns.get(this.storage) ?? Promise.resolve();
+    const now = before.then(() => this.#once(plan, rows));
+    turns.set(this.storage, now.catch(() => {})); // a refusal keeps nobody else waiting
+    return now;
   }
 
-  #once(plan, rows) {
+  async #once(plan, rows) {
     const epsilon = exact(plan.epsilon);
     if (!isAtMost(epsilon, this.largestEpsilon)) throw new Error("the plan asks for more than this device gives");
-    const kept = this.#load();
+    const kept = await this.#load();
     let entry = kept.get(plan.collection);
     if (entry === undefined) {
       const spent = [...kept.values()].reduce((sum, { epsilon: each }) => added(sum, exact(each)), [0n, 1n]);
       if (!isAtMost(added(spent, epsilon), this.lifetimeCap)) throw new Error("this device has given all it gives");
       entry = { epsilon: plan.epsilon, round: drawRound(plan), report: null };
       kept.set(plan.collection, entry);
-      this.#store(kept);
+      await this.#store(kept);
     }
     if (entry.report !== null) return fromHex(entry.report);
     if (entry.round !== plan.round) return null;
     if (!isAtMost(epsilon, exact(entry.epsilon))) throw new Error("the collection raised its epsilon");
     const report = respond(plan, rows);
     entry.report = toHex(report);
-    this.#store(kept);
+    await this.#store(kept);
     return report;
   }
 
   /** A Map, since an object would lose a collection that is called __proto__. */
-  #load() {
-    const found = JSON.parse(this.storage.getItem(STORED) ?? "{}");
+  async #load() {
+    const found = JSON.parse((await this.storage.getItem(STORED)) ?? "{}");
     if (found === null || typeof found !== "object" || Array.isArray(found)) throw new Error("the memory is damaged");
     const kept = new Map(Object.entries(found));
     for (const { epsilon, round, report } of kept.values())
@@ -257,9 +265,9 @@ export class Memory {
     return kept;
   }
 
-  #store(kept) {
+  async #store(kept) {
     const text = JSON.stringify(Object.fromEntries(kept));
-    this.storage.setItem(STORED, text);
-    if (this.storage.getItem(STORED) !== text) throw new Error("the memory did not keep what was drawn");
+    await this.storage.setItem(STORED, text);
+    if ((await this.storage.getItem(STORED)) !== text) throw new Error("the memory did not keep what was drawn");
   }
 }

@@ -44,7 +44,13 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_package_holds_what_it_imports_and_nothing_else(installed: Path) -> None:
     held = {path.name for path in (installed / "node_modules" / "dpsql-client").iterdir()}
-    assert held == {"package.json", "README.md", "dpsql-client.js", "dpsql-plan.js", "dpsql-rows.js"}
+    modules = {"dpsql-client", "dpsql-plan", "dpsql-rows", "dpsql-storage"}
+    typed = modules - {"dpsql-plan"}
+    assert held == {"package.json", "README.md", "cjs"} | {f"{m}.js" for m in modules} | {
+        f"{m}.d.ts" for m in typed
+    }
+    common = {path.name for path in (installed / "node_modules" / "dpsql-client" / "cjs").iterdir()}
+    assert common == {f"{m}.cjs" for m in modules} | {f"{m}.d.cts" for m in typed}
     told = json.loads((CLIENT / "package.json").read_text("utf-8"))
     assert told["version"] == dpsql.__version__
     assert "dependencies" not in told and "private" not in told
@@ -69,3 +75,45 @@ console.log(JSON.stringify([[...report], [...again]]));
     assert done.returncode == 0, done.stderr
     report, again = json.loads(done.stdout)
     assert report == again and len(report) > 8
+
+
+ANSWERS = """
+const bytes = new TextEncoder().encode(PLAN);
+const kept = new Map();
+let slow = 0, lossy = false;
+const storage = { // the shape of React Native's: promises, and no locks beside it
+  async getItem(key) { slow += 1; await new Promise((done) => setTimeout(done, 2)); return kept.get(key) ?? null; },
+  async setItem(key, text) { await new Promise((done) => setTimeout(done, 2)); if (!lossy) kept.set(key, text); },
+};
+(async () => {
+  Object.defineProperty(globalThis, "navigator", { value: undefined, configurable: true });
+  const plan = await readPlan(bytes), rows = toRows(plan, [{ "answer.age": 3 }]);
+  const [one, two] = [new Memory(storage, "1", "4"), new Memory(storage, "1", "4")];
+  const reports = await Promise.all([one, two, one, two].map((memory) => memory.answer(plan, rows)));
+  const texts = new Set(reports.map(toHex));
+  kept.clear();
+  lossy = true;
+  const lost = await one.answer(plan, rows).then(() => "sent", (error) => error.message);
+  lossy = false;
+  const after = await one.answer(plan, rows);
+  console.log(JSON.stringify([texts.size, slow > 8, lost, after.length > 8]));
+})();
+"""
+
+
+@pytest.mark.parametrize("kind", ["cjs", "mjs"])
+def test_a_memory_may_give_promises_and_draws_once_all_the_same(installed: Path, kind: str) -> None:
+    """Four calls at once share one report; a memory that keeps nothing sends nothing, and keeps nobody else waiting."""
+    imports = (
+        'const { Memory, readPlan, toHex } = require("dpsql-client");\n'
+        'const { toRows } = require("dpsql-client/rows");\n'
+        if kind == "cjs"
+        else 'import { Memory, readPlan, toHex } from "dpsql-client";\nimport { toRows } from "dpsql-client/rows";\n'
+    )
+    text = plan_text(view(), epsilon="1").replace('"age"', '"answer.age"')
+    (installed / f"answers.{kind}").write_text(imports + ANSWERS.replace("PLAN", json.dumps(text)))
+    done = subprocess.run(
+        [str(NODE), f"answers.{kind}"], cwd=installed, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == [1, True, "the memory did not keep what was drawn", True]
