@@ -6,7 +6,7 @@ import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { readStatistic } from "./budgets.js";
 import { checkEstimates } from "./estimates.js";
-import { Refused, refuse } from "./exact.js";
+import { Fraction, Refused, refuse } from "./exact.js";
 import { checkLosses, readDraw } from "./losses.js";
 import { Axis } from "./tensors.js";
 
@@ -30,6 +30,7 @@ function checkPair({ moves }, [pair, ...records], axes) {
   refuse(!("pair" in pair) || "apart" in pair, `pair ${pair.pair}: ${pair.apart}, which no noise covers`);
   const draws = all("draw").map(readDraw);
   const share = checkLosses(pair, draws);
+  const keys = checkKeys(pair);
   const own = new Map(all("axis").map((record) => {
     const text = JSON.stringify(record);
     if (!axes.has(text)) axes.set(text, new Axis(record));
@@ -39,13 +40,22 @@ function checkPair({ moves }, [pair, ...records], axes) {
   const redone = statistics.filter(({ method }) => method !== null).map((record) => readStatistic(record, pair, draws, own, moves));
   const distance = checkEstimates(redone);
   refuse(!(distance <= 1), `pair ${pair.pair}: an estimate is ${distance} units of 2^-20 away`);
-  return { pair: pair.pair, share, draws: draws.length, redone: redone.length, statistics: statistics.length, distance };
+  return { pair: pair.pair, share, keys, draws: draws.length, redone: redone.length, statistics: statistics.length, distance };
+}
+
+// The chance that private keys of one side alone are shown, over the delta in the ledger; null without private keys.
+function checkKeys({ pair, key_delta: charged, new_keys: chance }) {
+  if (charged === undefined) return null;
+  const [delta, shown] = [Fraction.parse(charged), Fraction.parse(chance)];
+  refuse(shown.isAbove(delta), `pair ${pair}: keys of one side are shown more often than by delta`);
+  return shown.toNumber() / delta.toNumber();
 }
 
 async function main(file) {
   const lines = createInterface({ input: createReadStream(file), crlfDelay: Infinity });
-  for await (const { pair, share, draws, redone, statistics, distance } of verify(lines)) {
-    const losses = `${pair}: ${draws} draws lose ${share.toFixed(6)} of the claim`;
+  for await (const { pair, share, keys, draws, redone, statistics, distance } of verify(lines)) {
+    const losses = `${pair}: ${draws} draws lose ${share.toFixed(6)} of the claim`
+      + (keys === null ? "" : `, new keys ${keys.toFixed(6)} of delta`);
     console.log(`${losses}; estimates of ${redone} of ${statistics} statistics within ${distance.toFixed(2)} units of 2^-20`);
   }
 }

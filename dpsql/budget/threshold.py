@@ -94,9 +94,21 @@ def _quantile(delta: Fraction, keys: int) -> float:
 
 @lru_cache(maxsize=4096)
 def _chance(threshold: int, keys: int, sigma2: Fraction, delta: Fraction) -> Fraction:
-    """An upper bound of d Q((T - W(d) - 1) / sigma), near enough to delta's own digits."""
-    distance = threshold - key_weight(keys) - 1
+    """An upper bound of d Q((T - W(d) - 1) / sigma)."""
+    return min(Fraction(1), keys * passing_chance(threshold, key_weight(keys), sigma2, delta))
+
+
+def passing_chance(threshold: int, weight: int, sigma2: Fraction, delta: Fraction) -> Fraction:
+    """An upper bound of Q((T - H - 1) / sigma), the chance that one sum of weights reaches the threshold.
+
+    Args:
+        threshold: T.
+        weight: H.
+        sigma2: of the noise.
+        delta: to whose digits the bound is near.
+    """
+    distance = threshold - weight - 1
     if distance < 0:
         return Fraction(1)
     digits = _SPARE + math.ceil(-math.log10(delta))
-    return keys * upper_tail(Fraction(distance * distance) / sigma2, digits)
+    return upper_tail(Fraction(distance * distance) / sigma2, digits)

@@ -28,7 +28,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from dpsql.engines.engine import Engine
 from dpsql.engines.identity import places, table_digests
@@ -58,7 +58,7 @@ from dpsql.publishing.content import release_content
 from dpsql.publishing.known_keys import listed_keys
 from dpsql.publishing.planned import ReleasePlan
 from dpsql.publishing.rows import prepare_tables
-from dpsql.publishing.selection import open_selection, spend_lines
+from dpsql.publishing.selection import KeyWatch, open_selection, spend_lines, unwatched_keys
 from dpsql.publishing.supplements import asked_supplements, counted_catalog
 from dpsql.release import open_release
 from dpsql.release.signature import claimed_signer
@@ -137,12 +137,23 @@ def _recovered(receipt: Receipt) -> list[str]:
     return lines
 
 
-Watch = Callable[[DrawnRelease], None]
-"""What sees the noisy integers of a release before they are estimated, with the plan that they were drawn for."""
-
-
-def unwatched(drawn: DrawnRelease) -> None:
+def undrawn(drawn: DrawnRelease) -> None:
     """Nobody looks."""
+
+
+class Watch(NamedTuple):
+    """What sees a release of made-up rows while it is made.
+
+    Args:
+        drawn: the noisy integers before they are estimated, with the plan that they were drawn for.
+        keys: the private keys that a draw covers.
+    """
+
+    drawn: Callable[[DrawnRelease], None] = undrawn
+    keys: KeyWatch = unwatched_keys
+
+
+UNWATCHED = Watch()
 
 
 @machine("the release was not published", UNCHARGED)
@@ -155,7 +166,7 @@ def publish_release(
     label: str | None = None,
     progress: Progress = silent,
     memory: LedgerMemory | None = None,
-    watch: Watch = unwatched,
+    watch: Watch = UNWATCHED,
 ) -> Published:
     """Make a release and charge it.
 
@@ -168,7 +179,7 @@ def publish_release(
             returned as it is; no raw row is opened and data are not compared.
         progress: told each step.
         memory: of this computer, by which a ledger that begins anew is noticed; None for made-up rows.
-        watch: called once with the noisy integers; the witness of a proof is written from them.
+        watch: sees noisy integers and private keys of made-up rows; a proof is written from them.
 
     Returns:
         What was done.
@@ -210,10 +221,10 @@ def publish_release(
 
         def build(path: Path) -> None:
             prepare_tables(inside, with_raw, plan)
-            plan_drawn, keys = selection.chosen(noise, key, progress)
+            plan_drawn, keys = selection.chosen(noise, key, progress, watch.keys)
             scan = Scan(inside, with_raw, plan_drawn, noise, key)
             drawn = draw_release(scan, progress)
-            watch(drawn)
+            watch.drawn(drawn)
             progress(Stage("estimating and writing", target.name))
             release = release_content(drawn, release_id, insecure=noise.insecure)
             for extra, metas in attached:

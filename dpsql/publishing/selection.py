@@ -159,6 +159,14 @@ def always_keys(column: PrivateColumn) -> tuple[Key, ...]:
     return always if column.spec.type == "string" else tuple(dict.fromkeys(map(int, always)))
 
 
+KeyWatch = Callable[[KeyPlan, KeyRound, Sequence[Key]], None]
+"""Sees which keys the next draw of a round covers, in its order: for made-up rows alone."""
+
+
+def unwatched_keys(plan: KeyPlan, step: KeyRound, keys: Sequence[Key]) -> None:
+    """Nobody looks."""
+
+
 class KeyScan(NamedTuple):
     """The raw side before keys are chosen.
 
@@ -167,6 +175,7 @@ class KeyScan(NamedTuple):
         plan: the release planned with empty lists; says which row of a key counts where nobody owns the rows.
         noise: where noise comes from.
         key: 32 secret bytes, fresh for each release, kept nowhere.
+        watch: sees the keys of each draw.
     """
 
     catalog: Catalog
@@ -174,6 +183,7 @@ class KeyScan(NamedTuple):
     plan: ReleasePlan
     noise: Noise
     key: bytes
+    watch: KeyWatch = unwatched_keys
 
 
 def choose_keys(scan: KeyScan, plans: Iterable[KeyPlan], known: Mapping[str, ListedKeys],
@@ -214,6 +224,7 @@ def _passed(scan: KeyScan, plan: KeyPlan, step: KeyRound, listed: Sequence[Key])
     relations = scan.raw.relations(f"weighing keys of {plan.column.name}")
     for pairs in relations.batches(statement):
         exact = Exact(np.array([weight for _, weight in pairs], np.int64))
+        scan.watch(plan, step, [_plain(key) for key, _ in pairs])
         noisy = GAUSSIAN.draw_spread(exact, step.sigma2, scan.noise)
         for at in np.flatnonzero(noisy >= step.threshold).tolist():
             yield _plain(pairs[at][0]), int(noisy[at])
@@ -313,7 +324,7 @@ class ReleaseSelection:
         return counts if self.plans else {**counts, "cells": self.plan.cells}
 
     def chosen(
-        self, noise: Noise, key: bytes, progress: Progress
+        self, noise: Noise, key: bytes, progress: Progress, watch: KeyWatch = unwatched_keys
     ) -> tuple[ReleasePlan, tuple[KeyListPart, ...]]:
         """The plan to draw, and the lists of its private columns; finds the keys where there are some to find.
 
@@ -325,7 +336,7 @@ class ReleaseSelection:
                 self._part(plan, fixed_list(plan.column, self.listed[plan.column.name]))
                 for plan in self.plans
             )
-        scan = KeyScan(self.catalog, self.raw, self.plan, noise, key)
+        scan = KeyScan(self.catalog, self.raw, self.plan, noise, key, watch)
         for column in (plan.column for plan in self.plans):
             key_statement(scan, column, ())  # whatever the schema refuses is refused before anything is drawn
         for of in dict.fromkeys(s.of for s in self.plan.statistics):

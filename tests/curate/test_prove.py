@@ -14,7 +14,7 @@ from click.testing import CliRunner
 import dpsql
 import dpsql.api
 from dpsql.curate import prove as proving
-from dpsql.curate.prove import prove
+from dpsql.curate.prove import madeup, prove
 from dpsql.curate.prove.madeup import DEAR, made_up
 from dpsql.doors.cli import all_commands, cli
 from dpsql.errors import CatalogError, InterfaceError
@@ -72,7 +72,7 @@ def shop(folder: Path, promise: str = "epsilon: 1", bound: str = "max_ids: 4") -
 @pytest.fixture
 def dear_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """One pair in the place of four, where the figure is not what is tested."""
-    monkeypatch.setattr(proving, "MANNERS", (DEAR,))
+    monkeypatch.setattr(madeup, "MANNERS", (DEAR,))
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,7 @@ import pytest
 from click.testing import CliRunner
 
 import dpsql
-from dpsql.curate import prove as proving
-from dpsql.curate.prove import prove
+from dpsql.curate.prove import madeup, prove
 from dpsql.curate.prove.madeup import DEAR, MANY
 from dpsql.doors.cli import all_commands, cli
 from dpsql.errors import InterfaceError
@@ -85,7 +84,7 @@ def written(folder: Path, promise: str, change: Callable[[str], str] = str) -> P
 def witnesses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Path]]:
     """One pair of a small shop under both laws."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(proving, "MANNERS", (DEAR,))
+        patch.setattr(madeup, "MANNERS", (DEAR,))
         yield {
             "pure": written(tmp_path_factory.mktemp("pure"), PROMISES["pure"]),
             "delta": written(tmp_path_factory.mktemp("delta"), PROMISES["delta"]),
@@ -208,7 +207,7 @@ def test_a_claim_that_a_pair_passes_is_refused(
     from dpsql.publishing import plan
 
     bought = plan._spend
-    monkeypatch.setattr(proving, "MANNERS", (DEAR,))
+    monkeypatch.setattr(madeup, "MANNERS", (DEAR,))
     monkeypatch.setattr(plan, "_spend", lambda catalog, charge, law: bought(catalog, 2 * charge, law))
     done = verified(written(tmp_path, PROMISES["pure"]))
     assert done.returncode == 1 and "of its claim" in done.stderr
@@ -262,7 +261,7 @@ def test_any_integer_of_a_draw_that_is_altered_is_refused(
 
 
 def test_the_command_writes_it_with_a_proof_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(proving, "MANNERS", (MANY,))
+    monkeypatch.setattr(madeup, "MANNERS", (MANY,))
     catalog, witness = shop(tmp_path), tmp_path / "out.jsonl"
     published = dpsql.publish(catalog, tmp_path / "r.dpsql").path
     all_commands()

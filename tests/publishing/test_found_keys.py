@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -13,10 +16,13 @@ import pytest
 
 from dpsql import api
 from dpsql.answer import Answerer
+from dpsql.budget.threshold import key_weight
+from dpsql.curate.prove import madeup, prove
 from dpsql.errors import CatalogError, Error, LineageError, MachineFault, ReleaseExists
 from dpsql.ledger import budget_report
+from dpsql.mechanisms.law import GAUSSIAN
 from dpsql.noise import ExactNoise, Noise, ZeroNoise, os_entropy
-from dpsql.publishing import central, rows, selection
+from dpsql.publishing import central, key_plans, rows, selection
 from dpsql.publishing.central import publish_release
 from dpsql.release import Release, open_release
 from dpsql.star import load_catalog
@@ -134,9 +140,48 @@ def test_an_audit_finds_every_claim_held(shop: Path) -> None:
     assert any("keys of sales.item" in check.what for check in report.checks)
 
 
-def test_neighbours_with_private_keys_are_not_made_up(shop: Path) -> None:
-    with pytest.raises(CatalogError, match="leave --prove out"):
-        api.audit(shop, catalog=shop.parent / "shop.yaml", samples=0, prove=True)
+@pytest.mark.long
+def test_a_proof_measures_keys_that_both_sides_have_and_bounds_the_chance_of_others(
+    shop: Path, tmp_path: Path
+) -> None:
+    catalog = load_catalog(shop.parent / "shop.yaml")
+    proof = prove(catalog, witness=tmp_path / "keys.jsonl")
+    pairs = {pair.pair: pair for pair in proof.pairs}
+    assert proof.held and list(pairs) == ["dear", "many", "spread", "odd", "new"]
+    assert all(pair.share <= 1 for pair in proof.pairs) and pairs["dear"].share > 0.5
+    assert pairs["dear"].new_keys == 0 and 0.3 < pairs["new"].new_keys <= 1
+    assert proof.to_json()["pairs"][-1]["new_keys_over_delta"] == pairs["new"].new_keys
+    assert "new keys" in proof.words
+    if node := shutil.which("node"):
+        verifier = Path(__file__).parents[2] / "clients" / "verify" / "verify.js"
+        verified = subprocess.run([node, verifier, tmp_path / "keys.jsonl"], capture_output=True, text=True)
+        assert verified.returncode == 0 and "new keys" in verified.stdout, verified.stderr
+
+
+@pytest.mark.parametrize("defect", ["half the noise", "threshold", "delta"])
+def test_a_proof_finds_planted_defects(
+    shop: Path, monkeypatch: pytest.MonkeyPatch, defect: str, publishes: None
+) -> None:
+    """Half the noise; a threshold for keys that weigh nothing; a fifth of delta in the ledger."""
+    manner = madeup.DEAR if defect == "half the noise" else madeup.NEW._replace(name="her keys", more=5)
+    monkeypatch.setattr(madeup, "MANNERS", (manner,))
+    monkeypatch.setattr(madeup, "NEW", madeup.DEAR._replace(name="once more"))
+    if defect == "half the noise":
+        drawn = GAUSSIAN.draw_spread
+        monkeypatch.setattr(
+            type(GAUSSIAN), "draw_spread", lambda law, exact, sigma2, noise: drawn(exact, sigma2 / 4, noise)
+        )
+    elif defect == "threshold":
+        made = key_plans.key_threshold
+        monkeypatch.setattr(key_plans, "key_threshold", lambda *given: made(*given) - key_weight(5))
+    else:
+        steps = key_plans.KeyPlan.steps
+        monkeypatch.setattr(
+            key_plans.KeyPlan,
+            "steps",
+            lambda plan: [replace(step, delta=step.delta / 5) for step in steps(plan)],
+        )
+    assert not prove(load_catalog(shop.parent / "shop.yaml")).held
 
 
 def test_a_rerun_opens_no_row(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:

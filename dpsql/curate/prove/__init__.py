@@ -26,14 +26,15 @@ from dpsql.curate.audit import as_bought
 from dpsql.curate.audit.report import Check
 from dpsql.curate.prove.layouts import SourceLayout, layouts_for
 from dpsql.curate.prove.loss import Distinguished
-from dpsql.curate.prove.madeup import CHEAP, MANNERS, RIVAL, VICTIM, MadeUpStar, Manner, made_up
+from dpsql.curate.prove.madeup import CHEAP, RIVAL, VICTIM, MadeUpStar, Manner, made_up
 from dpsql.curate.prove.sides import measure_pair
 from dpsql.curate.prove.witness import write_distinguished, write_header, write_pair
 from dpsql.errors import CatalogError, InterfaceError, MachineFault
 from dpsql.progress import Progress, Stage, silent
+from dpsql.publishing.known_keys import listed_keys
 from dpsql.release import open_release
 from dpsql.star import Catalog, spec_hash
-from dpsql.star.private_columns import private_columns
+from dpsql.star.private_columns import private_columns, with_keys
 
 __all__ = ["Proof", "prove", "prove_release"]
 
@@ -47,6 +48,7 @@ class PairLoss(NamedTuple):
         share: its loss over what the ledger is charged; infinite where something but noisy numbers differs.
         draws: how many times noise was drawn.
         apart: what differs, where no noise covers it.
+        new_keys: the chance that private keys of one side alone are shown, over the delta that is charged for it.
     """
 
     pair: str
@@ -54,12 +56,20 @@ class PairLoss(NamedTuple):
     share: float
     draws: int
     apart: str = ""
+    new_keys: float = 0.0
+
+    @property
+    def words(self) -> str:
+        """The pair in a line."""
+        shown = f", new keys {self.new_keys:.4f} of delta" if self.new_keys else ""
+        return f"{self.pair} ({self.source}) {self.apart or format(self.share, '.4f')}{shown}"
 
     def to_json(self) -> dict[str, Any]:
         """Plain values; a pair that no noise covers has no loss, and says what differs."""
         share = self.share if self.share < inf else None
         plain = {"pair": self.pair, "source": self.source, "loss_over_claim": share, "draws": self.draws}
-        return plain | ({"apart": self.apart} if self.apart else {})
+        keys = {"new_keys_over_delta": self.new_keys} if self.new_keys else {}
+        return plain | keys | ({"apart": self.apart} if self.apart else {})
 
 
 @dataclass(frozen=True)
@@ -86,7 +96,7 @@ class Proof:
     @property
     def held(self) -> bool:
         """Whether no pair passes the claim."""
-        return self.worst.share <= 1
+        return self.worst.share <= 1 and max(pair.new_keys for pair in self.pairs) <= 1
 
     @property
     def check(self) -> Check:
@@ -95,10 +105,7 @@ class Proof:
 
     @property
     def words(self) -> str:
-        pairs = ", ".join(
-            f"{pair_loss.pair} ({pair_loss.source}) {pair_loss.apart or format(pair_loss.share, '.4f')}"
-            for pair_loss in self.pairs
-        )
+        pairs = ", ".join(pair_loss.words for pair_loss in self.pairs)
         return f"exact loss over claim, {self.neighbours} neighbours: {pairs}"
 
     def to_json(self) -> dict[str, Any]:
@@ -132,22 +139,30 @@ def prove(
             "people report for themselves here: nothing is published from rows, so there is no loss of rows",
             hint="docs/privacy/local.md enumerates what one report tells",
         )
-    if private_columns(catalog):
-        raise CatalogError(
-            "neighbours with private keys are not made up: a key of one person alone is charged as delta, and no noise "
-            "covers it",
-            hint="leave --prove out; docs/privacy/keys.md has the proof, and tests measure whole releases",
-        )
-    synthetic, pairs = made_up(catalog, seed), []
+    synthetic, pairs = made_up(_with_listed(catalog), seed), []
     with tempfile.TemporaryDirectory(prefix="dpsql-prove-") as folder, _opened(witness) as file:
         if file is not None:
             write_header(file, catalog)
         layouts = cycle(layouts_for(catalog))
-        for done, (manner, layout) in enumerate(zip(MANNERS, layouts, strict=False), 1):
-            progress(Stage("measuring the exact loss of", manner.name, done=done, total=len(MANNERS)))
+        manners = synthetic.manners
+        for done, (manner, layout) in enumerate(zip(manners, layouts, strict=False), 1):
+            progress(Stage("measuring the exact loss of", manner.name, done=done, total=len(manners)))
             pairs.append(_measured(synthetic, manner, layout, Path(folder) / manner.name, file))
     today = datetime.now(UTC).date().isoformat()
     return Proof(version("dpsql"), today, catalog.privacy.neighbours, tuple(pairs))
+
+
+def _with_listed(catalog: Catalog) -> Catalog:
+    """The catalog with the keys that earlier releases have found as public values: made-up ledgers know no release."""
+    if not private_columns(catalog):
+        return catalog
+    listed, tables = listed_keys(catalog), dict(catalog.tables)
+    for column in private_columns(catalog):
+        keys = column.keys.model_copy(
+            update={"known": None, "always": tuple(map(str, listed[column.name].keys))}
+        )
+        tables[column.table] = with_keys(tables[column.table], {column.column: keys})
+    return catalog.model_copy(update={"tables": tables})
 
 
 def prove_release(
@@ -213,4 +228,6 @@ def _measured(
         return PairLoss(manner.name, layout.name, inf, 0, error.reason)
     if witness is not None:
         write_pair(witness, manner.name, left, pair)
-    return PairLoss(manner.name, layout.name, pair.loss.share, len(pair.loss.draws))
+    return PairLoss(
+        manner.name, layout.name, pair.loss.share, len(pair.loss.draws), new_keys=pair.loss.delta_share
+    )

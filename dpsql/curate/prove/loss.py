@@ -10,7 +10,9 @@ loss of the pair at that output is a sum over the draws of numbers that are know
     trees       the same, a row for each node: units of its level, d of the leaves below it
     Gaussian    sum_r d_r^2 / (sigma2 - 4)             mu^2 on the exact Gaussian curve
 
-with d the difference of the exact integers, on the circle of 2^64 where noisy integers live. Two runs that ask for
+with d the difference of the exact integers, on the circle of 2^64 where noisy integers live. Of rows that are private
+keys those are compared that both sides have; a key of one side alone is struck out, as in docs/privacy/keys.md, and
+the chance that its side shows it is added up. Two runs that ask for
 different draws, or that release anything else that differs, are `Distinguished`: there is no epsilon for that. A pair
 gives the loss on one path of choices, which bounds from below what the release costs; a claim that a pair exceeds is
 false.
@@ -22,7 +24,7 @@ false.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from math import exp
@@ -33,8 +35,11 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.budget import SLACK
+from dpsql.budget.threshold import passing_chance
 from dpsql.errors import PrivacyError
 from dpsql.noise import ExactNoise, Noise, TreeNoise, insecure_test_entropy, noised
+from dpsql.publishing.key_plans import KeyPlan, KeyRound
+from dpsql.publishing.selection import Key
 
 IntArray = npt.NDArray[np.int64]
 
@@ -103,12 +108,21 @@ class Loss:
         claimed: what the ledger was charged, in `currency`.
         currency: `epsilon` or `mu2`.
         lines: purpose and charge of each ledger line.
+        delta: what the ledger was charged for private keys.
+        chance: with which one side shows keys that the other does not have, at most.
     """
 
     draws: tuple[DrawLoss, ...]
     claimed: Fraction
     currency: str
     lines: tuple[tuple[str, Fraction], ...] = ()
+    delta: Fraction = Fraction(0)
+    chance: Fraction = Fraction(0)
+
+    @property
+    def delta_share(self) -> float:
+        """The chance of new keys over the delta that they were charged; 0 without private keys."""
+        return float(self.chance / self.delta) if self.delta else 0.0
 
     @property
     def epsilon(self) -> Fraction:
@@ -128,13 +142,44 @@ class Loss:
         return float((self.mu2 if self.currency == "mu2" else self.epsilon) / self.claimed)
 
 
+class KeyLabels(NamedTuple):
+    """What the next draw covers: a round of a column, and the keys in order."""
+
+    column: str
+    step: KeyRound
+    keys: tuple[Key, ...]
+
+    @property
+    def round(self) -> tuple[str, KeyRound]:
+        return self.column, self.step
+
+    def numbered(self, values: IntArray | None) -> dict[Key, int]:
+        """An integer of each key."""
+        law = Law(f"keys of {self.column}", NO_UNITS, 0, self.step.sigma2)
+        return dict(zip(self.keys, _flat(_covered(law, values)).tolist(), strict=True))
+
+
+KeyRows = dict[tuple[str, KeyRound], dict[Key, int]]
+"""By round of a column: key -> integer."""
+
+STRUCK = -(1 << 62)
+"""What stands for the noisy weight of a key that the other side does not have: no threshold is as low."""
+
+
 @dataclass
 class Witness:
-    """The left side's noise: real draws, each meeting noted."""
+    """The left side's noise: real draws, each meeting noted; those over private keys by key."""
 
     noise: Noise
     meetings: list[Meeting] = field(default_factory=list)
+    exact_keys: KeyRows = field(default_factory=dict)
+    noisy_keys: KeyRows = field(default_factory=dict)
+    labels: KeyLabels | None = None
     insecure = True
+
+    def label(self, plan: KeyPlan, step: KeyRound, keys: Sequence[Key]) -> None:
+        """The next draw covers these keys."""
+        self.labels = KeyLabels(plan.column.name, step, tuple(keys))
 
     def laplace(self, units: IntArray, denominator: int, exact: IntArray | None = None) -> IntArray:
         drawn = self.noise.laplace(units, denominator)
@@ -151,7 +196,13 @@ class Witness:
 
     def gaussian(self, sigma2: Fraction, size: int, exact: IntArray | None = None) -> IntArray:
         drawn = self.noise.gaussian(sigma2, size)
-        return self._note(Law(_who_draws(), NO_UNITS, 0, sigma2), exact, drawn)
+        labels, self.labels = self.labels, None
+        if labels is None:
+            return self._note(Law(_who_draws(), NO_UNITS, 0, sigma2), exact, drawn)
+        noisy = noised(exact, drawn)
+        for rows, values in ((self.exact_keys, exact), (self.noisy_keys, noisy)):
+            rows.setdefault(labels.round, {}).update(labels.numbered(values))
+        return noisy
 
     def _note(self, law: Law, exact: IntArray | None, drawn: IntArray) -> IntArray:
         covered = _covered(law, exact)
@@ -166,7 +217,14 @@ class NoiseReplay:
 
     meetings: Sequence[Meeting]
     exact: list[IntArray] = field(default_factory=list)
+    noisy_keys: KeyRows = field(default_factory=dict)
+    exact_keys: KeyRows = field(default_factory=dict)
+    labels: KeyLabels | None = None
     insecure = True
+
+    def label(self, plan: KeyPlan, step: KeyRound, keys: Sequence[Key]) -> None:
+        """The next draw covers these keys."""
+        self.labels = KeyLabels(plan.column.name, step, tuple(keys))
 
     def laplace(self, units: IntArray, denominator: int, exact: IntArray | None = None) -> IntArray:
         return self._give(Law(_who_draws(), _flat(units), denominator, None), exact)
@@ -180,7 +238,13 @@ class NoiseReplay:
         return self._give(_tree_law(tree, exact), exact)
 
     def gaussian(self, sigma2: Fraction, size: int, exact: IntArray | None = None) -> IntArray:
-        return self._give(Law(_who_draws(), NO_UNITS, 0, sigma2), exact)
+        labels, self.labels = self.labels, None
+        if labels is None:
+            return self._give(Law(_who_draws(), NO_UNITS, 0, sigma2), exact)
+        rows = self.exact_keys.setdefault(labels.round, {})
+        rows.update(labels.numbered(exact))
+        noisy = self.noisy_keys.get(labels.round, {})
+        return np.array([noisy.get(key, STRUCK) for key in labels.keys], np.int64)
 
     def _give(self, law: Law, exact: IntArray | None) -> IntArray:
         covered = _covered(law, exact)
@@ -199,7 +263,8 @@ class NoiseReplay:
         return tuple(_draw_loss(_apart(*draw)) for draw in zip(self.meetings, self.exact, strict=True))
 
 
-Publish = Callable[[Noise], object]
+LossNoise = Witness | NoiseReplay
+Publish = Callable[[LossNoise], object]
 
 
 class RecordedPair(NamedTuple):
@@ -209,11 +274,13 @@ class RecordedPair(NamedTuple):
         meetings: of the left side.
         right: exact integers of the right side, one array a meeting.
         losses: of the draws.
+        chance: with which one side shows keys that the other does not have, at most.
     """
 
     meetings: tuple[Meeting, ...]
     right: tuple[IntArray, ...]
     losses: tuple[DrawLoss, ...]
+    chance: Fraction = Fraction(0)
 
 
 def record_pair(left: Publish, right: Publish, seed: int = 0) -> RecordedPair:
@@ -228,12 +295,44 @@ def record_pair(left: Publish, right: Publish, seed: int = 0) -> RecordedPair:
     """
     witness = Witness(ExactNoise(insecure_test_entropy(seed)))
     first = left(witness)
-    replay = NoiseReplay(witness.meetings)
+    replay = NoiseReplay(witness.meetings, noisy_keys=witness.noisy_keys)
     second = right(replay)
     losses = replay.losses()
     if first != second:
         raise Distinguished("the released files differ beyond the noisy numbers")
-    return RecordedPair(tuple(witness.meetings), tuple(replay.exact), losses)
+    keyed = list(_common_keys(witness, replay))
+    return RecordedPair(
+        (*(meeting for meeting, _ in keyed), *witness.meetings),
+        (*(exact for _, exact in keyed), *replay.exact),
+        (*(_draw_loss(_apart(meeting, exact)) for meeting, exact in keyed), *losses),
+        max(_chance(witness.exact_keys, replay.exact_keys), _chance(replay.exact_keys, witness.exact_keys)),
+    )
+
+
+def _common_keys(left: Witness, right: NoiseReplay) -> Iterator[tuple[Meeting, IntArray]]:
+    """Each round of a column over the keys that both sides have: the left side's draw, the right side's integers."""
+    for name, rows in left.exact_keys.items():
+        others = right.exact_keys.get(name, {})
+        keys = [key for key in rows if key in others]
+        if keys:
+            law = Law(f"dpsql.publishing.selection, keys of {name[0]}", NO_UNITS, 0, name[1].sigma2)
+            exact, noisy = (
+                _flat([side[name][key] for key in keys]) for side in (left.exact_keys, left.noisy_keys)
+            )
+            yield Meeting(law, exact, noisy), _flat([others[key] for key in keys])
+
+
+def _chance(rows: KeyRows, others: KeyRows) -> Fraction:
+    """An upper bound of the chance that some key of one side alone passes its threshold."""
+    return sum(
+        (
+            passing_chance(step.threshold, weight, step.sigma2, step.delta)
+            for (column, step), weights in rows.items()
+            for key, weight in weights.items()
+            if key not in others.get((column, step), {})
+        ),
+        Fraction(0),
+    )
 
 
 LAWS = "dpsql.mechanisms.law"

@@ -8,6 +8,7 @@ crowd of a few dozen units stands in both sides; one unit comes and goes, in sev
 | dear | as many as count, all in one cell, each measure at its upper bound | the claim: nothing may cost more |
 | many | five hundred and more beyond that | bounds, and what is chosen from how many rows people own |
 | spread | as many as count, anywhere in their domains | rows of different cells, dense and zero-sum ones |
+| new | private keys that nobody else has, as many as weigh | thresholds: one is shown with chance delta at most |
 | odd | NULL, beyond every domain, dangling; rows with everybody's keys on the way; three rows of itself | the joins |
 
 **Privacy**: opens no private table. Public rows are read from the catalog's source.
@@ -18,17 +19,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import ceil, sqrt
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
+from dpsql.budget.threshold import key_weight
 from dpsql.collecting.reported import ReportProvenance, write_items
 from dpsql.curate.prove.layouts import RawRows, SourceLayout
 from dpsql.curate.prove.sides import LATER, NeighbourSide
 from dpsql.mechanisms.local.channel import channel_of
 from dpsql.publishing.axes import open_public
+from dpsql.publishing.key_plans import key_plans
 from dpsql.star import Catalog
 from dpsql.star.base import from_units
+from dpsql.star.private_columns import private_columns
 from dpsql.star.reported import reported_columns
 from dpsql.star.source import Source
 from dpsql.star.sql import identifier
@@ -68,6 +73,7 @@ class Manner(NamedTuple):
         stands: place of keys that rows name and of columns that no sum is made of, as rules may drop rows at the
             ends of domains; None: as `where`.
         claims: whether rows on the way to the unit also carry everybody else's keys.
+        new: whether its private keys are nobody else's.
     """
 
     name: str
@@ -77,6 +83,7 @@ class Manner(NamedTuple):
     copies: int = 1
     stands: float | None = None
     claims: bool = False
+    new: bool = False
 
 
 def _odd(at: At, beyond: object, rng: Random) -> object:
@@ -89,6 +96,11 @@ SPREAD = Manner("spread", lambda at, beyond, rng: at(rng.random()))
 ODD = Manner("odd", _odd, 3, 0, 3, claims=True)
 CHEAP = Manner("cheap", lambda at, beyond, rng: at(0.0), stands=0.7)
 MANNERS = (DEAR, MANY, SPREAD, ODD)
+NEW = Manner("new", lambda at, beyond, rng: at(1.0), stands=0.5, new=True)
+MOST_CROWD, SURE = 2_000, 5
+"""Units that make private keys common, at most; standard deviations above the threshold that they aim at."""
+FIRST_LATER = 1_000
+"""Number of the first unit beyond the crowd of other catalogs."""
 
 
 class MadeUpColumn(NamedTuple):
@@ -100,6 +112,7 @@ class MadeUpColumn(NamedTuple):
         beyond: what is no such value.
         own: the table on the way to the unit whose key it holds; empty for others.
         summed: whether sums are made of it, so that its largest value moves most.
+        fresh: makes a private key that nobody has; None where the values are listed.
     """
 
     name: str
@@ -108,6 +121,7 @@ class MadeUpColumn(NamedTuple):
     beyond: object
     own: str = ""
     summed: bool = False
+    fresh: Callable[[Random], object] | None = None
 
 
 class MadeUpPublicTable(NamedTuple):
@@ -191,7 +205,14 @@ class MadeUpStar:
             if column.lower() not in left_out:
                 summed = spec.measure or not spec.has_domain or column.lower() in used
                 at = self._domain(column, spec)
-                yield MadeUpColumn(column, _kind(spec), at, BEYOND[spec.type], summed=summed)
+                fresh = (
+                    None
+                    if spec.private_keys is None
+                    else _fresh_number
+                    if spec.type == "int"
+                    else _fresh_text
+                )
+                yield MadeUpColumn(column, _kind(spec), at, BEYOND[spec.type], summed=summed, fresh=fresh)
 
     def _key_kind(self, table: str) -> str:
         key = str(self.catalog.tables[table].key)
@@ -211,6 +232,9 @@ class MadeUpStar:
             return _listed(list(dict.fromkeys(self.public[spec.from_].column(name))))
         if spec.listed or spec.type == "bool":
             return _listed(list(spec.listed) or ["false", "true"])
+        if spec.private_keys is not None:
+            words = ["1", "2", "3"] if spec.type == "int" else ["x", "y", "z"]
+            return _listed([word for word in words if word not in spec.private_keys.always] or words)
         if not spec.ordered:
             return _listed(["text"])
         low, high = spec.bounds if spec.lower is not None else (0, FREE)
@@ -274,6 +298,8 @@ class MadeUpStar:
                 row.append(rng.choice(keys[place.own]))
             elif batch is not None and f"{table}.{place.name}" == str(self._time):
                 row.append(self._begins(batch))
+            elif place.fresh is not None and manner.new:
+                row.append(place.fresh(rng))
             elif not place.summed and manner.stands is not None:
                 row.append(place.at(manner.stands))
             else:
@@ -336,9 +362,25 @@ class MadeUpStar:
         few = SPREAD._replace(name="crowd")
         units = [
             self.rows_of(unit, few, rng.sample(self.batches, min(2, len(self.batches))))
-            for unit in range(1, CROWD + 1)
+            for unit in (*range(1, CROWD + 1), *range(FIRST_LATER, FIRST_LATER + self._later))
         ]
         return [shared, *units]
+
+    @cached_property
+    def _later(self) -> int:
+        """Units more than the crowd, so that private keys are shown: each holds most of three."""
+        people = [
+            2 * (step.threshold + SURE * sqrt(step.sigma2)) / key_weight(min(3, plan.column.per_unit))
+            for plan in key_plans(self.catalog)
+            for step in plan.rounds[-1:]
+        ]
+        return min(MOST_CROWD, ceil(max(people, default=0)))
+
+    @property
+    def manners(self) -> tuple[Manner, ...]:
+        """The manners of the unit that comes and goes."""
+        most = max((column.per_unit for column in private_columns(self.catalog) if column.rounds), default=0)
+        return (*MANNERS, NEW._replace(more=most)) if most else MANNERS
 
     def _reports(self, place: Path, tables: Mapping[str, RawRows]) -> dict[str, str]:
         """Files of what devices reported, one item of everybody."""
@@ -376,6 +418,14 @@ def made_up(catalog: Catalog, seed: int = 0) -> MadeUpStar:
     finally:
         engine.close()
     return MadeUpStar(catalog, tables, seed)
+
+
+def _fresh_text(rng: Random) -> str:
+    return f"{rng.randrange(36**5):x}"
+
+
+def _fresh_number(rng: Random) -> str:
+    return str(rng.randrange(10**9, 10**10))
 
 
 def _kind(spec: Column) -> str:

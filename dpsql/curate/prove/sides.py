@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 from fractions import Fraction
 from functools import partial
@@ -10,11 +11,11 @@ from typing import NamedTuple
 
 import duckdb
 
-from dpsql.curate.prove.loss import Loss, RecordedPair, record_pair
+from dpsql.curate.prove.loss import Loss, LossNoise, RecordedPair, record_pair
 from dpsql.ledger import ledger_entries
-from dpsql.noise import Noise, insecure_test_entropy
+from dpsql.noise import insecure_test_entropy
 from dpsql.publishing.bounding import DrawnRelease
-from dpsql.publishing.central import Watch, publish_release, unwatched
+from dpsql.publishing.central import Watch, publish_release, undrawn
 from dpsql.scratch import scratch
 from dpsql.star import Catalog
 from dpsql.star.graph import ledger_path
@@ -40,9 +41,10 @@ class NeighbourSide(NamedTuple):
     target: Path
     arrivals: tuple[Arrival, ...] = ()
 
-    def publish(self, noise: Noise, watch: Watch = unwatched) -> object:
-        """Make the release; what is public of it. `watch` is that of `publish_release`; a stream has none."""
+    def publish(self, noise: LossNoise, drawn: Callable[[DrawnRelease], None] = undrawn) -> object:
+        """Make the release; what is public of it. `drawn` sees its noisy integers, but those of a stream."""
         if not self.arrivals:
+            watch = Watch(drawn, noise.label)
             published = publish_release(self.catalog, self.target, noise=noise, key=KEY, watch=watch)
             return _contents(published.path)
         for arrival in self.arrivals:
@@ -76,12 +78,13 @@ def measure_pair(left: NeighbourSide, right: NeighbourSide, seed: int) -> Measur
         Distinguished: something but noisy numbers differs.
     """
     releases: list[DrawnRelease] = []
-    draws = record_pair(partial(left.publish, watch=releases.append), right.publish, seed)
+    draws = record_pair(partial(left.publish, drawn=releases.append), right.publish, seed)
     (ledger_entry,) = ledger_entries(ledger_path(left.catalog))
     lines = ledger_entry.spend_lines()
     charged = sum((line.amount for line in lines), Fraction(0))
     spent = tuple((line.purpose, line.amount) for line in lines)
-    loss = Loss(draws.losses, charged, lines[0].currency, spent)
+    delta = sum((line.delta for line in lines), Fraction(0))
+    loss = Loss(draws.losses, charged, lines[0].currency, spent, delta, draws.chance)
     return MeasuredPair(loss, draws, releases[0] if releases else None)
 
 

@@ -92,10 +92,11 @@ def _pair_record(name: str, pair: MeasuredPair) -> Record:
     loss = pair.loss
     pure = sum((draw.epsilon for draw in loss.draws if draw.epsilon is not None), Fraction(0))
     gaussian = sum((draw.mu2 for draw in loss.draws if draw.epsilon is None), Fraction(0))
+    keys = {"key_delta": str(loss.delta), "new_keys": str(loss.chance)} if loss.delta else {}
     return {
         "pair": name, "currency": loss.currency, "draws": len(pair.draws.meetings),
         "lines": [[purpose, str(amount)] for purpose, amount in loss.lines], "claimed": str(loss.claimed),
-        "epsilon": str(pure), "mu2": str(gaussian), "loss_over_claim": loss.share,
+        "epsilon": str(pure), "mu2": str(gaussian), "loss_over_claim": loss.share, **keys,
     }  # fmt: skip
 
 
