@@ -31,7 +31,8 @@ MAX_DEPTH = 32
 MAX_TOKENS = 10_000
 MAX_IN_ITEMS = 1_000
 
-BIDI = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+# What turns a text around. Marks (U+061C, U+200E, U+200F) stand in words written from right to left.
+BIDI = re.compile("[\u202a-\u202e\u2066-\u2069]")
 PREFIXES = frozenset({"not", "-", "+", "~"})
 PIECE = re.compile(
     r"""(?P<skip>'(?:[^']|'')*'|"(?:[^"]|"")*"|`[^`]*`|--[^\n]*|/\*.*?\*/)"""
