@@ -37,7 +37,7 @@ from dpsql.mechanisms.timeline.subtraction import best_subtraction
 from dpsql.mechanisms.timeline.time_strategy import TimeStrategy, question_of
 from dpsql.mechanisms.timeline.time_tree import TimeTreeStrategy
 from dpsql.noise import ExactNoise, os_entropy
-from dpsql.streams.append import Batch, StreamSpec, StreamStatistic, noise_for, opened_stream
+from dpsql.streams.append import Batch, StreamNoise, StreamSpec, StreamStatistic, opened_stream
 from dpsql.tree import FloatArray
 from tests.time_forms import (
     asking,
@@ -263,7 +263,7 @@ def growth_figures() -> Iterator[Figure]:
 def decide_times(strategy: TimeStrategy, batches: int) -> tuple[float, float, float]:
     """Most nodes in one batch; seconds for the first and the last 4,096 decisions (draws and private state)."""
     spec = StreamSpec(strategy, (1,))
-    draw = noise_for([COUNT], ExactNoise(os_entropy()))
+    draw = StreamNoise([COUNT], ExactNoise(os_entropy()))
     most = max(len(strategy.emissions(number)) for number in range(batches))
     spans: list[float] = []
     with tempfile.TemporaryDirectory() as folder:
@@ -282,7 +282,7 @@ def decide_times(strategy: TimeStrategy, batches: int) -> tuple[float, float, fl
 def append_ratio() -> float:
     """Median seconds of whole appends, public side included: batches 960..1,020 over batches 4..64."""
     spec = StreamSpec(long_tree(1 << 16), (1,))
-    draw = noise_for([COUNT], ExactNoise(os_entropy()))
+    draw = StreamNoise([COUNT], ExactNoise(os_entropy()))
     taken = []
     with tempfile.TemporaryDirectory() as folder:
         directory, private = Path(folder) / "release", Path(folder) / "private" / "state"

@@ -30,7 +30,7 @@ import numpy.typing as npt
 from dpsql.budget import SLACK, Currency, cap_units, combine, gaussian_sigma2, scaled_denominator
 from dpsql.errors import InternalError, PrivacyError
 from dpsql.mechanisms.rows import SparseRows, largest_sum
-from dpsql.noise import Noise, TreeNoise, laplace_variance
+from dpsql.noise import LeafNoise, Noise, TreeNoise, laplace_variance
 from dpsql.tree import Exact, IntArray, Noisy
 from dpsql.variance.levels import level_moments
 
@@ -384,6 +384,20 @@ class Laplace:
         rates = self.level_rates(axes, self.column_cap(axes, spend, widest))
         return TreeNoise(tree.levels.arities, rates, self.denominator(widest), tuple(sensitivities))
 
+    def leaf_noise(
+        self, axes: Sequence[AxisBudget], spend: Fraction, sensitivities: Sequence[int]
+    ) -> LeafNoise:
+        """What one leaf of each tree of a view is drawn with; the tree's axis comes first.
+
+        Raises:
+            InternalError: no axis is drawn together.
+        """
+        noise = self.tree_noise(axes, spend, sensitivities)
+        if noise is None:
+            raise InternalError("leaves of a tree need a tree")
+        trees = prod(axis.budget.size for axis in axes[1:])
+        return LeafNoise(np.full(trees, sum(noise.rates), np.int64), noise.denominator, noise.bounds)
+
     def draw_units(self, exact: Exact, units: IntArray, denominator: int, noise: Noise) -> Noisy:
         """Add noise to integers, each at a rate of its own.
 
@@ -570,6 +584,22 @@ def again(exact: Exact, draw: IntArray, sign: int = 1) -> Noisy:
     **Privacy**: that of the strategy whose numbers share the draw; `TimeStrategy` prices them together.
     """
     return Noisy(exact + sign * draw)
+
+
+def with_stored(
+    leaf: LeafNoise, exacts: Sequence[Exact], drawn: Sequence[IntArray], noise: Noise
+) -> list[Noisy]:
+    """Integers with leaves of trees that were drawn before, one of each tree.
+
+    Args:
+        leaf: what they were drawn with.
+        exacts: of each number, one for each tree.
+        drawn: the leaves, alike.
+        noise: where exact integers and noise meet.
+
+    **Privacy**: that of the trees, for all leaves of a unit's rows together.
+    """
+    return [Noisy(number) for number in noise.stored(leaf, np.stack(exacts), np.stack(drawn))]
 
 
 def signed(drawn: Noisy, sign: int) -> Noisy:

@@ -13,12 +13,21 @@ from dpsql.noise.coins import HEADROOM, Entropy
 from dpsql.noise.gaussian import discrete_gaussian
 from dpsql.noise.knorm import TreeNoise
 from dpsql.noise.laplace import discrete_laplace, laplace_variance
-from dpsql.noise.source import ExactNoise, Noise, ZeroNoise, insecure_test_entropy, noised, os_entropy
+from dpsql.noise.source import (
+    ExactNoise,
+    LeafNoise,
+    Noise,
+    ZeroNoise,
+    insecure_test_entropy,
+    noised,
+    os_entropy,
+)
 
 __all__ = [
     "HEADROOM",
     "Entropy",
     "ExactNoise",
+    "LeafNoise",
     "Noise",
     "TreeNoise",
     "ZeroNoise",

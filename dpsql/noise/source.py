@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
@@ -49,6 +49,21 @@ def noised(exact: IntArray | None, drawn: IntArray) -> IntArray:
     return drawn if exact is None else np.asarray(exact + drawn, dtype=np.int64)
 
 
+class LeafNoise(NamedTuple):
+    """What leaves of trees, one of each, were drawn with: a unit that moves leaf i of number j by at most M_j loses
+    units_i / denominator.
+
+    Args:
+        units: the rates of all levels added up, int64[trees].
+        denominator: t.
+        bounds: M_j >= 1, one a number.
+    """
+
+    units: IntArray
+    denominator: int
+    bounds: tuple[int, ...]
+
+
 class Noise(Protocol):
     """Where a mechanism gets its noise from; the one argument that makes a release private or not.
 
@@ -70,6 +85,9 @@ class Noise(Protocol):
 
     def trees(self, tree: TreeNoise, exact: IntArray) -> IntArray:
         """`exact`, shape (d, trees, n), plus the first n leaves of independent trees (`joint_trees`)."""
+
+    def stored(self, leaf: LeafNoise, exact: IntArray, drawn: IntArray) -> IntArray:
+        """`exact` plus leaves of trees that were drawn before and kept, both of shape (d, trees)."""
 
     def gaussian(self, sigma2: Fraction, size: int, exact: IntArray | None = None) -> IntArray:
         """`exact` plus independent draws with P(x) proportional to exp(-x^2 / (2 sigma2))."""
@@ -98,6 +116,9 @@ class ExactNoise:
         _, number, leaves = exact.shape
         return noised(exact, joint_trees(tree, number, self.entropy)[:, :, :leaves])
 
+    def stored(self, leaf: LeafNoise, exact: IntArray, drawn: IntArray) -> IntArray:
+        return noised(exact, drawn)
+
     def gaussian(self, sigma2: Fraction, size: int, exact: IntArray | None = None) -> IntArray:
         return noised(exact, discrete_gaussian(sigma2, size, self.entropy))
 
@@ -121,6 +142,10 @@ class ZeroNoise:
     def trees(self, tree: TreeNoise, exact: IntArray) -> IntArray:
         """`exact` as it is."""
         return exact.copy()
+
+    def stored(self, leaf: LeafNoise, exact: IntArray, drawn: IntArray) -> IntArray:
+        """`exact` plus what is kept, which a draw without noise left at 0."""
+        return noised(exact, drawn)
 
     def gaussian(self, sigma2: Fraction, size: int, exact: IntArray | None = None) -> IntArray:
         """`exact` as it is, or `size` zeros."""

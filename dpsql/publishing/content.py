@@ -43,7 +43,6 @@ from dpsql.star import Catalog, spec_hash
 from dpsql.tree import Tree, kary_tree
 from dpsql.variance import AxisVariance
 from dpsql.variance.estimated import Estimated
-from dpsql.variance.kronecker import AxisSplit
 from dpsql.variance.reconcile import UNIT
 from dpsql.variance.scaled import ScaledReading
 
@@ -136,10 +135,7 @@ def _member(plan: ReleasePlan, drawn: DrawnRelease, index: int) -> DrawnMember:
 
 def measured_axes(plan: ReleasePlan) -> dict[int, MeasuredAxis]:
     """The axes of a release by id, as they were planned."""
-    return {
-        i: MeasuredAxis(planned.strategy, AxisSplit(planned.strategy.variance()), planned.choice.name)
-        for i, planned in enumerate(plan.axes)
-    }
+    return {i: planned.measured(planned.strategy.variance()) for i, planned in enumerate(plan.axes)}
 
 
 def notes(plan: ReleasePlan, statistic: PlannedStatistic) -> str:

@@ -185,12 +185,12 @@ def _jointly(catalog: Catalog, statistics: Sequence[PlannedStatistic]) -> list[P
 
     A row moves the count and the sums of its cell by one factor, so they share one draw (docs/privacy.md, "Several
     numbers by one draw"). Not where counts and sums are bounded apart (`max_ids: auto`), where a view's numbers have
-    rows of their own (any measurement but `PRODUCT`), or over time.
+    rows of their own (any measurement but `PRODUCT`).
 
     Raises:
         CatalogError: a view gives shares to numbers that share one draw.
     """
-    if catalog.privacy.delta or catalog.stream is not None:
+    if catalog.privacy.delta:
         return list(statistics)
     groups: dict[tuple[str, tuple[int, ...]], list[int]] = {}
     for i, statistic in enumerate(statistics):

@@ -24,7 +24,7 @@ from typing import NamedTuple
 from dpsql.axis import Axis
 from dpsql.budget import Currency, currency_at
 from dpsql.mechanisms.axis.strategy import AxisChoice, AxisStrategy, axis_budgets
-from dpsql.mechanisms.family.measurement import Measurement, Terms
+from dpsql.mechanisms.family.measurement import MeasuredAxis, Measurement, Terms
 from dpsql.mechanisms.family.product import PRODUCT
 from dpsql.mechanisms.family.question import FamilyAxis, FamilyChoice, FamilyQuestion, Grains
 from dpsql.mechanisms.family.registry import Family
@@ -34,6 +34,9 @@ from dpsql.star.catalog import Catalog, StarTable, StarView
 from dpsql.star.graph import ResolvedAxis, ResolvedMeasure, sums_rows
 from dpsql.star.model import AxisSpec
 from dpsql.tree import Workload
+from dpsql.variance import AxisVariance
+from dpsql.variance.kronecker import AxisSplit
+from dpsql.variance.partners import partner_of
 from dpsql.variance.reading import Together
 
 
@@ -77,6 +80,12 @@ class PlannedAxis:
     def strategy(self) -> AxisStrategy:
         """What is measured on the axis."""
         return self.choice.strategy
+
+    def measured(self, model: AxisVariance) -> MeasuredAxis:
+        """The axis as a family is estimated on it, with this variance model."""
+        missing, split = self.axis.missing_leaf, AxisSplit(model)
+        partner = None if missing is None else partner_of(self.axis.path, missing, split)
+        return MeasuredAxis(self.strategy, split, self.choice.name, partner)
 
 
 class AxisPlanner:

@@ -20,8 +20,9 @@ from dpsql.tree import IntArray, Tree
 from dpsql.variance import AxisVariance
 from dpsql.variance.estimated import Estimated
 from dpsql.variance.nonnegative import nonnegative, product_tree, signal_tree
+from dpsql.variance.partners import round_with_partners
 from dpsql.variance.reading import Together
-from dpsql.variance.reconcile import UNIT, node_sums, round_family, to_units
+from dpsql.variance.reconcile import UNIT, node_sums, to_units
 
 
 class Description(NamedTuple):
@@ -117,7 +118,8 @@ def rounded(statistics: Sequence[Statistic]) -> list[IntArray]:
     leaves: dict[int, IntArray] = {}
     for members in families.values():
         views = [(statistics[i].described.axes, statistics[i].estimated.leaves) for i in members]
-        leaves |= zip(members, round_family(views), strict=True)
+        partners = statistics[members[0]].estimated.partners
+        leaves |= zip(members, round_with_partners(views, partners), strict=True)
     return [leaves[i] for i in range(len(statistics))]
 
 

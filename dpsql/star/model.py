@@ -395,7 +395,7 @@ class Stream(Model):
     horizon: int = Field(ge=1, le=2**20, description="batches planned for")
     ends: bool = Field(
         False,
-        description="no batch comes after the horizon: under a delta `auto` may then take rows that need that",
+        description="no batch comes after the horizon: `auto` may then take rows that need that, and noise drawn ahead",
     )
     workload: Annotated[
         dict[Text, Exact],

@@ -11,7 +11,7 @@
 
 Read `opened_stream`, then `OpenStream.append`. The caller picks rows between the two: `admitted` says who
 may still be in a batch, and what is aggregated then is integers only. Nothing here knows a catalog: `StreamSpec` is
-what is fixed when the stream is made, `Batch` what arrives, `noise_for` where its noise comes from. Recovery
+what is fixed when the stream is made, `Batch` what arrives, `StreamNoise` where its noise comes from. Recovery
 (`settle`) sends stored values again, never draws, and refuses two sides that do not fit.
 """
 
@@ -25,14 +25,14 @@ from fractions import Fraction
 from itertools import pairwise
 from math import prod
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
 from dpsql.errors import BatchOrderError, IntegrityError, InternalError
 from dpsql.ledger.files import beside, remove_aside
 from dpsql.ledger.locks import held
-from dpsql.mechanisms.law import AxisBudget, NoiseLaw, again, shaped, signed
+from dpsql.mechanisms.law import AxisBudget, Laplace, NoiseLaw, again, shaped, signed, with_stored
 from dpsql.mechanisms.timeline.time_strategy import Emission, NodeRead, TimeStrategy
 from dpsql.noise import Noise
 from dpsql.streams.public import (
@@ -49,8 +49,8 @@ from dpsql.streams.public import (
 from dpsql.streams.state import BoolArray, StreamState, open_state, seal_state
 from dpsql.tree import Exact, IntArray, Noisy
 
-Draw: TypeAlias = Callable[[int, NodeRead, Exact], Noisy]
-"""(position of a statistic, noise node, exact sums) -> the sums with the node's noise: int64[cells]."""
+Group: TypeAlias = tuple[int, ...]
+"""Positions of statistics whose noise is one draw."""
 
 
 class StreamStatistic(NamedTuple):
@@ -88,6 +88,10 @@ class StreamStatistic(NamedTuple):
         node_variance = self.law.unit_variance(self.axes, self.spend * share, self.sensitivity)
         return float(node_variance * float(share) ** (2 / self.law.norm))
 
+    def ahead(self, time: AxisBudget) -> tuple[AxisBudget, ...]:
+        """Budgets of all axes where all batches are drawn at once, time first."""
+        return (time, *self.axes)
+
     def noised(self, exact: Exact, share: Fraction, noise: Noise) -> Noisy:
         """Exact sums (int64[cells]) with the noise of one node.
 
@@ -104,17 +108,33 @@ class StreamSpec:
 
     Attributes:
         grains: what exact sums of each statistic are multiplied by before noise is drawn; 1 where it does not say.
+        together: statistics that share a draw.
     """
 
     strategy: TimeStrategy
     cells: tuple[int, ...]
     lifetime: int | None = None
     grains: tuple[int, ...] = ()
+    together: tuple[Group, ...] = ()
+
+    @property
+    def groups(self) -> list[Group]:
+        """Those of `together`, and every other statistic alone; in order of their first."""
+        shared = {statistic for group in self.together for statistic in group}
+        alone = [(statistic,) for statistic in range(len(self.cells)) if statistic not in shared]
+        return sorted([*self.together, *alone])
 
     def text(self) -> str:
         """Canonical JSON; an append under another specification is refused."""
         time = {"kind": self.strategy.kind, "law": self.strategy.law.name, **self.strategy.frozen()}
-        fixed = {"time": time, "cells": self.cells, "lifetime": self.lifetime, "grains": self.grains}
+        fixed: dict[str, Any] = {
+            "time": time,
+            "cells": self.cells,
+            "lifetime": self.lifetime,
+            "grains": self.grains,
+        }
+        if self.together:
+            fixed["together"] = self.together
         return json.dumps(fixed, sort_keys=True)
 
     def refined(self, exact: Exact, statistic: int) -> Exact:
@@ -162,13 +182,73 @@ class Batch:
     types: str = ""
 
 
-def noise_for(statistics: Sequence[StreamStatistic], noise: Noise) -> Draw:
-    """The draws of a stream: a node spends its share of the statistic's spend."""
+class Draw(Protocol):
+    """Where the noise of a stream comes from."""
 
-    def draw(statistic: int, read: NodeRead, exact: Exact) -> Noisy:
-        return statistics[statistic].noised(exact, read.share, noise)
+    def node(self, group: Group, read: NodeRead, exacts: Sequence[Exact]) -> list[Noisy]:
+        """Exact sums of statistics that share a draw (int64[cells] each), with the noise of one node."""
 
-    return draw
+    def ahead(self, group: Group, time: AxisBudget) -> list[IntArray]:
+        """Noise of all batches for statistics that share a draw, int64[batches, cells] each."""
+
+    def stored(
+        self, group: Group, time: AxisBudget, exacts: Sequence[Exact], drawn: Sequence[IntArray]
+    ) -> list[Noisy]:
+        """The exact sums of one batch (int64[cells] each), with what `ahead` gave for it."""
+
+
+@dataclass(frozen=True)
+class StreamNoise:
+    """The draws of a stream: a node spends its share of the statistic's spend, all batches together the whole.
+
+    Args:
+        statistics: of the stream.
+        noise: where noise comes from.
+    """
+
+    statistics: Sequence[StreamStatistic]
+    noise: Noise
+
+    def node(self, group: Group, read: NodeRead, exacts: Sequence[Exact]) -> list[Noisy]:
+        """See `Draw`. **Privacy**: the share of the spend, for all statistics of the group together."""
+        first = self.statistics[group[0]]
+        if len(group) == 1:
+            return [first.noised(exacts[0], read.share, self.noise)]
+        shape = [axis.budget.size for axis in first.axes]
+        cells = [Exact(exact.reshape(shape)) for exact in exacts]
+        views = self._law(group).draw_together(
+            cells, first.axes, first.spend * read.share, self._sensitivities(group), self.noise
+        )
+        return [shaped(view.value, [-1]) for view in views]
+
+    def ahead(self, group: Group, time: AxisBudget) -> list[IntArray]:
+        """See `Draw`. **Privacy**: the spend, once added to what batches hold; it is given nothing exact."""
+        first = self.statistics[group[0]]
+        axes = first.ahead(time)
+        zeros = Exact(np.zeros([axis.budget.size for axis in axes], np.int64))
+        views = self._law(group).draw_together(
+            [zeros] * len(group), axes, first.spend, self._sensitivities(group), self.noise
+        )
+        return [view.value.reshape(time.budget.size, -1) for view in views]
+
+    def stored(
+        self, group: Group, time: AxisBudget, exacts: Sequence[Exact], drawn: Sequence[IntArray]
+    ) -> list[Noisy]:
+        """See `Draw`. **Privacy**: all batches of a unit together the spend, as `ahead` says."""
+        first = self.statistics[group[0]]
+        leaf = self._law(group).leaf_noise(first.ahead(time), first.spend, self._sensitivities(group))
+        return with_stored(leaf, exacts, drawn, self.noise)
+
+    def _law(self, group: Group) -> Laplace:
+        laws = {self.statistics[s].law for s in group}
+        spends = {self.statistics[s].spend for s in group}
+        (law,) = laws if len(laws) == len(spends) == 1 else (None,)
+        if not isinstance(law, Laplace):
+            raise InternalError("statistics that share a draw need one Laplace noise and one spend")
+        return law
+
+    def _sensitivities(self, group: Group) -> list[int]:
+        return [self.statistics[s].sensitivity for s in group]
 
 
 KillPoint: TypeAlias = Callable[[str], None]
@@ -370,17 +450,33 @@ class OpenStream:
         for statistic, increment in enumerate(batch.increments):
             prior_sums = state.sums(batch.number, statistic, increment.size)
             state.keep_sums(length, statistic, prior_sums + increment)
-            for emission in self.spec.strategy.emissions(batch.number):
-                exact = self.spec.refined(self._exact(emission, statistic, increment.size), statistic)
-                first, *further = emission.reads
-                values = self._noised(exact, first, statistic, length, draw)
-                for read in further:  # another node's noise on top: what it is added to counts as exact
-                    values = self._noised(Exact(values), read, statistic, length, draw)
-                state.send(
-                    batch.number, NoisyNode(statistic, emission.level, emission.lo, emission.hi, values)
-                )
+        if batch.number == 0 and self.spec.strategy.ahead is not None:
+            self._draw_ahead(self.spec.strategy.ahead, draw)
+        nodes = [node for group in self.spec.groups for node in self._nodes(group, batch.number, draw)]
+        for node in sorted(nodes, key=lambda node: node.statistic):
+            state.send(batch.number, node)
         state.forget_sums(self.spec.strategy.needed(length))
         state.forget_noise(length)
+
+    def _draw_ahead(self, time: AxisBudget, draw: Draw) -> None:
+        """Store the noise of every batch to come, each until its batch is decided."""
+        for group in self.spec.groups:
+            for statistic, batches in zip(group, draw.ahead(group, time), strict=True):
+                for batch, cells in enumerate(batches):
+                    self.state.keep_noise(batch, statistic, batch + 2, cells)
+
+    def _nodes(self, group: Group, batch: int, draw: Draw) -> Iterator[NoisyNode]:
+        """What a batch publishes of statistics that share their draws."""
+        for emission in self.spec.strategy.emissions(batch):
+            values: list[Exact] = [
+                self.spec.refined(self._exact(emission, statistic, self.spec.cells[statistic]), statistic)
+                for statistic in group
+            ]
+            for read in emission.reads:  # another node's noise on top: what it is added to counts as exact
+                noisy = self._noised(values, read, group, batch + 1, draw)
+                values = [Exact(number) for number in noisy]
+            for statistic, number in zip(group, noisy, strict=True):
+                yield NoisyNode(statistic, emission.level, emission.lo, emission.hi, number)
 
     def _exact(self, emission: Emission, statistic: int, cells: int) -> Exact:
         """The exact (weighted) sum over an emission's batches, from the sums kept."""
@@ -392,14 +488,31 @@ class OpenStream:
         increments = (above - below for below, above in pairwise(sums))
         return Exact(weighted_sum(zip(emission.weights.tolist(), increments, strict=True), cells))
 
-    def _noised(self, exact: Exact, read: NodeRead, statistic: int, length: int, draw: Draw) -> Noisy:
-        """The sums with the node's noise: its draw is the one kept, or a fresh one, kept if it is read again."""
-        node_noise = self.state.drawn(read.node, statistic)
-        if node_noise is not None:
-            return again(exact, node_noise, read.sign)
-        noisy = signed(draw(statistic, read, Exact(read.sign * exact)), read.sign)
+    def _noised(
+        self, exacts: Sequence[Exact], read: NodeRead, group: Group, length: int, draw: Draw
+    ) -> list[Noisy]:
+        """The sums with the node's noise: its draw is the one kept, or a fresh one, kept if it is read again.
+
+        Raises:
+            IntegrityError: it was drawn ahead and is gone.
+        """
+        stored = [self.state.drawn(read.node, statistic) for statistic in group]
+        node_noise, time = [cells for cells in stored if cells is not None], self.spec.strategy.ahead
+        if time is not None and len(node_noise) == len(group):
+            return draw.stored(group, time, exacts, node_noise)
+        if len(node_noise) == len(group):
+            pairs = zip(exacts, node_noise, strict=True)
+            return [again(exact, cells, read.sign) for exact, cells in pairs]
+        if time is not None:
+            raise IntegrityError(
+                f"{self.state.path} lacks the noise of batch {length - 1}",
+                hint="make a new release: noise that was drawn ahead is never drawn again",
+            )
+        drawn = draw.node(group, read, [Exact(read.sign * exact) for exact in exacts])
+        noisy = [signed(number, read.sign) for number in drawn]
         if read.until > length + 1:
-            self.state.keep_noise(read.node, statistic, read.until, read.sign * (noisy - exact))
+            for statistic, number, exact in zip(group, noisy, exacts, strict=True):
+                self.state.keep_noise(read.node, statistic, read.until, read.sign * (number - exact))
         return noisy
 
 

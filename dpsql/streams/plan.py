@@ -37,8 +37,10 @@ from typing import Any, NamedTuple
 from dpsql.axis import Axis, CategoryRule, KeyRule
 from dpsql.errors import CatalogError, IntegrityError, InterfaceError
 from dpsql.mechanisms.axis import thaw
-from dpsql.mechanisms.axis.strategy import AxisChoice, axis_budgets
-from dpsql.mechanisms.law import NoiseLaw
+from dpsql.mechanisms.axis.leaves import LeafStrategy
+from dpsql.mechanisms.axis.strategy import AxisChoice, JointCells, axis_budgets
+from dpsql.mechanisms.family.question import MOST_NUMBERS
+from dpsql.mechanisms.law import LAPLACE, LAWS, NoiseLaw
 from dpsql.mechanisms.timeline import thaw as thaw_time
 from dpsql.mechanisms.timeline import words
 from dpsql.mechanisms.timeline.time_strategy import TimeChoice, TimeQuestion, TimeStrategy, question_of
@@ -131,7 +133,9 @@ class StreamPlan:
     def spec(self) -> StreamSpec:
         """What stays fixed for the life of the stream."""
         grains = tuple(s.grain for s in self.batch.statistics)
-        return StreamSpec(self.strategy, tuple(s.cells for s in self._statistics()), self.lifetime, grains)
+        together = tuple(tuple(draw) for draw in self.batch.draws if len(draw) > 1)
+        cells = tuple(s.cells for s in self._statistics())
+        return StreamSpec(self.strategy, cells, self.lifetime, grains, together)
 
     def statistics(self) -> tuple[StreamStatistic, ...]:
         """The statistics with their budgets.
@@ -168,8 +172,11 @@ class StreamPlan:
         Discrete noise and floored budgets cost two small factors, which differ from share to share; the larger stands
         for all, so errors are never understated by them.
         """
-        shares = self.strategy.shares()
-        worst = [max(s.unit_variance(share) for share in shares) for s in self.statistics()]
+        time, shares = self.strategy.ahead, self.strategy.shares()
+        if time is not None:
+            worst = [s.law.unit_variance(s.ahead(time), s.spend, s.sensitivity) for s in self.statistics()]
+        else:
+            worst = [max(s.unit_variance(share) for share in shares) for s in self.statistics()]
         return [variance * s.factor**2 for variance, s in zip(worst, self.batch.statistics, strict=True)]
 
 
@@ -188,9 +195,7 @@ def plan_stream(catalog: Catalog, make_axis: AxisMaker, number: int) -> StreamPl
     return _planned(catalog, make_axis, number, partial(chosen, catalog))
 
 
-def _planned(
-    catalog: Catalog, make_axis: AxisMaker, number: int, choose_time: Callable[[NoiseLaw, int], TimeChoice]
-) -> StreamPlan:
+def _planned(catalog: Catalog, make_axis: AxisMaker, number: int, choose_time: ChooseTime) -> StreamPlan:
     """A plan whose strategy of time is chosen, or known, once its noise is and how far its sums reach."""
     stream, of, column = stream_column(catalog)
     check_views(catalog, stream, of, column)
@@ -201,9 +206,32 @@ def _planned(
         return make_axis(resolved)
 
     plan = plan_release(catalog, make)
-    time = choose_time(plan.statistics[0].law, max(_reach(plan, s) for s in plan.statistics))
+    law = LAWS[plan.statistics[0].law.norm]
+    reach = max(_reach(plan, s) for s in plan.statistics)
+    time = choose_time(law, reach, _drawn_ahead(plan, stream, law))
     first = _time_first(plan, stream, time)
     return StreamPlan(catalog, stream, of, column, time.strategy, first).regrained()
+
+
+ChooseTime = Callable[[NoiseLaw, int, JointCells | None], TimeChoice]
+"""(noise, what a row changes a sum by at most, what is drawn where all batches may be drawn at once)."""
+
+
+def _drawn_ahead(plan: ReleasePlan, stream: Stream, law: NoiseLaw) -> JointCells | None:
+    """What a stream draws where all its batches may be drawn at once: pure noise, an end, and other axes that are
+    measured leaf by leaf; None where they may not."""
+    numbers = max(len(draw) for draw in plan.draws)
+    if law is not LAPLACE or not stream.ends or numbers > MOST_NUMBERS:
+        return None
+    rooms, cells = [], []
+    for s in plan.statistics:
+        others = [plan.axes[axis] for axis in s.axes if not is_time(plan.axes[axis].resolved, stream)]
+        if any(not isinstance(planned.strategy, LeafStrategy) for planned in others):
+            return None
+        cells.append(prod(planned.axis.leaves for planned in others))
+        budgets = axis_budgets([planned.strategy for planned in others])
+        rooms.append(s.law.column_cap(budgets, s.spend / (stream.max_batches or 1), s.drawn_sensitivity))
+    return JointCells(numbers, max(cells), min(rooms))
 
 
 def _reach(plan: ReleasePlan, statistic: PlannedStatistic) -> int:
@@ -213,7 +241,7 @@ def _reach(plan: ReleasePlan, statistic: PlannedStatistic) -> int:
     return reach * prod(max(1, axis.total // max(1, int(axis.budget.min()))) for axis in budgets)
 
 
-def chosen(catalog: Catalog, law: NoiseLaw, reach: int = 1) -> TimeChoice:
+def chosen(catalog: Catalog, law: NoiseLaw, reach: int = 1, joint: JointCells | None = None) -> TimeChoice:
     """The strategy of time that a catalog asks for, with what it was compared with.
 
     Args:
@@ -221,6 +249,7 @@ def chosen(catalog: Catalog, law: NoiseLaw, reach: int = 1) -> TimeChoice:
         law: the noise.
         reach: the most that one row changes a measured sum by, in stored units. A declared bound: whole weights are as
             fine as leaves `ROWS` rows of it room in 64 bits.
+        joint: what is drawn where all batches may be drawn at once.
 
     Raises:
         CatalogError: nothing is measured as the catalog wants it.
@@ -233,7 +262,13 @@ def chosen(catalog: Catalog, law: NoiseLaw, reach: int = 1) -> TimeChoice:
     )
     bits = 61 - (ROWS - 1).bit_length() - (reach - 1).bit_length()
     question = TimeQuestion(
-        law, stream.horizon, questions, stream.max_batches or 1, stream.ends, max(1, min(bits, MOST_BITS))
+        law,
+        stream.horizon,
+        questions,
+        stream.max_batches or 1,
+        stream.ends,
+        max(1, min(bits, MOST_BITS)),
+        joint,
     )
     word = words()[stream.strategy]
     if stream.workload and not word.tuned:
@@ -322,7 +357,7 @@ def thawed(catalog: Catalog, make_axis: AxisMaker, number: int, kept: dict[str, 
         IntegrityError: they do not fit the plan's axes: a public table or the catalog has changed.
     """
 
-    def restored(law: NoiseLaw, reach: int) -> TimeChoice:
+    def restored(law: NoiseLaw, reach: int, joint: JointCells | None) -> TimeChoice:
         time = thaw_time(str(kept["time"]["kind"]), law, kept["time"]["strategy"])
         return TimeChoice(time, time.name, 0.0)
 

@@ -21,7 +21,7 @@ import numpy as np
 from dpsql.errors import ReleaseError
 from dpsql.ledger.files import file_hash, holds, sync
 from dpsql.mechanisms.axis.strategy import estimate, row_count
-from dpsql.mechanisms.family.measurement import DrawnMember, MeasuredAxis, estimated
+from dpsql.mechanisms.family.measurement import DrawnMember, estimated
 from dpsql.mechanisms.family.product import PRODUCT
 from dpsql.mechanisms.law import NoisyView, joined, published, shaped
 from dpsql.publishing.content import descriptions, lookup_trees, notes, planned_release
@@ -37,7 +37,6 @@ from dpsql.streams.plan import StreamPlan
 from dpsql.streams.public import PUBLIC_FILE, StreamManifest, read_segments
 from dpsql.tree import FloatArray, IntArray, Noisy
 from dpsql.variance.estimated import Estimated
-from dpsql.variance.kronecker import AxisSplit
 
 STATES = "states"
 KEPT = 16
@@ -136,9 +135,9 @@ def state_content(
     """
     batches = manifest.batches
     plan = stream.whole(batches)
+    models = stream.models(batches)
     axes = {
-        i: MeasuredAxis(planned.strategy, AxisSplit(model), planned.choice.name)
-        for i, (planned, model) in enumerate(zip(plan.axes, stream.models(batches), strict=True))
+        i: planned.measured(model) for i, (planned, model) in enumerate(zip(plan.axes, models, strict=True))
     }
     drawn = [
         NoisyView(

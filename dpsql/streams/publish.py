@@ -37,7 +37,15 @@ from dpsql.publishing.central import PROMISE, confirmed_source, release_spend, r
 from dpsql.release.stream import MANIFEST
 from dpsql.star import Catalog, spec_hash
 from dpsql.star.graph import ledger_path
-from dpsql.streams.append import Batch, KillPoint, OpenStream, no_kill, noise_for, opened_stream, stream_lock
+from dpsql.streams.append import (
+    Batch,
+    KillPoint,
+    OpenStream,
+    StreamNoise,
+    no_kill,
+    opened_stream,
+    stream_lock,
+)
 from dpsql.streams.calendar import batch_bounds, batch_number, stream_column
 from dpsql.streams.plan import StreamPlan, check_leaves, frozen, plan_stream, thawed
 from dpsql.streams.present import Presenter
@@ -229,7 +237,7 @@ def append_batch(
                 progress(Stage("bounding and counting the batch"))
                 batch = _batch(now_open, raw, plan, number, history, arrival.source is not None)
                 progress(Stage("drawing, estimating and writing"))
-                now_open.append(batch, noise_for(plan.statistics(), chance.noise))
+                now_open.append(batch, StreamNoise(plan.statistics(), chance.noise))
                 left_out = batch.left_out
         return Appended(
             directory, number, arrival.label, left_out is not None, receipt.drawn, receipt.charged_epsilon,

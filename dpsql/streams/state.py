@@ -11,13 +11,14 @@ directory's 0700; a file open to others is refused.
 | setting     | key                               | format, release id, strategy, types, HMAC secret         |
 | batch       | batch                             | keyed digest; hash of its segment once that is public    |
 | prefix_sum  | position still needed, statistic  | exact sums of the batches before it                      |
-| noise       | node still to be read, statistic  | its draw                                                 |
+| noise       | node still to be read, statistic  | its draw; of noise drawn ahead, all batches to come      |
 | outbox      | emission of an unpublished batch  | noised values                                            |
 | contributor | person (keyed)                    | batches so far                                           |
 | left_out    | batch, rule                       | rows that the rule left out, for the curator             |
 
 **Privacy**: raw sums live here. Never copy this file into a release, and never restore an old copy: appending refuses
 when the public side is ahead of it, because drawing a batch's noise twice would show the exact difference.
+Noise that was drawn ahead opens every batch to come: such a state is in no backup, and what is deleted is overwritten.
 """
 
 from __future__ import annotations
@@ -388,6 +389,7 @@ def open_state(path: Path) -> StreamState:
         database.execute(
             "PRAGMA synchronous = EXTRA"
         )  # the directory too: a lost journal would undo a decision
+        database.execute("PRAGMA secure_delete = ON")  # noise of a public batch is an exact sum
         version = state.setting("format").decode()
     except (sqlite3.DatabaseError, IntegrityError) as error:
         database.close()

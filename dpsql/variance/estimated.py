@@ -13,12 +13,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from dpsql.tree import FloatArray, IntArray, Noisy
 from dpsql.variance.kronecker import AxisSplit
 from dpsql.variance.model import AxisVariance, Components
+from dpsql.variance.partners import Partners
 from dpsql.variance.reading import READINGS, Together, reading
 
 
@@ -72,6 +73,7 @@ class Estimated:
             say all.
         axis: what the draw settled of the statistic's one axis, or None.
         smooth: the non-negative estimate, where the mechanism makes one itself.
+        partners: of the family's axes, where it agrees on the rows without a partner.
     """
 
     leaves: FloatArray
@@ -83,6 +85,7 @@ class Estimated:
     model: Together | None = None
     axis: DrawnAxis | None = None
     smooth: Smooth | None = None
+    partners: Partners = field(default_factory=dict)
 
     @property
     def by_axis(self) -> bool:

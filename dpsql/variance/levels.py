@@ -39,6 +39,8 @@ _REACH = 40.0
 """Of the first window in units of 1 / (rate of the leaves); doubling does the rest."""
 _DEEPEST = 64
 """Levels of a stored tree that are read: more would have more leaves than any axis."""
+_LONGEST_STREAM = 1 << 13
+"""Leaves of a stored tree that is longer than its axis: batches of a stream that are still to come."""
 _WIDEST = 1 << 20
 """Points of a window: at its end the moments of the widest tree allowed have long converged."""
 
@@ -187,6 +189,10 @@ def from_columns(n: int, columns: Columns) -> LevelVariance:
     order = np.argsort(columns["level"].astype(np.int64))[:_DEEPEST]
     arities = tuple(columns["arity"].astype(np.int64)[order].tolist())
     shares = tuple(columns["share"].astype(np.int64)[order].tolist())
-    if min(arities[:-1], default=1) < 2 or arities[-1] != 1 or not n <= prod(arities) <= 2 * n:
+    if (
+        min(arities[:-1], default=1) < 2
+        or arities[-1] != 1
+        or not n <= prod(arities) <= max(2 * n, _LONGEST_STREAM)
+    ):
         raise InternalError(f"a tree of levels {arities} cannot describe an axis of {n} leaves")
     return LevelVariance(n, arities[:-1], shares, columns["weight"].astype(np.float64)[order])

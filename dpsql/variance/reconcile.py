@@ -31,13 +31,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, product
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from dpsql.errors import InternalError
 from dpsql.tree import FloatArray, IntArray, Tree
 
 Subset = tuple[int, ...]
+AnyArray = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -184,14 +187,34 @@ def round_family(views: Sequence[tuple[Subset, FloatArray]]) -> list[IntArray]:
     largest = max((float(np.abs(margin).max(initial=0.0)) for margin in margins.values()), default=0.0) * UNIT
     fits = 1.0 if largest < LIMIT else LIMIT * (1 - 1 / UNIT) / largest
     shared = {subset: to_units(margin * fits) for subset, margin in margins.items()}
-    rounded = []
-    for axes, estimate in views:
-        coordinates = np.zeros(estimate.shape, dtype=np.int64)
+    return _from_margins([(axes, estimate.shape) for axes, estimate in views], shared)
+
+
+def agreed_units(views: Sequence[tuple[Subset, IntArray]]) -> list[IntArray]:
+    """Integer arrays that agree exactly on every shared margin: the first view's that has it.
+
+    Args:
+        views: (axis ids, integers) of each view, margins nearly equal.
+    """
+    margins: dict[Subset, IntArray] = {}
+    for axes, units in views:
+        for totals in product((False, True), repeat=len(axes)):
+            margins.setdefault(_part(axes, totals), _inner_margin(units, totals))
+    return _from_margins([(axes, units.shape) for axes, units in views], margins)
+
+
+def _from_margins(
+    views: Sequence[tuple[Subset, tuple[int, ...]]], margins: Mapping[Subset, IntArray]
+) -> list[IntArray]:
+    """Arrays of these axes and shapes, from integers of every margin without each axis's last leaf."""
+    restored = []
+    for axes, shape in views:
+        coordinates = np.zeros(shape, dtype=np.int64)
         for totals in product((False, True), repeat=len(axes)):
             where = tuple(-1 if is_total else slice(0, -1) for is_total in totals)
-            coordinates[where] = shared[_part(axes, totals)]
-        rounded.append(_restore_last_leaves(coordinates))
-    return rounded
+            coordinates[where] = margins[_part(axes, totals)]
+        restored.append(_restore_last_leaves(coordinates))
+    return restored
 
 
 def _part(axes: Subset, totals: tuple[bool, ...]) -> Subset:
@@ -220,11 +243,11 @@ def node_sums(leaves: IntArray, trees: Sequence[Tree | None]) -> IntArray:
     return sums
 
 
-def _inner_margin(estimate: FloatArray, totals: tuple[bool, ...]) -> FloatArray:
+def _inner_margin(estimate: AnyArray, totals: tuple[bool, ...]) -> AnyArray:
     """Sum over the axes marked total; all but the last leaf of the others."""
     away = tuple(position for position, is_total in enumerate(totals) if is_total)
-    margin = np.asarray(estimate.sum(axis=away), dtype=np.float64)
-    return np.asarray(margin[(slice(0, -1),) * margin.ndim], dtype=np.float64)
+    margin = np.asarray(estimate.sum(axis=away))
+    return margin[(slice(0, -1),) * margin.ndim]
 
 
 def _restore_last_leaves(coordinates: IntArray) -> IntArray:

@@ -12,6 +12,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from dpsql.mechanisms.law import LAPLACE, AxisBudget
 from dpsql.mechanisms.timeline.time_strategy import NodeRead
 from dpsql.mechanisms.timeline.time_tree import TimeTreeStrategy
 from dpsql.noise import ExactNoise, os_entropy
-from dpsql.streams.append import Batch, StreamSpec, StreamStatistic, noise_for, opened_stream
+from dpsql.streams.append import Batch, Group, StreamNoise, StreamSpec, StreamStatistic, opened_stream
 from dpsql.streams.public import read_manifest, read_segments
 from dpsql.tree import IntArray
 
@@ -74,12 +75,14 @@ def work(directory: Path, private: Path, last: int, step: str, at: int) -> None:
         return rename(source, target)
 
     Path.replace = watched  # type: ignore[method-assign, assignment]
-    exact = noise_for(STATISTICS, ExactNoise(os_entropy()))
 
-    def draw(statistic: int, read: NodeRead, values: IntArray) -> IntArray:
-        drawn = exact(statistic, read, values)
-        point("drawing")
-        return drawn
+    class Draw(StreamNoise):
+        def node(self, group: Group, read: NodeRead, exacts: Sequence[IntArray]) -> list[IntArray]:
+            drawn = super().node(group, read, exacts)
+            point("drawing")
+            return drawn
+
+    draw = Draw(STATISTICS, ExactNoise(os_entropy()))
 
     number = at if step in ("locked", "recovered") else -1
     while True:

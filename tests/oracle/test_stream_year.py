@@ -11,7 +11,7 @@ import pytest
 from dpsql.mechanisms.law import LAPLACE, AxisBudget
 from dpsql.mechanisms.timeline.time_tree import TimeTreeStrategy
 from dpsql.noise import ZeroNoise
-from dpsql.streams.append import Batch, StreamSpec, StreamStatistic, noise_for, opened_stream
+from dpsql.streams.append import Batch, StreamNoise, StreamSpec, StreamStatistic, opened_stream
 from dpsql.streams.public import read_manifest, read_segments
 from tests.time_forms import create_stream
 
@@ -22,7 +22,7 @@ def test_daily_batches_add_up_at_every_checkpoint(tmp_path: Path, days: int) -> 
     spec = StreamSpec(TimeTreeStrategy(LAPLACE, (1, 28), (6, 4)), cells, lifetime=365)
     directory, private = tmp_path / "retail.dpsql", tmp_path / "private" / "state"
     create_stream(directory, private, spec, release_id="year", secret=bytes(32))
-    draw = noise_for(
+    draw = StreamNoise(
         [StreamStatistic(LAPLACE, (AxisBudget(np.ones(c, np.int64), 1),), Fraction(1), 1) for c in cells],
         ZeroNoise(),
     )

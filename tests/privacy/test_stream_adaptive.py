@@ -20,7 +20,7 @@ from dpsql.mechanisms.timeline.time_strategy import TimeStrategy
 from dpsql.mechanisms.timeline.time_tree import TimeTreeStrategy
 from dpsql.mechanisms.timeline.toeplitz import square_root
 from dpsql.noise import Noise
-from dpsql.streams.append import Batch, StreamSpec, StreamStatistic, noise_for, opened_stream
+from dpsql.streams.append import Batch, StreamNoise, StreamSpec, StreamStatistic, opened_stream
 from tests.privacy.loss import loss_of
 from tests.time_forms import create_stream, ending, lasting
 
@@ -80,7 +80,7 @@ class Stream(NamedTuple):
                     if rows:
                         left -= 1
                         exact[rows.cell] += rows.amount if with_her else 0
-                    stream.decide(Batch(number, b"", (exact,)), noise_for([statistic], noise))
+                    stream.decide(Batch(number, b"", (exact,)), StreamNoise([statistic], noise))
                     sent = [node.values for node in stream.state.outbox(number)]
                     public = np.concatenate([public, *sent])
             return public.tolist()
@@ -150,7 +150,7 @@ class Crowded(NamedTuple):
                 for number in range(4):
                     rows = self.others + BOUND * (with_her and number == 0)
                     exact = np.array([rows % (1 << 64)], np.uint64).view(np.int64)
-                    stream.decide(Batch(number, b"", (exact,)), noise_for([statistic], noise))
+                    stream.decide(Batch(number, b"", (exact,)), StreamNoise([statistic], noise))
                 return [node.values.tolist() for number in range(4) for node in stream.state.outbox(number)]
 
         return run

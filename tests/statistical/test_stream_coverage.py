@@ -10,7 +10,7 @@ import pytest
 from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, AxisBudget, NoiseLaw
 from dpsql.mechanisms.timeline import words
 from dpsql.noise import ExactNoise, insecure_test_entropy
-from dpsql.streams.append import StreamStatistic, noise_for
+from dpsql.streams.append import StreamNoise, StreamStatistic
 from tests.time_forms import asking
 
 BATCHES, CELLS, RELEASES = 61, 150, 2
@@ -37,14 +37,14 @@ def test_ninety_five_percent_intervals(name: str, law: NoiseLaw, ends: bool) -> 
     )
     inside = []
     for release in range(RELEASES):
-        draw = noise_for([statistic], ExactNoise(insecure_test_entropy(release)))
+        draw = StreamNoise([statistic], ExactNoise(insecure_test_entropy(release)))
         kept: dict[int, np.ndarray] = {}
         published = []
         for batch in range(BATCHES):
             for emission in strategy.emissions(batch):
                 value = np.zeros(CELLS, np.int64)
                 for read in emission.reads:
-                    kept.setdefault(read.node, draw(0, read, np.zeros(CELLS, np.int64)))
+                    kept.setdefault(read.node, draw.node((0,), read, [np.zeros(CELLS, np.int64)])[0])
                     value = value + read.sign * kept[read.node]
                 published.append(value)
         estimate = strategy.estimate(BATCHES, np.array(published))

@@ -32,9 +32,9 @@ from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
 from dpsql.streams import public as stream_public
 from dpsql.streams.append import (
     Batch,
+    StreamNoise,
     StreamSpec,
     StreamStatistic,
-    noise_for,
     opened_stream,
     weighted_sum,
 )
@@ -79,7 +79,7 @@ class Place(NamedTuple):
         with opened_stream(self.directory, self.private, self.spec) as stream:
             batch = Batch(number, x.tobytes(), (x[:2], x[2:]), people, {"late": 1})
             statistics = [s._replace(law=self.spec.strategy.law) for s in STATISTICS]
-            return stream.append(batch, noise_for(statistics, noise))
+            return stream.append(batch, StreamNoise(statistics, noise))
 
     def columns(self) -> dict[str, IntArray]:
         return read_segments(self.directory, read_manifest(self.directory))
@@ -274,7 +274,7 @@ def test_a_state_that_went_its_own_way_is_refused(make: Make, tmp_path: Path) ->
         opened_stream(place.directory, place.private, place.spec, kill_point=stop) as stream,
     ):
         batch = Batch(1, DATA[1].tobytes(), (DATA[1][:2], DATA[1][2:]))
-        stream.append(batch, noise_for(STATISTICS, ExactNoise(insecure_test_entropy(99))))
+        stream.append(batch, StreamNoise(STATISTICS, ExactNoise(insecure_test_entropy(99))))
     shutil.rmtree(place.directory)
     shutil.copytree(published, place.directory)
     with pytest.raises(IntegrityError, match="other values"):
@@ -313,7 +313,7 @@ def test_other_release_or_specification_is_refused(make: Make, tmp_path: Path) -
         pytest.raises(InternalError, match="fit"),
         opened_stream(place.directory, place.private, place.spec) as stream,
     ):
-        stream.append(Batch(0, b"", (np.zeros(2, np.int64),)), noise_for(STATISTICS, ZeroNoise()))
+        stream.append(Batch(0, b"", (np.zeros(2, np.int64),)), StreamNoise(STATISTICS, ZeroNoise()))
 
 
 def test_unreadable_sides_are_typed_errors(make: Make, tmp_path: Path) -> None:
@@ -372,8 +372,8 @@ def test_gaussian_draws_scale_with_both_shares() -> None:
     statistic = StreamStatistic(
         GAUSSIAN, (AxisBudget(budget, 2),), Fraction(1, 400), 1
     )  # sigma^2 400 at full budget
-    draw = noise_for([statistic], ExactNoise(insecure_test_entropy(3)))
-    drawn = draw(0, NodeRead(0, 1, Fraction(1, 4), 1), np.zeros(6000, np.int64))
+    draw = StreamNoise([statistic], ExactNoise(insecure_test_entropy(3)))
+    (drawn,) = draw.node((0,), NodeRead(0, 1, Fraction(1, 4), 1), [np.zeros(6000, np.int64)])
     spread = drawn.reshape(3000, 2).var(axis=0)
     assert np.allclose(spread, [400 * 4 * 4, 400 * 4], rtol=0.15)
 

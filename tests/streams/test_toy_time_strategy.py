@@ -60,6 +60,7 @@ class Doubled:
     """Each batch twice, at half the budget."""
 
     kind: ClassVar[str] = "doubled"
+    ahead: ClassVar[None] = None
     name: ClassVar[str] = "a toy, batch by batch"
     law: NoiseLaw
     horizon: int = 5

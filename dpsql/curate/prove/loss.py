@@ -37,7 +37,7 @@ import numpy.typing as npt
 from dpsql.budget import SLACK
 from dpsql.budget.threshold import passing_chance
 from dpsql.errors import PrivacyError
-from dpsql.noise import ExactNoise, Noise, TreeNoise, insecure_test_entropy, noised
+from dpsql.noise import ExactNoise, LeafNoise, Noise, TreeNoise, insecure_test_entropy, noised
 from dpsql.publishing.key_plans import KeyPlan, KeyRound
 from dpsql.publishing.selection import Key
 
@@ -194,6 +194,9 @@ class Witness:
     def trees(self, tree: TreeNoise, exact: IntArray) -> IntArray:
         return self._note(_tree_law(tree, exact), exact, self.noise.trees(tree, np.zeros_like(exact)))
 
+    def stored(self, leaf: LeafNoise, exact: IntArray, drawn: IntArray) -> IntArray:
+        return self._note(_leaf_law(leaf), exact, drawn)
+
     def gaussian(self, sigma2: Fraction, size: int, exact: IntArray | None = None) -> IntArray:
         drawn = self.noise.gaussian(sigma2, size)
         labels, self.labels = self.labels, None
@@ -236,6 +239,9 @@ class NoiseReplay:
 
     def trees(self, tree: TreeNoise, exact: IntArray) -> IntArray:
         return self._give(_tree_law(tree, exact), exact)
+
+    def stored(self, leaf: LeafNoise, exact: IntArray, drawn: IntArray) -> IntArray:
+        return self._give(_leaf_law(leaf), exact)
 
     def gaussian(self, sigma2: Fraction, size: int, exact: IntArray | None = None) -> IntArray:
         labels, self.labels = self.labels, None
@@ -343,6 +349,11 @@ def _tree_law(tree: TreeNoise, exact: IntArray) -> Law:
     return Law(_who_draws(), NO_UNITS, tree.denominator, None, tree.bounds, tree, exact.shape[-1])
 
 
+def _leaf_law(leaf: LeafNoise) -> Law:
+    """Of leaves that a tree drew before: their loss is that of a joint draw whose rows have all levels' rates."""
+    return Law(_who_draws(), _flat(leaf.units), leaf.denominator, None, leaf.bounds)
+
+
 def _who_draws() -> str:
     """Module and function that asked a source for noise, or that asked the law of noise which did."""
     frame = sys._getframe(2)
@@ -409,7 +420,7 @@ def _node_moves(tree: TreeNoise, leaves: int, difference: IntArray) -> tuple[lis
         for node in sums.reshape(len(tree.bounds), -1).T.tolist():
             units.append(rate)
             moved.append(max(Fraction(abs(d), bound) for d, bound in zip(node, tree.bounds, strict=True)))
-        sums = sums.reshape(*sums.shape[:2], -1, arity).sum(axis=3)
+        sums = sums.reshape(*sums.shape[:2], sums.shape[2] // arity, arity).sum(axis=3)
     return units, moved
 
 

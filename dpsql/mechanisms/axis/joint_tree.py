@@ -1,7 +1,7 @@
 """Leaves of a tree by one draw: noise whose size counts the sums of all nodes, so that no node needs noise of its own.
 
 The rows are the leaves. `shares` are what the levels have of the budget: a record moves one node a level, so the whole
-draw costs their sum (`noise.knorm.joint_trees`). `auto` takes it in the only view of a table, on an ordered axis alone
+draw costs their sum (`noise.knorm.joint_trees`). `auto` takes it in pure views, on an ordered axis alone
 or alongside axes whose leaves are measured one by one, where its exact error is least and the draws can be had.
 
 | here | meaning | unit |
@@ -15,7 +15,7 @@ or alongside axes whose leaves are measured one by one, where its exact error is
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -36,7 +36,7 @@ from dpsql.mechanisms.axis.strategy import (
 from dpsql.mechanisms.law import LAPLACE, LevelShares, NoiseLaw
 from dpsql.mechanisms.offers import Offer, Refusal
 from dpsql.mechanisms.rows import SparseRows, rows_of_ones
-from dpsql.tree import FloatArray, IntArray, Workload
+from dpsql.tree import FloatArray, IntArray
 from dpsql.variance import mean_variance
 from dpsql.variance.levels import LevelMoments, LevelVariance, level_moments, level_weights
 
@@ -52,7 +52,8 @@ _LONGEST = 1 << 16
 _PADDED = 1.1
 _ARITIES = range(2, 7)
 _ONE_LEVEL = 12
-_LEAF_SHARE = TOTAL // 64
+LEAF_SHARE = TOTAL // 64
+"""The least share of the leaves."""
 
 
 @dataclass(frozen=True)
@@ -141,7 +142,7 @@ def offers(question: AxisQuestion) -> Iterator[Answer]:
         yield Refusal(NAME, f"takes axes of {FEWEST_LEAVES} leaves or more")
     elif question.leaves * cells.trees > LIMITS[cells.numbers] or question.leaves > _LONGEST:
         yield Refusal(NAME, "needs too many draws here")
-    elif cells.room < 2 * question.leaves * TOTAL / _LEAF_SHARE:
+    elif cells.room < 2 * question.leaves * TOTAL / LEAF_SHARE:
         yield Refusal(NAME, "needs a larger share, or narrower bounds: sums of noise would not fit 64 bits")
     else:
         strategy = _strategy(question)
@@ -154,13 +155,10 @@ def offers(question: AxisQuestion) -> Iterator[Answer]:
 
 
 def _strategy(question: AxisQuestion) -> JointTreeStrategy:
-    search = _Search(question.leaves, question.workload, question.whole)
-    starts = [search.start(arities) for arities in _shapes(question.leaves)]
-    shapes = sorted(starts, key=_RatedTree.price)
-    flat = [shape for shape in shapes if 4 ** (len(shape.tree.arities) - 1) < question.leaves]
-    tried = dict.fromkeys((*shapes[:2], *flat[:1]))
-    best = min((search.descend(shape) for shape in tried), key=_RatedTree.price)
-    return JointTreeStrategy(question.leaves, best.tree)
+    def objective(model: LevelVariance) -> float:
+        return mean_variance(model, question.workload, question.whole)
+
+    return JointTreeStrategy(question.leaves, TreeSearch(question.leaves, objective, question.whole).best())
 
 
 def _shapes(n: int, padded: float = _PADDED) -> list[tuple[int, ...]]:
@@ -188,19 +186,32 @@ class _RatedTree(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Search:
-    """Descent over whole shares of one shape: parts of `TOTAL` go between a level and the leaves."""
+class TreeSearch:
+    """Descent over whole shares of a few shapes: parts of `TOTAL` go between a level and the leaves.
+
+    Args:
+        leaves: n.
+        objective: mean variance of what is asked.
+        whole: about how often long ranges are asked as a whole; the root's share starts there.
+    """
 
     leaves: int
-    workload: Workload | None
+    objective: Callable[[LevelVariance], float]
     whole: float
 
+    def best(self) -> LevelShares:
+        """The levels of least error."""
+        starts = [self.start(arities) for arities in _shapes(self.leaves)]
+        shapes = sorted(starts, key=_RatedTree.price)
+        flat = [shape for shape in shapes if 4 ** (len(shape.tree.arities) - 1) < self.leaves]
+        tried = dict.fromkeys((*shapes[:2], *flat[:1]))
+        return min((self.descend(shape) for shape in tried), key=_RatedTree.price).tree
+
     def error(self, tree: LevelShares) -> float:
-        """Mean variance of what is asked, on a coarse grid."""
+        """The objective on a coarse grid."""
         moments = level_moments(tree.arities, tree.rates(TOTAL), 0, COARSE)
         weights = level_weights(tree.arities, moments.variance)
-        model = LevelVariance(self.leaves, tree.arities, tree.shares, weights)
-        return mean_variance(model, self.workload, self.whole)
+        return self.objective(LevelVariance(self.leaves, tree.arities, tree.shares, weights))
 
     def start(self, arities: tuple[int, ...]) -> _RatedTree:
         """Levels alike, the leaves twice as much, the root little unless it is asked for."""
@@ -228,7 +239,7 @@ class _Search:
             shares = list(best.tree.shares)
             shares[level] += moved
             shares[-1] -= moved
-            if shares[level] < 0 or shares[-1] < _LEAF_SHARE:
+            if shares[level] < 0 or shares[-1] < LEAF_SHARE:
                 return best
             tree = LevelShares(best.tree.arities, tuple(shares))
             error = self.error(tree)

@@ -317,8 +317,10 @@ def offers(question: AxisQuestion) -> Iterator[Answer]:
     else:
         yield Offer(name, 0.0, lambda: _search(question))
     work = question.workload
-    if work is not None and float(np.sum(work.weight[np.asarray(work.lo) == 0])) > np.sum(work.weight) / 2:
-        halves = [tents(question.leaves, (width,), left=0.6) for width in _prefix_half_widths(question.reach)]
+    prefixes = 0.0 if work is None else float(np.sum(work.weight[np.asarray(work.lo) == 0]))
+    widths = _prefix_half_widths(question.reach)
+    if widths and work is not None and prefixes > np.sum(work.weight) / 2:
+        halves = [tents(question.leaves, (width,), left=0.6) for width in widths]
         yield Offer(half, 0.0, lambda: best(candidate(strategy, half, question) for strategy in halves))
 
 
@@ -359,5 +361,7 @@ def _tent_widths(reach: int, levels: int, width: float, graded: bool) -> tuple[i
 
 
 def _prefix_half_widths(reach: int) -> list[int]:
-    """Half-widths of one level of tents for prefixes: the rule's times 1.2 to 2, which half-hats favour."""
-    return sorted({min(round(c * reach**0.5), (reach + 1) // 2) for c in (1.25, 1.5, 1.75, 2.0)})
+    """Half-widths of one level of tents for prefixes: the rule's times 1.2 to 2, which half-hats favour; none fits
+    prefixes of one or two leaves."""
+    widths = {min(round(c * reach**0.5), (reach + 1) // 2) for c in (1.25, 1.5, 1.75, 2.0)}
+    return sorted(width for width in widths if width > 1)

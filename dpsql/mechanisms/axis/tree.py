@@ -208,7 +208,7 @@ _TREE_LEAVES = 1 << 17  # beyond this trees have lost by a quarter, and take as 
 def refuses_trees(question: AxisQuestion) -> str:
     """Why no tree is offered, or an empty string."""
     if question.joint is not None and question.workload is None:
-        return "is had by name; a joint tree errs less"
+        return "a joint tree errs less on all ranges"
     if question.leaves < FEWEST_LEAVES:
         return f"takes axes of {FEWEST_LEAVES} leaves or more"
     if is_optimal(question):

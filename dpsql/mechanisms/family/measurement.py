@@ -34,8 +34,9 @@ from dpsql.variance import AxisVariance, mean_variance
 from dpsql.variance.estimated import Estimated, Integers
 from dpsql.variance.kronecker import AxisSplit
 from dpsql.variance.model import Components
+from dpsql.variance.partners import Partner, reconcile_with_partners
 from dpsql.variance.reading import Together
-from dpsql.variance.reconcile import Subset, ViewEstimate, reconcile, subsets
+from dpsql.variance.reconcile import Subset, ViewEstimate, subsets
 
 
 class Terms(NamedTuple):
@@ -97,11 +98,13 @@ class DrawnMember(NamedTuple):
 
 
 class MeasuredAxis(NamedTuple):
-    """One axis of a release: what is measured on it, with its variance model and in words."""
+    """One axis of a release: what is measured on it, with its variance model and in words; its dimension, where rows
+    may lack a partner there."""
 
     strategy: AxisStrategy
     split: AxisSplit
     words: str
+    partner: Partner | None = None
 
 
 class RangeParts(NamedTuple):
@@ -328,7 +331,8 @@ def estimated(
         family: what was drawn.
         leaves: estimates of each statistic by itself, in drawn integers.
         axes: by id.
-        agree: whether estimates are averaged part by part, so that all tell the same margins; else each stays as it is.
+        agree: whether estimates are averaged part by part, so that all tell the same margins and the same rows without
+            a partner; else each stays as it is.
     """
     facts, totals = measurement.facts, {i: axis.split.total for i, axis in axes.items()}
     factors = measurement.components([(member.axes, member.unit_variance) for member in family], totals)
@@ -337,7 +341,8 @@ def estimated(
         for member, cells in zip(family, leaves, strict=True)
     ]
     spreads = {i: axis.split.spread for i, axis in axes.items()} if agree else {}
-    agreed = reconcile(views, totals, spreads) if agree else [view.estimate for view in views]
+    partners = {i: axis.partner for i, axis in axes.items() if agree and axis.partner is not None}
+    settled = agree and reconcile_with_partners(views, totals, spreads, partners)
     return [
         Estimated(
             cells,
@@ -347,8 +352,9 @@ def estimated(
             measurement.words([axes[axis].words for axis in member.axes]),
             facts.biased,
             facts.model,
+            partners=partners,
         )
-        for member, cells in zip(family, agreed, strict=True)
+        for member, cells in zip(family, settled or [view.estimate for view in views], strict=True)
     ]
 
 

@@ -164,9 +164,9 @@ class FamilyQuestion:
     def joint_gain(self, view: FamilyView, law: NoiseLaw) -> float:
         """Variance of each of a view's numbers where they share one draw, over that of a draw of its own.
 
-        1 where they do not: under a delta, over time, with bounds from data, and for one number.
+        1 where they do not: under a delta, with bounds from data, and for one number.
         """
-        if len(view.charges) < 2 or GAUSSIAN in self.laws or self.batches or self.people:
+        if len(view.charges) < 2 or GAUSSIAN in self.laws or self.people:
             return 1.0
         return Laplace(len(view.charges)).unit_error / law.unit_error
 
@@ -179,10 +179,6 @@ class FamilyQuestion:
         """
         numbers = len(view.charges)
         if not view.widest or numbers > MOST_NUMBERS or view.word != AUTO or GAUSSIAN in self.laws:
-            return None
-        # Views meet on the axes that they share, and not on a leaf (MISSING) that two axes of one table both have.
-        # Where trees changed which view errs least, parts came from one view and their whole from another.
-        if len(self.views) > 1:
             return None
         denominator = scaled_denominator(numbers * view.widest)
         # replace_one neighbours and `clipped_share` leave more than a quarter of the charges to the draw

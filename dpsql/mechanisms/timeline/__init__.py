@@ -9,7 +9,7 @@ from __future__ import annotations
 from dpsql.errors import InternalError
 from dpsql.mechanisms.law import NoiseLaw
 from dpsql.mechanisms.offers import least
-from dpsql.mechanisms.timeline import endless, fda, spectral, subtraction, time_tree, toeplitz
+from dpsql.mechanisms.timeline import endless, fda, joint_time, spectral, subtraction, time_tree, toeplitz
 from dpsql.mechanisms.timeline.time_strategy import (
     Frozen,
     NamedTimeStrategy,
@@ -19,7 +19,7 @@ from dpsql.mechanisms.timeline.time_strategy import (
     TimeStrategy,
 )
 
-MECHANISMS: tuple[TimeMechanism, ...] = (time_tree, fda, subtraction, toeplitz, spectral, endless)
+MECHANISMS: tuple[TimeMechanism, ...] = (time_tree, fda, subtraction, toeplitz, spectral, joint_time, endless)
 
 
 def choose(question: TimeQuestion) -> TimeChoice:

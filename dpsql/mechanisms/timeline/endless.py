@@ -58,6 +58,7 @@ class EndlessStrategy:
     """
 
     kind: ClassVar[str] = "endless"
+    ahead: ClassVar[None] = None
     horizon: ClassVar[None] = None
     law: NoiseLaw
     rows: IntArray

@@ -100,6 +100,7 @@ class FdaStrategy:
     """
 
     kind: ClassVar[str] = "fda"
+    ahead: ClassVar[None] = None
     law: NoiseLaw
     horizon: int
     corners: tuple[int, ...]

@@ -68,6 +68,7 @@ class SubtractionStrategy:
     """
 
     kind: ClassVar[str] = "prefix"
+    ahead: ClassVar[None] = None
     law: NoiseLaw
     horizon: int
     arity: int

@@ -45,7 +45,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.mechanisms import offers
-from dpsql.mechanisms.law import GAUSSIAN, NoiseLaw
+from dpsql.mechanisms.axis.strategy import JointCells
+from dpsql.mechanisms.law import GAUSSIAN, AxisBudget, NoiseLaw
 from dpsql.mechanisms.offers import Refusal
 from dpsql.tree import FloatArray, IntArray
 from dpsql.variance import AxisVariance
@@ -121,6 +122,10 @@ class TimeStrategy(Protocol):
     @property
     def horizon(self) -> int | None:
         """Batches that there is budget for; None: without end."""
+
+    @property
+    def ahead(self) -> AxisBudget | None:
+        """What all batches are drawn by at once, before the first; None where each batch draws its nodes."""
 
     @property
     def name(self) -> str:
@@ -337,6 +342,7 @@ class TimeQuestion:
         units: batches that a privacy unit may be in.
         ends: whether no batch comes after those planned for.
         bits: how much integer weights may enlarge exact sums; see `docs/privacy/streams.md`, "Whole numbers".
+        joint: what is drawn, where all batches may be drawn together; None where each batch draws its nodes.
     """
 
     law: NoiseLaw
@@ -345,6 +351,7 @@ class TimeQuestion:
     units: int = 1
     ends: bool = False
     bits: int = 28
+    joint: JointCells | None = None
 
     def allows(self, law: NoiseLaw) -> bool:
         """Whether strategies of a law may answer."""

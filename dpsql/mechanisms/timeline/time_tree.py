@@ -72,6 +72,7 @@ class TimeTreeStrategy:
     """
 
     kind: ClassVar[str] = "tree"
+    ahead: ClassVar[None] = None
     horizon: ClassVar[None] = None
     law: NoiseLaw
     spans: tuple[int, ...] = (1,)

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache, partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,6 +70,7 @@ class ToeplitzStrategy:
         factors: int64[N], d: of batch 0, 1, ..
     """
 
+    ahead: ClassVar[None] = None
     law: NoiseLaw
     kind: str
     rows: IntArray

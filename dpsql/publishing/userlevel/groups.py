@@ -38,14 +38,14 @@ from dpsql.mechanisms.family.differences import (
     interaction,
     parts_of,
 )
-from dpsql.mechanisms.family.measurement import DrawnMember, MeasuredAxis
+from dpsql.mechanisms.family.measurement import DrawnMember
 from dpsql.mechanisms.family.people import PeopleEstimate, pooled, spread
 from dpsql.mechanisms.family.pooling import TotalsFactor
 from dpsql.mechanisms.family.whitened import UNIT
 from dpsql.mechanisms.law import NoisyView
 from dpsql.publishing.planned import PlannedStatistic, ReleasePlan
 from dpsql.publishing.userlevel.shapes import Differences
-from dpsql.variance.kronecker import AxisSplit, ProductReading
+from dpsql.variance.kronecker import ProductReading
 from dpsql.variance.scaled import GroupsOff, Spread
 
 FloatArray = npt.NDArray[np.float64]
@@ -156,10 +156,7 @@ def agree(plan: ReleasePlan, views: Mapping[int, NoisyView]) -> Agreed:
         plan: the release.
         views: what was drawn of one table, by index in the plan.
     """
-    axes = {
-        a: MeasuredAxis(planned.strategy, AxisSplit(planned.strategy.variance()), planned.choice.name)
-        for a, planned in enumerate(plan.axes)
-    }
+    axes = {a: planned.measured(planned.strategy.variance()) for a, planned in enumerate(plan.axes)}
     leaves: dict[int, FloatArray] = {}
     readings: dict[int, ProductReading] = {}
     for members in plan.families:
