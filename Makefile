@@ -134,7 +134,8 @@ bench-people: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.people.measure
 
 bench-stream: $(VENV)/.dev
-	$(BIN)/python -m benchmarks.streams.measure
+	$(BIN)/python -m benchmarks.streams.measure; measured=$$?; \
+	$(BIN)/python -m benchmarks.streams.ahead && exit $$measured
 
 bench-userlevel: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.userlevel.measure; measured=$$?; \

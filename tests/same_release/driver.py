@@ -72,6 +72,10 @@ class CountedZeroNoise:
         self.draws[f"trees {list(tree.arities)} {rates} over {list(tree.bounds)}"] += exact.shape[1]
         return ZeroNoise().trees(tree, exact)
 
+    def stored(self, leaf: Any, exact: Any, drawn: Any) -> Any:
+        """What a source without noise answers; the trees were counted when they were drawn."""
+        return ZeroNoise().stored(leaf, exact, drawn)
+
     def gaussian(self, sigma2: Fraction, size: int, *exact: Any) -> Any:
         """What a source without noise answers."""
         self.draws[f"gaussian {sigma2}"] += int(size)
