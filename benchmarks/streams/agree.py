@@ -16,8 +16,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, AxisBudget, NoiseLaw
+from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, NoiseLaw
 from dpsql.mechanisms.offers import Refusal
+from dpsql.mechanisms.rows import AxisBudget
 from dpsql.mechanisms.timeline import MECHANISMS, choose
 from dpsql.mechanisms.timeline.time_strategy import Emission, TimeStrategy
 from dpsql.noise import ExactNoise, os_entropy

@@ -14,7 +14,8 @@ import numpy as np
 
 from dpsql.mechanisms.axis.joint_tree import TOTAL
 from dpsql.mechanisms.axis.strategy import JointCells
-from dpsql.mechanisms.law import LAPLACE, AxisBudget, Laplace, LevelShares
+from dpsql.mechanisms.law import LAPLACE, Laplace
+from dpsql.mechanisms.rows import AxisBudget, LevelShares
 from dpsql.mechanisms.timeline import choose
 from dpsql.mechanisms.timeline.joint_time import JointTimeStrategy
 from dpsql.mechanisms.timeline.time_strategy import TimeErrors, TimeQuestion, question_of

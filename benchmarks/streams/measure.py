@@ -29,7 +29,8 @@ from benchmarks.baselines.fenwick_equal import equal_fenwick
 from benchmarks.streams.agree import agreement_figures, choice_figures
 from benchmarks.streams.retail import retail_figures, retail_run, retail_table
 from benchmarks.streams.spectral import spectral_figures
-from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, AxisBudget, NoiseLaw
+from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, NoiseLaw
+from dpsql.mechanisms.rows import AxisBudget
 from dpsql.mechanisms.timeline import toeplitz, words
 from dpsql.mechanisms.timeline.fda import fda_strategy, fenwick_nodes
 from dpsql.mechanisms.timeline.nodes import NodeErrors

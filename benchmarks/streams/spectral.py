@@ -13,8 +13,9 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks.streams.agree import Figure
-from dpsql.mechanisms.law import GAUSSIAN, AxisBudget
+from dpsql.mechanisms.law import GAUSSIAN
 from dpsql.mechanisms.offers import Refusal
+from dpsql.mechanisms.rows import AxisBudget
 from dpsql.mechanisms.timeline import MECHANISMS, choose, words
 from dpsql.mechanisms.timeline.time_strategy import TimeQuestion, TimeStrategy, question_of
 from dpsql.mechanisms.timeline.time_tree import TimeTreeStrategy

@@ -29,7 +29,7 @@ import numpy.typing as npt
 
 from dpsql.budget import SLACK, Currency, cap_units, combine, gaussian_sigma2, scaled_denominator
 from dpsql.errors import InternalError, PrivacyError
-from dpsql.mechanisms.rows import SparseRows, largest_sum
+from dpsql.mechanisms.rows import AxisBudget, PlacedTree, SparseRows, largest_sum, tree_of
 from dpsql.noise import LeafNoise, Noise, TreeNoise, laplace_variance
 from dpsql.tree import Exact, IntArray, Noisy
 from dpsql.variance.levels import level_moments
@@ -45,44 +45,6 @@ FINE = 1 << 16
 
 _CUT = 1 << 62
 """Where exact integers are cut, far above every sum whose estimates a release can hold (2^42 at 2^-20)."""
-
-
-class LevelShares(NamedTuple):
-    """A tree whose leaves are drawn together (`noise.joint_trees`).
-
-    Args:
-        arities: children of a node at each level, the root's first.
-        shares: relative integer budgets of the levels, the root's first; they add up to at most the axis's total.
-    """
-
-    arities: tuple[int, ...]
-    shares: tuple[int, ...]
-
-    def rates(self, total: int) -> tuple[float, ...]:
-        """The shares as parts of a total."""
-        return tuple(share / total for share in self.shares)
-
-
-class PlacedTree(NamedTuple):
-    """The tree of one axis of a view: the axis's position, its levels, and what their shares are parts of."""
-
-    axis: int
-    levels: LevelShares
-    total: int
-
-
-class AxisBudget(NamedTuple):
-    """What a law needs to know of one axis.
-
-    Args:
-        budget: relative integer budgets of its rows, shape (p,).
-        total: their bound.
-        tree: where its rows are leaves that are drawn together, the levels; the leaves' share is their budget.
-    """
-
-    budget: IntArray
-    total: int
-    tree: LevelShares | None = None
 
 
 class NoisyValues(NamedTuple):
@@ -526,21 +488,6 @@ class Gaussian:
     def bought(self, amount: Fraction, currency: Currency) -> Fraction:
         """A mu^2."""
         return currency.gaussian(amount)
-
-
-def tree_of(axes: Sequence[AxisBudget]) -> PlacedTree | None:
-    """The axis whose leaves are drawn together, each combination of the others' leaves a tree of its own.
-
-    Raises:
-        InternalError: rows of another axis meet a record twice, or add leaves together.
-    """
-    trees = [PlacedTree(i, axis.tree, axis.total) for i, axis in enumerate(axes) if axis.tree is not None]
-    if not trees:
-        return None
-    rows = [axis for axis in axes if axis.tree is None]
-    if len(trees) > 1 or any(np.any(axis.budget != axis.total) for axis in rows):
-        raise InternalError("leaves are drawn together along one axis, beside others measured leaf by leaf")
-    return trees[0]
 
 
 LAPLACE, GAUSSIAN = Laplace(), Gaussian()

@@ -1,14 +1,14 @@
-"""Integer rows over intervals of one axis, and what is exact about them.
+"""Integer rows over intervals of one axis, and what is exact about them; the budgets of an axis's rows.
 
 Most rows are ones on an interval and store no entry; hats store theirs one after the other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -155,3 +155,56 @@ def square_rows(entry: IntArray) -> SparseRows:
     """The rows of a full integer matrix, shape (n, n)."""
     n = len(entry)
     return SparseRows(n, np.zeros(n, np.int64), np.full(n, n), n * np.arange(n + 1), entry.ravel())
+
+
+class LevelShares(NamedTuple):
+    """A tree whose leaves are drawn together (`noise.joint_trees`).
+
+    Args:
+        arities: children of a node at each level, the root's first.
+        shares: relative integer budgets of the levels, the root's first; they add up to at most the axis's total.
+    """
+
+    arities: tuple[int, ...]
+    shares: tuple[int, ...]
+
+    def rates(self, total: int) -> tuple[float, ...]:
+        """The shares as parts of a total."""
+        return tuple(share / total for share in self.shares)
+
+
+class PlacedTree(NamedTuple):
+    """The tree of one axis of a view: the axis's position, its levels, and what their shares are parts of."""
+
+    axis: int
+    levels: LevelShares
+    total: int
+
+
+class AxisBudget(NamedTuple):
+    """What a law needs to know of one axis.
+
+    Args:
+        budget: relative integer budgets of its rows, shape (p,).
+        total: their bound.
+        tree: where its rows are leaves that are drawn together, the levels; the leaves' share is their budget.
+    """
+
+    budget: IntArray
+    total: int
+    tree: LevelShares | None = None
+
+
+def tree_of(axes: Sequence[AxisBudget]) -> PlacedTree | None:
+    """The axis whose leaves are drawn together, each combination of the others' leaves a tree of its own.
+
+    Raises:
+        InternalError: rows of another axis meet a record twice, or add leaves together.
+    """
+    trees = [PlacedTree(i, axis.tree, axis.total) for i, axis in enumerate(axes) if axis.tree is not None]
+    if not trees:
+        return None
+    rows = [axis for axis in axes if axis.tree is None]
+    if len(trees) > 1 or any(np.any(axis.budget != axis.total) for axis in rows):
+        raise InternalError("leaves are drawn together along one axis, beside others measured leaf by leaf")
+    return trees[0]

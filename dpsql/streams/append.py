@@ -32,7 +32,8 @@ import numpy as np
 from dpsql.errors import BatchOrderError, IntegrityError, InternalError
 from dpsql.ledger.files import beside, remove_aside
 from dpsql.ledger.locks import held
-from dpsql.mechanisms.law import AxisBudget, Laplace, NoiseLaw, again, shaped, signed, with_stored
+from dpsql.mechanisms.law import Laplace, NoiseLaw, again, shaped, signed, with_stored
+from dpsql.mechanisms.rows import AxisBudget
 from dpsql.mechanisms.timeline.time_strategy import Emission, NodeRead, TimeStrategy
 from dpsql.noise import Noise
 from dpsql.streams.public import (

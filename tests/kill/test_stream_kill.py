@@ -19,7 +19,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpsql.mechanisms.law import LAPLACE, AxisBudget
+from dpsql.mechanisms.law import LAPLACE
+from dpsql.mechanisms.rows import AxisBudget
 from dpsql.mechanisms.timeline.time_strategy import NodeRead
 from dpsql.mechanisms.timeline.time_tree import TimeTreeStrategy
 from dpsql.noise import ExactNoise, os_entropy

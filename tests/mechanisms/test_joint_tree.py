@@ -13,7 +13,8 @@ from dpsql.mechanisms.axis.joint_tree import TOTAL, JointTreeStrategy, _shapes
 from dpsql.mechanisms.axis.leaves import LeafStrategy
 from dpsql.mechanisms.axis.strategy import JointCells, axis_budgets, draw_view
 from dpsql.mechanisms.axis.tents import tents
-from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, Laplace, LevelShares
+from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, Laplace
+from dpsql.mechanisms.rows import LevelShares
 from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
 from dpsql.tree import Exact, Workload
 from dpsql.variance import mean_variance

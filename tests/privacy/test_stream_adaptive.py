@@ -15,7 +15,8 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from dpsql.mechanisms.law import GAUSSIAN, AxisBudget, refined
+from dpsql.mechanisms.law import GAUSSIAN, refined
+from dpsql.mechanisms.rows import AxisBudget
 from dpsql.mechanisms.timeline.time_strategy import TimeStrategy
 from dpsql.mechanisms.timeline.time_tree import TimeTreeStrategy
 from dpsql.mechanisms.timeline.toeplitz import square_root

@@ -13,7 +13,8 @@ import pytest
 
 from dpsql.errors import IntegrityError
 from dpsql.mechanisms.axis.joint_tree import TOTAL
-from dpsql.mechanisms.law import AxisBudget, Laplace, LevelShares
+from dpsql.mechanisms.law import Laplace
+from dpsql.mechanisms.rows import AxisBudget, LevelShares
 from dpsql.mechanisms.timeline.joint_time import JointTimeStrategy
 from dpsql.noise import ExactNoise, Noise, insecure_test_entropy
 from dpsql.streams import state as state_module

@@ -7,7 +7,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, AxisBudget, NoiseLaw
+from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, NoiseLaw
+from dpsql.mechanisms.rows import AxisBudget
 from dpsql.mechanisms.timeline import words
 from dpsql.noise import ExactNoise, insecure_test_entropy
 from dpsql.streams.append import StreamNoise, StreamStatistic

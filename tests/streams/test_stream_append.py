@@ -21,8 +21,9 @@ from dpsql.errors import (
     PrivacyError,
     ReleaseError,
 )
-from dpsql.mechanisms.law import GAUSSIAN, AxisBudget
+from dpsql.mechanisms.law import GAUSSIAN
 from dpsql.mechanisms.law import LAPLACE as L
+from dpsql.mechanisms.rows import AxisBudget
 from dpsql.mechanisms.timeline.fda import fda_strategy
 from dpsql.mechanisms.timeline.subtraction import subtraction_strategy
 from dpsql.mechanisms.timeline.time_strategy import NodeRead, TimeStrategy

@@ -12,7 +12,8 @@ import pytest
 
 from dpsql.mechanisms.axis.joint_tree import TOTAL, JointTreeStrategy
 from dpsql.mechanisms.axis.strategy import axis_budgets
-from dpsql.mechanisms.law import Laplace, LevelShares
+from dpsql.mechanisms.law import Laplace
+from dpsql.mechanisms.rows import LevelShares
 from dpsql.variance import mean_variance
 from dpsql.variance.levels import LevelVariance, from_columns, level_moments, level_weights
 

@@ -8,7 +8,7 @@ import pytest
 from dpsql.mechanisms.axis.joint_tree import TOTAL, JointTreeStrategy
 from dpsql.mechanisms.axis.leaves import LeafStrategy
 from dpsql.mechanisms.axis.tents import tents
-from dpsql.mechanisms.law import LevelShares
+from dpsql.mechanisms.rows import LevelShares
 from dpsql.variance.kronecker import AxisSplit
 from dpsql.variance.partners import partner_of, reconcile_with_partners, round_with_partners
 from dpsql.variance.reconcile import ViewEstimate

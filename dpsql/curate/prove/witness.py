@@ -27,7 +27,8 @@ from dpsql.mechanisms.axis.zero_sum import ZeroSumStrategy
 from dpsql.mechanisms.family.measurement import Measurement
 from dpsql.mechanisms.family.product import PRODUCT
 from dpsql.mechanisms.family.residual import RESIDUAL
-from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, NoisyRows, PlacedTree, tree_of
+from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, NoisyRows
+from dpsql.mechanisms.rows import PlacedTree, tree_of
 from dpsql.publishing.bounding import DrawnRelease
 from dpsql.publishing.planned import PlannedStatistic
 from dpsql.release import Release, open_release

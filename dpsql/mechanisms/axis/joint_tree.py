@@ -33,9 +33,9 @@ from dpsql.mechanisms.axis.strategy import (
     candidate,
     check_sensitivity,
 )
-from dpsql.mechanisms.law import LAPLACE, LevelShares, NoiseLaw
+from dpsql.mechanisms.law import LAPLACE, NoiseLaw
 from dpsql.mechanisms.offers import Offer, Refusal
-from dpsql.mechanisms.rows import SparseRows, rows_of_ones
+from dpsql.mechanisms.rows import LevelShares, SparseRows, rows_of_ones
 from dpsql.tree import FloatArray, IntArray
 from dpsql.variance import mean_variance
 from dpsql.variance.levels import LevelMoments, LevelVariance, level_moments, level_weights

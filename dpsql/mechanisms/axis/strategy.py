@@ -26,8 +26,8 @@ import numpy.typing as npt
 
 from dpsql.errors import InterfaceError, InternalError
 from dpsql.mechanisms import offers
-from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, AxisBudget, LevelShares, NoiseLaw, NoisyRows, NoisyView
-from dpsql.mechanisms.rows import SparseRows
+from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, NoiseLaw, NoisyRows, NoisyView
+from dpsql.mechanisms.rows import AxisBudget, LevelShares, SparseRows
 from dpsql.noise import Noise
 from dpsql.tree import Exact, FloatArray, IntArray, Workload
 from dpsql.variance import AxisVariance, mean_variance

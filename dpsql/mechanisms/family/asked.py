@@ -57,9 +57,9 @@ from dpsql.mechanisms.family.question import (
     ViewChoice,
     stands_alone,
 )
-from dpsql.mechanisms.law import AxisBudget, NoiseLaw, NoisyRows, integer_root
+from dpsql.mechanisms.law import NoiseLaw, NoisyRows, integer_root
 from dpsql.mechanisms.offers import Offer, Refusal
-from dpsql.mechanisms.rows import SparseRows
+from dpsql.mechanisms.rows import AxisBudget, SparseRows
 from dpsql.noise import Noise
 from dpsql.tree import Exact, FloatArray, IntArray
 from dpsql.variance.asked import AskedReading, AskedVariance

@@ -52,8 +52,9 @@ from dpsql.mechanisms.family.question import (
     NamedFamily,
     ViewChoice,
 )
-from dpsql.mechanisms.law import LAPLACE, NoiseLaw, NoisyRows, tree_of
+from dpsql.mechanisms.law import LAPLACE, NoiseLaw, NoisyRows
 from dpsql.mechanisms.offers import Candidate, Offer, Refusal, least
+from dpsql.mechanisms.rows import tree_of
 from dpsql.noise import Noise
 from dpsql.tree import Exact, FloatArray, IntArray
 from dpsql.variance.estimated import Estimated

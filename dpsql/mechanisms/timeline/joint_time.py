@@ -28,8 +28,9 @@ from numpy.typing import NDArray
 
 from dpsql.mechanisms.axis.joint_tree import LEAF_SHARE, LIMITS, TOTAL, TreeSearch
 from dpsql.mechanisms.axis.strategy import FEWEST_LEAVES
-from dpsql.mechanisms.law import LAPLACE, AxisBudget, LevelShares, NoiseLaw
+from dpsql.mechanisms.law import LAPLACE, NoiseLaw
 from dpsql.mechanisms.offers import Refusal
+from dpsql.mechanisms.rows import AxisBudget, LevelShares
 from dpsql.mechanisms.timeline.time_strategy import (
     DENSE,
     Emission,

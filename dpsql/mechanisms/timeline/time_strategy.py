@@ -46,8 +46,9 @@ from numpy.typing import NDArray
 
 from dpsql.mechanisms import offers
 from dpsql.mechanisms.axis.strategy import JointCells
-from dpsql.mechanisms.law import GAUSSIAN, AxisBudget, NoiseLaw
+from dpsql.mechanisms.law import GAUSSIAN, NoiseLaw
 from dpsql.mechanisms.offers import Refusal
+from dpsql.mechanisms.rows import AxisBudget
 from dpsql.tree import FloatArray, IntArray
 from dpsql.variance import AxisVariance
 
