@@ -28,6 +28,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 
 from dpsql.star.sql import identifier, literal
+from dpsql.star.sql.total import Arithmetic, tried
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -72,6 +73,11 @@ def months(value: str) -> str:
     return f"year({value}) * 12 + month({value}) - 1"
 
 
+def year(value: str) -> str:
+    """The year of a DATE or of an instant, 0 before 1, as most engines spell it."""
+    return f"year({value})"
+
+
 def searched(text: Callable[[str], str], quoted: Callable[[str], str]) -> Callable[[str, Sequence[str]], str]:
     """Where a value stands among texts, by a CASE.
 
@@ -114,6 +120,7 @@ class Dialect:
         hex: bytes as a text of hex digits in lower case, compared byte by byte.
         sha256: hex digits in lower case of a prefix, itself in hex digits, and the UTF-8 bytes of a text.
         chance: a number in [0, 1) that the engine draws for each row; it protects nobody.
+        exact: a sum, difference or product of two numbers, NULL beyond its type.
         total: the sum of a BIGINT expression; `wide` where 64 bits may be too few.
         smallest: the n-th smallest value of a group, equal values counted each, NULL where there are fewer; None where
             a window must rank them.
@@ -123,6 +130,7 @@ class Dialect:
         nearest: the floor of value + 0.5 as a BIGINT; a float or a decimal below 2^52.
         date: the literal of a date, so many days after 1970-01-01.
         months: the months of a DATE, or of a TIMESTAMP, since year 0: 12 year + month - 1, a whole number.
+        year: the year of a DATE or of an instant, 0 before 1; NULL of infinite ones.
     """
 
     wide: str
@@ -143,6 +151,7 @@ class Dialect:
     hex: Callable[[str], str]
     sha256: Callable[[str, str], str]
     chance: str
+    exact: Callable[[Arithmetic], str]
     total: Callable[[str, bool], str]
     smallest: Callable[[str, int], str] | None = None
     identifier: Callable[[str], str] = identifier
@@ -151,6 +160,7 @@ class Dialect:
     nearest: Callable[[str], str] = nearest
     date: Callable[[int], str] = date_literal
     months: Callable[[str], str] = months
+    year: Callable[[str], str] = year
 
 
 def _map_position(value: str, texts: Sequence[str]) -> str:
@@ -189,6 +199,7 @@ DUCK = Dialect(
     hex=lambda value: f"lower(hex({value}))",
     sha256=lambda prefix, text: f"sha256(from_hex('{prefix}') || encode({text}))",
     chance="random()",
+    exact=tried,
     total=lambda value, wide: f"sum({value})",
     smallest=lambda value, number: f"min({value}, {number})[{number}]",
 )

@@ -40,6 +40,7 @@ from dpsql.engines.server import StoredTable
 from dpsql.engines.values import POSTGRESQL, postgres_text
 from dpsql.extras import extra
 from dpsql.star.sql import identifier, literal
+from dpsql.star.sql.total import guarded
 
 _CLUSTER, _ADDRESS = "postgresql+cluster", "postgresql+address"
 
@@ -156,6 +157,12 @@ def _without(value: str, characters: str) -> str:
     return f"translate({value}, {literal(characters.replace(chr(0), ''))}, '')"
 
 
+def _year(value: str) -> str:
+    """There is no year 0, and infinite dates have one that no integer is."""
+    before = f"CASE WHEN {value} < '0001-01-01' THEN 1 ELSE 0 END"
+    return f"CASE WHEN isfinite({value}) THEN CAST(extract(year FROM {value}) AS BIGINT) + {before} END"
+
+
 POSTGRES = Dialect(
     wide="NUMERIC",
     double="DOUBLE PRECISION",
@@ -178,6 +185,8 @@ POSTGRES = Dialect(
         f"encode(sha256(decode('{prefix}', 'hex') || convert_to({text}, 'UTF8')), 'hex')"
     ),
     chance="random()",
+    exact=lambda operation: guarded(operation, "NUMERIC"),
+    year=_year,
     total=lambda value, wide: f"sum({value})",
 )
 """PostgreSQL's words; settings of the session: UTC, ISO dates, standard strings. NaN equals itself there, DIV would be

@@ -32,6 +32,7 @@ from dpsql.engines.server import StoredTable
 from dpsql.engines.values import SPARK as SPARK_TYPES
 from dpsql.errors import EngineLost
 from dpsql.extras import extra
+from dpsql.star.sql.total import guarded
 
 
 def _identifier(name: str) -> str:
@@ -95,6 +96,7 @@ SPARK = Dialect(
     hex=lambda value: f"lower(hex({value}))",
     sha256=lambda prefix, text: f"sha2(concat(unhex('{prefix}'), encode({text}, 'UTF-8')), 256)",
     chance="rand()",
+    exact=lambda operation: guarded(operation, "DECIMAL(38,0)"),
     total=_total,
 )
 """Spark's words; settings of the session: ANSI, UTC. A slash would compute in floats."""
