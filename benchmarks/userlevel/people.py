@@ -106,7 +106,7 @@ class Remembering:
     def fetch(self, statement: str) -> Mapping[str, IntArray]:
         """See `Engine`."""
         if statement not in self.known:
-            self.known[statement] = self.engine.fetch(statement)
+            self.known[statement] = self.engine.relations("counting").fetch(statement)
         return self.known[statement]
 
     def __getattr__(self, name: str) -> Any:

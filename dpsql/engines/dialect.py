@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 
 from dpsql.star.sql import identifier, literal
-from dpsql.star.sql.total import Arithmetic, tried
+from dpsql.star.sql.typed import Arithmetic, tried
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

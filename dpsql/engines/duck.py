@@ -37,7 +37,7 @@ from dpsql.engines.united import (
 from dpsql.engines.values import exact_cast, type_word
 from dpsql.errors import OperationalError, SourceError
 from dpsql.star import Catalog
-from dpsql.star.derived import derived_sql
+from dpsql.star.derived import derived_sql, total_columns
 from dpsql.star.graph import roots
 from dpsql.star.sql import identifier, literal
 
@@ -180,6 +180,7 @@ class RawSide:
 
     name: ClassVar[str] = "DuckDB"
     dialect: ClassVar[Dialect] = DUCK
+    made: ClassVar[Mapping[str, Mapping[str, str]]] = {}
 
     connection: duckdb.DuckDBPyConnection
     columns: dict[str, dict[str, str]]
@@ -212,13 +213,19 @@ class RawSide:
         row, keys = identifier(ROW), roots(catalog)
         exact = {} if lines is None else exact_values(catalog, lines)
         derived = derived_sql(catalog.tables[table], self.columns[table], row, exact)
-        for name, expression in derived.items():
+        # what is total is written as for servers, so that a table which moves there keeps its cells
+        columns = {name.lower(): f"{row}.{identifier(name)}" for name in self.columns[table]}
+        for name, expression in total_columns(
+            catalog.tables[table], self.columns[table], strict=False
+        ).items():
+            derived[name] = columns[name.lower()] = expression.sql(DUCK, columns)
+        for name, text in derived.items():
             target = self.key_types.get(keys.get((table, name.lower()), ""))
             if target is None:
                 continue
-            query = f"DESCRIBE SELECT {expression} FROM raw.{identifier(table)} AS {row}"
+            query = f"DESCRIBE SELECT {text} FROM raw.{identifier(table)} AS {row}"
             kind = str(self.connection.execute(query).fetchall()[0][1])
-            value = exact_cast(expression, kind, target)
+            value = exact_cast(text, kind, target)
             if value is None:
                 raise SourceError(
                     f"tables.{table}.derive.{name}: {type_word(kind)} is never equal to the key it names",
@@ -249,9 +256,6 @@ class RawSide:
             ).fetchall()
         total, present, distinct = counts[0]
         return KeyCheck(present < total, distinct < present)
-
-    def fetch(self, statement: str) -> Mapping[str, IntArray]:
-        return self.relations("counting").fetch(statement)
 
     def fingerprint(self, table: str, columns: Sequence[str]) -> str | None:
         """See `Engine`: the sum of 64-bit hashes of the rows as the source has them; hashing is most of its cost."""

@@ -3,12 +3,12 @@
     open      one state of the rows for a whole publish, read-only, nothing created where nothing may be
     columns   names and types, from the schema; never from a row
     keys      whether a public table's key names each of its rows once
-    fetch     runs the statement of `dpsql.engines.template` and returns whole numbers
+    relations run the statement of `dpsql.engines.template` and return whole numbers
 
 DuckDB is the engine of files and of its own databases (`dpsql.engines.duck`). Another one is a class with these
 methods and a `Dialect`; `dpsql.engines.registry` has them all. `tests/engines/test_engine.py` is what each must pass.
 
-**Privacy**: sees raw rows. Only `public_rows` and `fetch` hand any value out: the first of tables that the catalog
+**Privacy**: sees raw rows. Only `public_rows` and `relations` hand any value out: the first of tables that the catalog
 declares public, the second cells, which go to mechanisms alone. Errors name the engine and the step; an engine's own
 words may quote a value and are never shown.
 """
@@ -39,8 +39,8 @@ def missing_column(table: str, column: str, present: int) -> SourceError:
 
 
 def kind_of(engine: Engine, table: str, column: str) -> str | None:
-    """Type of a column of the source, however it is written; None for a derived one."""
-    columns = engine.columns[table].items()
+    """Type of a column, however it is written; None for one that DuckDB derives."""
+    columns = (*engine.columns[table].items(), *engine.made.get(table, {}).items())
     return next((kind for name, kind in columns if name.lower() == column.lower()), None)
 
 
@@ -54,6 +54,10 @@ class Engine(Protocol):
     @property
     def columns(self) -> Mapping[str, Mapping[str, str]]:
         """Table -> column -> type in DuckDB's words, from the schema alone."""
+
+    @property
+    def made(self) -> Mapping[str, Mapping[str, str]]:
+        """Table -> derived column or measure -> type, where the engine knows it."""
 
     @property
     def left_out(self) -> Mapping[str, int]:
@@ -81,23 +85,13 @@ class Engine(Protocol):
     def check_key(self, table: str, key: str) -> KeyCheck:
         """Whether the key of a public table is NULL somewhere, or stands twice."""
 
-    def fetch(self, statement: str) -> Mapping[str, IntArray]:
-        """Run a statement of the template.
-
-        Returns:
-            Column -> int64 values, all of one length.
-
-        Raises:
-            OperationalError: the engine was lost, or did not answer in time. Nothing was drawn, so nothing is charged.
-
-        **Privacy**: raw cells.
-        """
-
     def relations(self, step: str) -> Relations:
-        """Queries over the rows that later ones read by name, for bounds that are chosen.
+        """Statements over the rows, and queries that later ones read by name, for bounds that are chosen.
 
         Args:
             step: what they are for, for messages.
+
+        **Privacy**: they fetch raw cells.
         """
 
     def as_duckdb(self, what: str) -> RawSide:

@@ -40,7 +40,7 @@ from dpsql.engines.server import StoredTable
 from dpsql.engines.values import POSTGRESQL, postgres_text
 from dpsql.extras import extra
 from dpsql.star.sql import identifier, literal
-from dpsql.star.sql.total import guarded
+from dpsql.star.sql.typed import guarded
 
 _CLUSTER, _ADDRESS = "postgresql+cluster", "postgresql+address"
 

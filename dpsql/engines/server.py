@@ -4,8 +4,9 @@ A `ServerSession` knows how to open a server, what its tables and columns are, a
 same for all of them: which tables may be read, keys of one type, public tables, cells. A new engine is a `Dialect`, a
 `ServerSession` and a line in `dpsql.engines.registry`.
 
-What DuckDB does with casts that give NULL where they fail is refused here, from the schema: text that holds numbers,
-`derive` and `expr`, SELECTs in `source`. A view of the curator's, with `trusted: true`, does the same.
+What DuckDB does with casts that give NULL where they fail is refused here, from the schema, such as text that holds
+numbers. `derive`, `expr` and SELECTs over one private table are written of total expressions (`dpsql.star.sql.total`);
+those that are not total are refused. A view of the curator's, with `trusted: true`, does the same.
 
 **Privacy**: sees raw rows, and hands out rows of public tables and cells. Nothing is written to the server.
 """
@@ -19,15 +20,29 @@ from typing import Any, ClassVar, NamedTuple, NoReturn, Protocol
 
 from dpsql.engines.dialect import Dialect
 from dpsql.engines.engine import missing_column
+from dpsql.engines.expressions import NARROW_DIGITS
+from dpsql.engines.placed import ROW
 from dpsql.engines.relations import CommonRelations, IntArray, KeyCheck, Relations
 from dpsql.engines.summaries import people_rows, person_lines
 from dpsql.engines.united import TableUse, source_words, table_use, unlisted
-from dpsql.engines.values import BITS, POSTGRESQL, SourceColumn, family, leaving, reads, type_word
+from dpsql.engines.values import (
+    BITS,
+    POSTGRESQL,
+    Digits,
+    SourceColumn,
+    decimal_digits,
+    family,
+    leaving,
+    reads,
+    type_word,
+)
 from dpsql.errors import CatalogError, SourceError
 from dpsql.star import Catalog
-from dpsql.star.derived import expressions
+from dpsql.star.derived import expressions, total_columns
 from dpsql.star.graph import roots
-from dpsql.star.source import expand
+from dpsql.star.source import expand, files_read, query_of
+from dpsql.star.sql.rowlocal import Query, total_select
+from dpsql.star.tables import Column, Measure
 
 
 class StoredTable(NamedTuple):
@@ -121,19 +136,27 @@ class ServerEngine:
 
     def __init__(self, session: ServerSession, catalog: Catalog, names: Iterable[str]) -> None:
         self._session = session
-        self._written = catalog.raw_source().tables
         self._public: list[str] = []
         self._places: dict[str, str] = {}
+        self._named: dict[str, str] = {}
+        self._derived: dict[str, dict[str, str]] = {}
+        self.made: dict[str, dict[str, str]] = {}
         self._columns: dict[str, dict[str, SourceColumn]] = {}
         for name in names:
             self._refuse_derived_keys(catalog, name)
             stored = self._stored(catalog, name)
-            self._places[name] = stored.place
-            use = table_use(catalog, name)
-            self._columns[name] = columns_of(session.name, session.dialect, stored, name, use)
+            use, query = table_use(catalog, name), self._query(catalog, name)
+            if query is None:
+                self._places[name] = stored.place
+                self._columns[name] = columns_of(session.name, session.dialect, stored, name, use)
+            else:
+                selection = selected(session, stored, name, use, query)
+                self._places[name], self._columns[name] = selection
             if stored.is_base and catalog.tables[name].is_public:
                 self._public.append(name)
         self._type_keys(catalog)
+        for name in self._columns:
+            self._derive(catalog, name)
 
     @property
     def name(self) -> str:
@@ -150,13 +173,16 @@ class ServerEngine:
         }
 
     def rows(self, catalog: Catalog, table: str) -> str:
-        """See `Engine`: derived columns are not there; `dpsql.engines.expressions` refuses them."""
-        quoted = self.dialect.identifier
+        """See `Engine`: derived columns are total expressions."""
+        quoted, derived = self.dialect.identifier, self._derived[table]
         columns = (f"{column.sql} AS {quoted(name)}" for name, column in self._columns[table].items())
         rows = f"(SELECT {', '.join(columns)} FROM {self._places[table]})"
-        if not catalog.tables[table].summaries:
+        if catalog.tables[table].summaries:
+            return people_rows(self, catalog, rows, derived, person_lines(self, catalog))
+        if not derived:
             return rows
-        return people_rows(self, catalog, rows, {}, person_lines(self, catalog))
+        made = "".join(f", {sql} AS {quoted(name)}" for name, sql in derived.items())
+        return f"(SELECT {quoted(ROW)}.*{made} FROM {rows} AS {quoted(ROW)})"
 
     def lookup(self, name: str, kind: str | None, keys: Sequence[object], leaf: IntArray) -> str:
         """See `Engine`: a text in the statement, since nothing may be created."""
@@ -177,9 +203,6 @@ class ServerEngine:
         query = f"SELECT count(*), count({column}), count(DISTINCT {column}) FROM {self._places[table]}"
         total, present, distinct = self._session.rows(query, f"checking the key of {table}")[0]
         return KeyCheck(present < total, distinct < present)
-
-    def fetch(self, statement: str) -> Mapping[str, IntArray]:
-        return self._session.columns(statement, "counting")
 
     def relations(self, step: str) -> Relations:
         """See `Engine`: common tables, since nothing may be created."""
@@ -219,7 +242,7 @@ class ServerEngine:
         self._session.close()
 
     def _resolved(self, table: str) -> tuple[str, ...]:
-        return self._session.places(expand(self._written[table]))
+        return self._session.places(expand(self._named[table]))
 
     def _sql_of(self, table: str, column: str) -> str:
         columns = self._columns[table].items()
@@ -231,7 +254,8 @@ class ServerEngine:
     def _stored(self, catalog: Catalog, name: str) -> StoredTable:
         """A table of the catalog as the server has it."""
         source = catalog.raw_source()
-        place = expand(source.tables[name])
+        self._named[name] = files_read(source, catalog.tables, name)[0]
+        place = expand(self._named[name])
         stored = self._session.table(place)
         if stored is None:
             raise SourceError(f"source.tables.{name}: {self.name} has no table {place} that may be read")
@@ -241,6 +265,34 @@ class ServerEngine:
                 hint="name its base table, or vouch for it by `trusted: true` in `source`",
             )
         return stored
+
+    def _query(self, catalog: Catalog, name: str) -> Query | None:
+        """The SELECT over one private table, if the source has one."""
+        return query_of(catalog.raw_source(), catalog.tables, name)
+
+    def _derive(self, catalog: Catalog, name: str) -> None:
+        """Type and write the derived columns of a table.
+
+        Raises:
+            SourceError: one is not total over the types that the columns have.
+        """
+        table, row = catalog.tables[name], self.dialect.identifier(ROW)
+        columns = {
+            column.lower(): f"{row}.{self.dialect.identifier(column)}" for column in self._columns[name]
+        }
+        self._derived[name], self.made[name] = {}, {}
+        if table.is_public:
+            return  # axes of a public table derive from its values, in DuckDB
+        try:
+            made = total_columns(table, self.columns[name])
+            for column, expression in made.items():
+                sql = expression.sql(self.dialect, columns)
+                columns[column.lower()] = sql
+                spec = table.measures.get(column) or table.written.get(column)
+                narrow = narrowed(sql, expression.sql_type, spec)
+                self._derived[name][column], self.made[name][column] = narrow.sql, narrow.kind
+        except CatalogError as error:
+            raise SourceError(f"tables.{name}.{error}") from None
 
     def _refuse_derived_keys(self, catalog: Catalog, name: str) -> None:
         table = catalog.tables[name]
@@ -285,6 +337,87 @@ def _common_key(server: str, kinds: Set[str]) -> tuple[str, str] | None:
         return "BIGINT", "CAST({} AS BIGINT)"
     exact = all(name == "NUMERIC" or family(name) in ("integer", "decimal") for name in kinds)
     return ("NUMERIC", "trim_scale(CAST({} AS numeric))") if exact and server == POSTGRESQL else None
+
+
+def narrowed(sql: str, kind: str, spec: Column | Measure | None) -> SourceColumn:
+    """A number that is read with fewer digits than its type has, clamped to those: its bounds lie within them.
+
+    Raises:
+        CatalogError: they do not.
+
+    >>> narrowed("x", "DECIMAL(28,2)", None)
+    SourceColumn(kind='DECIMAL(28,2)', sql='x')
+    """
+    scale = spec.scale if isinstance(spec, Measure) else spec.digits if spec is not None else 0
+    digits = decimal_digits(kind) or (Digits(19, 0) if kind == "BIGINT" and scale else None)
+    if spec is None or digits is None or digits.whole + scale <= NARROW_DIGITS:
+        return SourceColumn(kind, sql)
+    whole = NARROW_DIGITS - scale - digits.places
+    ends = spec.bounds if isinstance(spec, Measure) or (spec.has_domain and spec.ordered) else (0, 0)
+    if whole < 1 or max(map(abs, ends)) >= 10 ** (whole + scale):
+        raise CatalogError(
+            f"its values have up to {digits.whole} digits, more than are counted with",
+            hint="ROUND it to fewer places, or declare smaller bounds",
+        )
+    most = f"{'9' * whole}.{'9' * digits.places}" if digits.places else "9" * whole
+    clamped = f"CASE WHEN {sql} > {most} THEN {most} WHEN {sql} < -{most} THEN -{most} ELSE {sql} END"
+    target = f"DECIMAL({whole + digits.places},{digits.places})"
+    return SourceColumn(target, f"CAST({clamped} AS {target})")
+
+
+def selected(
+    session: ServerSession, stored: StoredTable, table: str, use: TableUse, query: Query
+) -> tuple[str, dict[str, SourceColumn]]:
+    """A SELECT over one table as what stands after FROM, and its columns.
+
+    Args:
+        session: where the table is.
+        stored: the table.
+        table: its name in the catalog.
+        use: what the catalog makes of its columns.
+        query: the checked SELECT.
+
+    Raises:
+        SourceError: an expression is not total, or a key is computed.
+    """
+    dialect, row = session.dialect, "x"
+    sources = {
+        name: leaving(session.name, kind, f"{row}.{dialect.identifier(name)}", key=False)
+        for name, kind in stored.types.items()
+    }
+    kinds = {name.lower(): column.kind for name, column in sources.items() if column is not None}
+    texts = {name.lower(): column.sql for name, column in sources.items() if column is not None}
+    try:
+        items, condition = total_select(query.text, kinds, tuple(stored.types))
+        columns: dict[str, SourceColumn] = {}
+        written = []
+        for name, expression, plain in items:
+            low, sql = name.lower(), expression.sql(dialect, texts)
+            column = SourceColumn(expression.sql_type, sql)
+            if low in use.keys:
+                own = next((n for n in stored.types if n.lower() == plain.lower()), None)
+                key = own and leaving(
+                    session.name, stored.types[own], f"{row}.{dialect.identifier(own)}", key=True
+                )
+                if not key:
+                    raise CatalogError(
+                        f"the key `{name}` is computed, or of a type that is no key", hint=KEY_HINT
+                    )
+                column = key
+            declared = use.declared[low].type if low in use.declared and low not in use.keys else ""
+            if not reads(declared, column.kind):
+                raise CatalogError(
+                    f"no {column.kind} is a value of `{name}`, declared {declared}", hint=KEY_HINT
+                )
+            columns[name] = SourceColumn(column.kind, dialect.identifier(name))
+            written.append(f"{column.sql} AS {dialect.identifier(name)}")
+        where = "" if condition is None else f" WHERE {condition.sql(dialect, texts)}"
+    except CatalogError as error:
+        raise SourceError(f"source.tables.{table}: {error}") from None
+    return f"(SELECT {', '.join(written)} FROM {stored.place} AS {row}{where}) AS {row}", columns
+
+
+KEY_HINT = "select the column as it is, or make it in a view of yours, and vouch for it by `trusted: true`"
 
 
 def every_column(server: str, dialect: Dialect, stored: StoredTable, *, key: bool) -> dict[str, SourceColumn]:

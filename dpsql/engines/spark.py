@@ -32,7 +32,7 @@ from dpsql.engines.server import StoredTable
 from dpsql.engines.values import SPARK as SPARK_TYPES
 from dpsql.errors import EngineLost
 from dpsql.extras import extra
-from dpsql.star.sql.total import guarded
+from dpsql.star.sql.typed import guarded
 
 
 def _identifier(name: str) -> str:

@@ -232,7 +232,7 @@ class DeclaredBound:
         """The cells of the rows that count."""
         scan, counted = run.scan, run.counted
         bound = EveryRow() if counted.rows.unit is None else self.kept.bound(self.tau, scan.key)
-        return CountedCells(scan.raw, scan.plan, self.of, counted, bound)
+        return CountedCells(scan.raw.relations("counting"), scan.plan, self.of, counted, bound)
 
     def draw(self, run: TableRun) -> DrawnTable:
         beyond = rows_beyond(run, self)
@@ -425,7 +425,9 @@ def rows_beyond(run: TableRun, bounding: DeclaredBound) -> tuple[RowsBeyond, ...
     step = scan.plan.step(of, BEYOND)
     if step is None:
         return ()
-    columns = scan.raw.fetch(beyond_bound(run.counted.rows, tau, REACH * tau, scan.raw.dialect))
+    columns = scan.raw.relations("counting").fetch(
+        beyond_bound(run.counted.rows, tau, REACH * tau, scan.raw.dialect)
+    )
     (exact,) = columns["v0"].tolist()
     drawn = bounding.law.draw_bounded(Exact(np.array([exact], np.int64)), REACH * tau, step.spend, scan.noise)
     return (RowsBeyond(of, int(drawn.value[0]), drawn.sd, REACH * tau),)

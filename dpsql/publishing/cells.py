@@ -21,7 +21,6 @@ import duckdb
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.engines.engine import Engine
 from dpsql.engines.relations import Relations
 from dpsql.engines.template import LARGEST, Bound, StatisticGroup, Value
 from dpsql.publishing.planned import PlannedStatistic, ReleasePlan
@@ -46,14 +45,14 @@ class CountedCells:
     """Cells of a table that its engine counts: of all its statistics at once, when the first is asked for.
 
     Args:
-        engine: where the rows are.
+        relations: statements over its rows.
         plan: the release.
         of: the table.
         counted: its rows.
         bound: how many rows of a unit count.
     """
 
-    engine: Engine | Relations
+    relations: Relations
     plan: ReleasePlan
     of_table: str
     counted: CountedRows
@@ -90,7 +89,8 @@ class CountedCells:
             StatisticGroup(tuple(f"a{axis}" for axis in axes), tuple(dict.fromkeys(values)))
             for axes, values in values_by_axes.items()
         ]
-        columns = self.engine.fetch(self.bound.statement(self.counted.rows, groups, self.engine.dialect))
+        statement = self.bound.statement(self.counted.rows, groups, self.relations.dialect)
+        columns = self.relations.fetch(statement)
         order = np.argsort(columns["view"], kind="stable")
         ends = np.searchsorted(columns["view"][order], np.arange(len(groups) + 1))
         for k, (axes, group) in enumerate(zip(values_by_axes, groups, strict=True)):

@@ -284,7 +284,7 @@ def draw_people(people: PeopleRows) -> dict[int, DrawnPeople]:
 def _draw_own(people: PeopleRows, statistic: PlannedStatistic) -> DrawnPeople:
     """People by cell of their own axes, drawn as rows of one each."""
     shape = people.plan.shape(statistic)
-    counts = people.engine.fetch(
+    counts = people.engine.relations("counting").fetch(
         f"SELECT c, count(*) AS people FROM (SELECT min({people.number(statistic.axes)}) AS c FROM {people.placed} "
         "GROUP BY unit) AS own GROUP BY c"
     )
@@ -301,7 +301,9 @@ def _draw_gaps(people: PeopleRows, statistic: PlannedStatistic) -> DrawnPeople:
     own_axes = [axis for axis in statistic.axes if people.is_own(axis)]
     (wide,) = (axis for axis in statistic.axes if axis not in own_axes)
     n = people.plan.axes[wide].axis.leaves
-    gaps = people.engine.fetch(gap_sql(people.placed, people.number(own_axes), f"a{wide}"))
+    gaps = people.engine.relations("counting").fetch(
+        gap_sql(people.placed, people.number(own_axes), f"a{wide}")
+    )
     cells = prod(people.plan.axes[axis].axis.leaves for axis in own_axes)
     exact = gap_cells(gaps, cells, n)
     view = statistic.measurement.draw(exact, statistic.terms(people.plan.axes), people.noise)
@@ -373,7 +375,9 @@ def _touched_sql(people: PeopleRows, statistic: PlannedStatistic) -> str:
 
 def _per_bin(people: PeopleRows, touched: str, edges: Sequence[int]) -> Exact:
     """How many people touch which number of cells, shape (bins + 1,)."""
-    touches = people.engine.fetch(f"SELECT d, count(*) AS cells FROM ({touched}) AS s GROUP BY d")
+    touches = people.engine.relations("counting").fetch(
+        f"SELECT d, count(*) AS cells FROM ({touched}) AS s GROUP BY d"
+    )
     counts = np.zeros(len(edges) + 1, np.int64)
     np.add.at(counts, np.searchsorted(edges, touches["d"]), touches["cells"] // touches["d"])
     return Exact(counts)
@@ -381,7 +385,9 @@ def _per_bin(people: PeopleRows, touched: str, edges: Sequence[int]) -> Exact:
 
 def _weighted_cells(people: PeopleRows, touched: str, statistic: PlannedStatistic, bound: int) -> Exact:
     """Sums of weights by cell, in units of 2^-20 and the statistic's shape; no sum reaches 2^63 below 2^43 people."""
-    counts = people.engine.fetch(f"SELECT c, o, d, count(*) AS people FROM ({touched}) AS s GROUP BY c, o, d")
+    counts = people.engine.relations("counting").fetch(
+        f"SELECT c, o, d, count(*) AS people FROM ({touched}) AS s GROUP BY c, o, d"
+    )
     degrees, back = np.unique(counts["d"], return_inverse=True)
     weight = np.array([cell_weight(int(d), bound, statistic.law) for d in degrees], np.int64)
     leaves = people.plan.shape(statistic)

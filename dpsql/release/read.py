@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -55,6 +56,11 @@ LOCKDOWN: dict[str, str | bool | int | float | list[str]] = {
     "lock_configuration": "true",
 }
 
+READING = LOCKDOWN | {"allowed_configs": ["memory_limit"]}
+"""Of a release's own connection, which runs statements of our own making alone."""
+READS = 1000
+"""Statements between two drains: each leaves some 3 KB in DuckDB's list of buffers that may be evicted, up to 25 MB."""
+
 MOST_NODES, MOST_ATOMS, MOST_LINES, MOST_TEXT = 1 << 22, 1 << 21, 1 << 25, 1 << 28
 """Rows of an axis's tree, of its table and of a variance table, and bytes of text in one table."""
 MOST_NUMBERS = 1 << 26
@@ -96,6 +102,8 @@ class Release:
     _kept: OrderedDict[Hashable, Any] = field(default_factory=OrderedDict, repr=False)
     margins: Margins = field(default_factory=lambda: Margins(LOCKDOWN), repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    _readers: int = field(default=0, repr=False)
+    _reads: int = field(default=0, repr=False)
 
     @property
     def axes(self) -> tuple[AxisMeta, ...]:
@@ -325,7 +333,8 @@ class Release:
             duckdb.Error: anything else; callers know what it means to them.
         """
         try:
-            return executed(self.connection.cursor(), sql, values, fetch)
+            with self._one_of_the_readers():
+                return executed(self.connection.cursor(), sql, values, fetch)
         except duckdb.OutOfMemoryException as error:
             raise ReleaseError(
                 f"reading {self.path} takes more memory than a question may", hint="ask for less"
@@ -334,6 +343,31 @@ class Release:
             if isinstance(error, duckdb.IOException) or DAMAGE in str(error):
                 raise damaged(self.path) from error
             raise
+
+    @contextmanager
+    def _one_of_the_readers(self) -> Iterator[None]:
+        """While a statement runs; the last of many to end drains."""
+        with self._lock:
+            self._readers += 1
+            self._reads += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._readers -= 1
+                if self._readers == 0 and self._reads >= READS:
+                    self._reads = 0
+                    self._drain()
+
+    def _drain(self) -> None:
+        """Have DuckDB go through its list of buffers, as it does when memory is short, and forget those that are gone.
+
+        Nobody reads meanwhile: the lock is held, so no statement meets the small limit.
+        """
+        with suppress(duckdb.Error):  # what is in use stays, or the connection is closed
+            self.connection.execute("SET memory_limit = '1KB'")
+        with suppress(duckdb.Error):
+            self.connection.execute(f"SET memory_limit = '{LOCKDOWN['memory_limit']}'")
 
     def _columns(
         self, table: str, picked: str, clauses: str, values: list[Any], most_rows: int
@@ -393,7 +427,7 @@ def open_release(
     with held(file) as opened:
         signer = signer_of(opened) if signers is None else check_signature(opened, signers)
         try:
-            connection = duckdb.connect(str(file.absolute()), read_only=True, config=LOCKDOWN)
+            connection = duckdb.connect(str(file.absolute()), read_only=True, config=READING)
             try:
                 meta = _checked(connection, file, Path(path), insecure)
                 opened.check_opened()
@@ -407,7 +441,7 @@ def open_release(
 
 def reopen_written(file: Path) -> Release:
     """Open a release that this process has just written into a folder of its own, where nothing is to be proven."""
-    connection = duckdb.connect(str(file.absolute()), read_only=True, config=LOCKDOWN)
+    connection = duckdb.connect(str(file.absolute()), read_only=True, config=READING)
     try:
         return Release(file, connection, read_meta(connection, file), None, None)
     except BaseException:

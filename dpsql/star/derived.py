@@ -20,6 +20,8 @@ from dpsql.star.base import Problem, nearest
 from dpsql.star.sql import identifier
 from dpsql.star.sql.calendar import instant
 from dpsql.star.sql.expression import RowExpression, row_expression
+from dpsql.star.sql.total import total_expression
+from dpsql.star.sql.typed import TotalExpression
 from dpsql.star.tables import Column, Table
 
 MOST_CHARACTERS = 64 * 1024
@@ -78,6 +80,41 @@ def _read(text: str, column: Column) -> str:
     return instant(text) if column.type == "timestamp" else f"TRY_CAST({text} AS {sql_type(column)})"
 
 
+def total_columns(
+    table: Table, types: Mapping[str, str], *, strict: bool = True
+) -> dict[str, TotalExpression]:
+    """Derived columns and measures whose expressions are total: all of them on a server, which has no TRY.
+
+    Args:
+        table: a table of a checked catalog.
+        types: raw column -> type in DuckDB's words.
+        strict: whether one that is not total is an error; else it is left out.
+
+    Returns:
+        Name -> expression over columns by their names in lower case, derived ones before it included.
+
+    Raises:
+        CatalogError: one is not total (`dpsql.star.sql.total`); names it.
+    """
+    declared = {name.lower(): spec for name, spec in table.columns.items()}
+    kinds = {
+        name.lower(): kind
+        for name, kind in types.items()
+        if kind != "VARCHAR" or name.lower() not in declared or declared[name.lower()].type == "string"
+    }
+    columns = {}
+    for name, text in expressions(table).items():
+        at = f"derive.{name}" if name in table.derive else f"measures.{name}.expr"
+        try:
+            columns[name] = total_expression(text, kinds)
+        except CatalogError as error:
+            if strict:
+                raise CatalogError(f"{at}: {error}") from None
+            continue
+        kinds[name.lower()] = columns[name].sql_type
+    return columns
+
+
 def check_derived(tables: Mapping[str, Table]) -> None:
     """Check every `derive` and `expr`.
 
@@ -120,11 +157,12 @@ def _checked(path: tuple[str, ...], text: str) -> RowExpression:
         raise Problem(path, str(error)) from None
 
 
-def check_binding(tables: Mapping[str, Table]) -> None:
+def check_binding(tables: Mapping[str, Table], *, on_server: bool = False) -> None:
     """Bind every `derive` and `expr` of private tables.
 
     Args:
         tables: those of a checked catalog.
+        on_server: whether rows are on a server, where expressions must be total.
 
     Raises:
         Problem: at the key of one that does not bind.
@@ -135,6 +173,18 @@ def check_binding(tables: Mapping[str, Table]) -> None:
     with scratch() as connection:
         for name, table in private.items():
             _bind(connection, name, table)
+    for name, table in private.items() if on_server else ():
+        try:
+            total_columns(table, _declared_types(table))
+        except CatalogError as error:
+            at, _, reason = str(error).partition(": ")
+            raise Problem(("tables", name, *at.split(".")), reason) from None
+
+
+def _declared_types(table: Table) -> dict[str, str]:
+    """Types of the source's columns, as the catalog declares them."""
+    made = {column.lower() for column in made_columns(table)}
+    return {column: sql_type(spec) for column, spec in table.columns.items() if column.lower() not in made}
 
 
 def _bind(connection: duckdb.DuckDBPyConnection, name: str, table: Table) -> None:

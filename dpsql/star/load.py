@@ -104,11 +104,14 @@ def parse_catalog(text: str, name: str = "catalog", file: Path | None = None) ->
     Raises:
         CatalogError: as in `load_catalog`.
     """
-    catalog = read_model(
-        text, name, Catalog, "begin with `dpsql: 1`", lambda catalog: check_binding(catalog.tables)
-    )
+    catalog = read_model(text, name, Catalog, "begin with `dpsql: 1`", _check_expressions)
     catalog._file = None if file is None else file.resolve()
     return catalog
+
+
+def _check_expressions(catalog: Catalog) -> None:
+    on_server = catalog.source is not None and catalog.source.kind.is_server
+    check_binding(catalog.tables, on_server=on_server)
 
 
 def read_model(

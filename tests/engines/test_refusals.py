@@ -54,9 +54,9 @@ def test_a_password_in_the_catalog_is_refused(tmp_path: Path) -> None:
         assert "hunter" not in str(raised.value)
 
 
-def test_a_select_is_refused(tmp_path: Path) -> None:
+def test_a_select_of_a_public_table_is_refused(tmp_path: Path) -> None:
     source = server(SCHEMA)
-    source["tables"]["sales"] = f"SELECT * FROM {SCHEMA}.sales"
+    source["tables"]["shop"] = f"SELECT * FROM {SCHEMA}.shop"
     with pytest.raises(CatalogError, match="make a view of it on the server"):
         catalog(tmp_path, source, "row")
 

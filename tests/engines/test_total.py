@@ -14,7 +14,8 @@ from dpsql.engines.dialect import DUCK, Dialect
 from dpsql.engines.postgresql import POSTGRES
 from dpsql.engines.spark import SPARK
 from dpsql.errors import CatalogError
-from dpsql.star.sql.total import TotalExpression, total_expression
+from dpsql.star.sql.total import total_expression
+from dpsql.star.sql.typed import TotalExpression
 from tests.engines.servers import Server
 
 pytestmark = pytest.mark.long
@@ -58,16 +59,18 @@ EXPRESSIONS = [
     "d = 2.5", "s > 99999.5", "b <> 5", "day >= '2024-02-29'", "day < DATE '1970-01-01'", "day = until",
     "stamp >= TIMESTAMP '1970-01-01 00:00:00'", "stamp < DATE '2024-03-01'", "moment >= '1970-01-01'",
     "year(day)", "month(day)", "quarter(day)", "day(day)", "isodow(day)", "dayofweek(day)", "weekday(day)",
-    "EXTRACT(year FROM stamp)", "hour(stamp)", "minute(stamp)", "second(stamp)", "EXTRACT(hour FROM moment)", "year(moment)",
-    "month(moment)", "isodow(stamp)", "date_part('quarter', stamp)", "until - day", "date_diff('day', day, until)",
+    "EXTRACT(year FROM stamp)", "hour(stamp)", "minute(stamp)", "second(stamp)", "EXTRACT(hour FROM moment)",
+    "year(moment)", "month(moment)", "isodow(stamp)", "date_part('quarter', stamp)", "until - day",
+    "date_diff('day', day, until)",
     "(until - day) // 7", "year(day) * 100 + month(day)", "CASE WHEN until - day > 30 THEN 'late' ELSE 'on time' END",
 ]  # fmt: skip
 REFUSED = [
     "i / 2", "f * 2", "f + g", "round(f)", "lower(t)", "upper(t)", "trim(t)", "t::INTEGER", "TRY_CAST(t AS BIGINT)",
     "b::INTEGER", "d::BIGINT", "f::DECIMAL(9,2)", "d::VARCHAR", "day::TIMESTAMP", "day::VARCHAR", "p::INTEGER",
     "i // 0", "i // j", "b % -3", "regexp_matches(t, 'a')", "replace(t, 'a', 'b')", "t LIKE u", "t = 1", "day = stamp",
-    "stamp = moment", "sqrt(i)", "date_trunc('month', day)", "day + INTERVAL 1 DAY", "f IN (1, 2)", "w * w", "nothing + 1",
-    "left(t, -1)", "substring(t, -2, 1)", "strftime(day, '%Y')", "hour(day)", "f > 1.2345678901234567", "i = NULL",
+    "stamp = moment", "sqrt(i)", "date_trunc('month', day)", "day + INTERVAL 1 DAY", "f IN (1, 2)", "w * w",
+    "nothing + 1", "left(t, -1)", "substring(t, -2, 1)", "strftime(day, '%Y')", "hour(day)", "f > 1.2345678901234567",
+    "i = NULL",
     "day > 'soon'", "NULL", "concat(t, u)", "reverse(t)", "epoch(stamp)", "i & 1", "coalesce(t, 1)", "w * 2",
 ]  # fmt: skip
 
@@ -78,10 +81,11 @@ def typed(text: str) -> TotalExpression:
 
 def rows() -> list[list[Any]]:
     """Every value of a column beside several of the others."""
+    columns = [(HOSTILE[kind], 1 + 2 * (k % 4), k + 1) for k, kind in enumerate(KINDS.values())]
     return [
-        [HOSTILE[kind][(n * (1 + 2 * (k % 4)) + n // 8 * (k + 1)) % len(HOSTILE[kind])] for k, kind in enumerate(KINDS.values())]
+        [values[(n * step + n // 8 * turn) % len(values)] for values, step, turn in columns]
         for n in range(256)
-    ]  # fmt: skip
+    ]
 
 
 def selected(dialect: Dialect, texts: Sequence[str]) -> str:
@@ -90,7 +94,7 @@ def selected(dialect: Dialect, texts: Sequence[str]) -> str:
     for text in texts:
         expression = typed(text)
         sql = expression.sql(dialect, {name: dialect.identifier(name) for name in KINDS})
-        items.append(dialect.days(sql) if expression.kind == "DATE" else sql)
+        items.append(dialect.days(sql) if expression.sql_type == "DATE" else sql)
     return ", ".join(f"{sql} AS r{n}" for n, sql in enumerate(items))
 
 
@@ -112,12 +116,16 @@ def duck() -> duckdb.DuckDBPyConnection:
     columns = ", ".join(f'"{name}" {kind}' for name, kind in KINDS.items())
     connection.execute(f"CREATE TABLE hostile (n INTEGER, {columns})")
     marks = ", ".join("?" * (len(KINDS) + 1))
-    connection.executemany(f"INSERT INTO hostile VALUES ({marks})", [[n, *row] for n, row in enumerate(rows())])
+    connection.executemany(
+        f"INSERT INTO hostile VALUES ({marks})", [[n, *row] for n, row in enumerate(rows())]
+    )
     return connection
 
 
 def by_duckdb(duck: duckdb.DuckDBPyConnection) -> list[list[Any]]:
-    return plain_rows(duck.execute(f"SELECT {selected(DUCK, EXPRESSIONS)} FROM hostile ORDER BY n").fetchall())
+    return plain_rows(
+        duck.execute(f"SELECT {selected(DUCK, EXPRESSIONS)} FROM hostile ORDER BY n").fetchall()
+    )
 
 
 def differing(ours: list[list[Any]], theirs: list[list[Any]]) -> list[tuple[str, Any, Any]]:
@@ -132,7 +140,10 @@ def differing(ours: list[list[Any]], theirs: list[list[Any]]) -> list[tuple[str,
 
 def test_duckdb_reads_them_as_it_reads_the_text(duck: duckdb.DuckDBPyConnection) -> None:
     """But where a part overflows inside of what takes NULL: there the part is NULL, and not the whole."""
-    items = [f"TRY({text})" if typed(text).kind != "DATE" else f"TRY(({text}) - DATE '1970-01-01')" for text in EXPRESSIONS]
+    items = [
+        f"TRY({text})" if typed(text).sql_type != "DATE" else f"TRY(({text}) - DATE '1970-01-01')"
+        for text in EXPRESSIONS
+    ]
     theirs = plain_rows(duck.execute(f"SELECT {', '.join(items)} FROM hostile ORDER BY n").fetchall())
     differences = differing(by_duckdb(duck), theirs)
     assert {text for text, _, _ in differences} <= {
@@ -143,7 +154,7 @@ def test_duckdb_reads_them_as_it_reads_the_text(duck: duckdb.DuckDBPyConnection)
 def test_types_are_those_of_duckdb(duck: duckdb.DuckDBPyConnection) -> None:
     for text in EXPRESSIONS:
         kind = duck.execute(f"DESCRIBE SELECT {text} FROM hostile").fetchall()[0][1]
-        assert typed(text).kind == kind or "EXTRACT" in text or "date_part" in text, text
+        assert typed(text).sql_type == kind or "EXTRACT" in text or "date_part" in text, text
 
 
 @pytest.mark.parametrize("text", REFUSED)
@@ -163,7 +174,10 @@ def test_postgresql_gives_the_same(duck: duckdb.DuckDBPyConnection, postgres: Se
         server.cursor().executemany(
             f"INSERT INTO hostile VALUES ({marks})", [[n, *row] for n, row in enumerate(rows())]
         )
-        sources = ", ".join(f'{POSTGRES.text(f"""x.{name}""")} AS {name}' if kind == "VARCHAR" else name for name, kind in KINDS.items())
+        sources = ", ".join(
+            f"{POSTGRES.text(f'''x.{name}''')} AS {name}" if kind == "VARCHAR" else name
+            for name, kind in KINDS.items()
+        )
         query = f"SELECT {selected(POSTGRES, EXPRESSIONS)} FROM (SELECT n, {sources} FROM hostile AS x) AS y ORDER BY n"
         theirs = plain_rows(server.execute(query.encode()).fetchall())
     assert differing(by_duckdb(duck), theirs) == []
@@ -177,7 +191,8 @@ def test_infinite_dates(duck: duckdb.DuckDBPyConnection, postgres: Server) -> No
              "hour(stamp)", "quarter(stamp)", "CAST(stamp AS DATE) = day", "isodow(stamp)"]  # fmt: skip
     with psycopg.connect(postgres.dsn) as server, duckdb.connect() as files:
         for day in ("infinity", "-infinity", "0044-03-15 (BC)", "0001-12-31 (BC)", "10000-01-01"):
-            values = f"(SELECT CAST('{day}' AS DATE) AS day, DATE '2020-02-29' AS until, CAST('{day}' AS TIMESTAMP) AS stamp) AS x"
+            both = f"CAST('{day}' AS DATE) AS day, CAST('{day}' AS TIMESTAMP) AS stamp"
+            values = f"(SELECT {both}, DATE '2020-02-29' AS until) AS x"
             ours = files.execute(f"SELECT {selected(DUCK, texts)} FROM {values}").fetchall()
             query = f"SELECT {selected(POSTGRES, texts)} FROM {values}".replace(" (BC)", " BC")
             assert plain_rows(ours) == plain_rows(server.execute(query.encode()).fetchall()), day

@@ -51,7 +51,7 @@ def views(connection, tau):
     rows = PlacedRows(sides, (age,), (amount,), UnitKey((), "customer_id", "INTEGER"))
     values = Value(), Value("m0", BOUNDS.mid, BOUNDS.reach)
     statement = Sampled(tau, coefficients(b"k" * 32)).statement(rows, [StatisticGroup(("a0",), values)], DUCK)
-    found = RawSide(connection, {}).fetch(statement)
+    found = RawSide(connection, {}).relations("counting").fetch(statement)
     cells = np.zeros((2, 7), np.int64)
     cells[:, found["cell"]] = found["v0"], found["v1"]
     return cells

@@ -138,7 +138,7 @@ def _keys_per_leaf(catalog: Catalog, public: Engine, plan: ReleasePlan, axis: in
     """How many keys of the axis's own table lie in each of its leaves."""
     own, row = leaf_of_row(catalog, public, plan, axis), public.dialect.identifier(ROW)
     rows = public.rows(catalog, plan.axes[axis].axis.table)
-    counted = public.fetch(
+    counted = public.relations("counting").fetch(
         f"SELECT leaf, count(*) AS keys FROM (SELECT {own.digit.sql} AS leaf FROM {rows} AS {row} {own.lookup}) "
         "AS placed WHERE leaf IS NOT NULL GROUP BY leaf"
     )

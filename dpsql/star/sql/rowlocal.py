@@ -34,6 +34,8 @@ from dpsql.star.sql import (
     words,
 )
 from dpsql.star.sql.expression import Node, check_row, parse_one, write
+from dpsql.star.sql.total import total
+from dpsql.star.sql.typed import TotalExpression
 
 OVER_PUBLIC_ROWS = SHAPES | VALUES | OPERATORS | SCALARS | AGGREGATES | WINDOWS | words(
     "Explode Unnest GenerateSeries Array ReadParquet ReadCSV Exists"
@@ -71,6 +73,7 @@ class Query:
         probe: a SELECT of both sides of each join, whose types must agree; empty without a join.
         columns: names of its columns; None where a star makes that the file's matter.
         trusted: nobody checked it, the curator vouches for it.
+        text: as the curator writes it, of a checked one over private rows.
     """
 
     sql: str
@@ -79,6 +82,7 @@ class Query:
     probe: str = ""
     columns: tuple[str, ...] | None = None
     trusted: bool = False
+    text: str = ""
 
     @property
     def joins(self) -> tuple[str, ...]:
@@ -153,7 +157,52 @@ def _checked_select(text: str, arms: tuple[tuple[str, Arm], ...]) -> Query:
         tuple(joined_table.arm for joined_table in joined),
         f"SELECT {probe} FROM {relation}" if joined else "",
         names,
+        text=text,
     )
+
+
+class TotalItem(NamedTuple):
+    """A column of a SELECT on a server.
+
+    Args:
+        name: of the column.
+        expression: what it is.
+        plain: the source's column that it is, or empty where it is computed.
+    """
+
+    name: str
+    expression: TotalExpression
+    plain: str
+
+
+def total_select(
+    text: str, kinds: Mapping[str, str], columns: tuple[str, ...]
+) -> tuple[list[TotalItem], TotalExpression | None]:
+    """The columns and the condition of a SELECT over one private table, as total expressions.
+
+    Args:
+        text: what `checked_select` accepts, without a join.
+        kinds: column of the table in lower case -> type in DuckDB's words; of types that are read.
+        columns: all of them, in order.
+
+    Raises:
+        CatalogError: one is not total.
+    """
+    tree = parse_one(text)
+    items = []
+    for selected in tree.expressions:
+        inner = selected.this if isinstance(selected, exp.Column) else selected
+        if isinstance(inner, exp.Star):
+            left_out = {c.name.lower() for name in ("except", "exclude") for c in _parts(inner, name)}
+            for name in columns:
+                if name.lower() in kinds and name.lower() not in left_out:
+                    items.append(TotalItem(name, total(exp.column(name), kinds), name))
+            continue
+        value = selected.this if isinstance(selected, exp.Alias) else selected
+        plain = value.name if isinstance(value, exp.Column) else ""
+        items.append(TotalItem(selected.alias_or_name, total(value, kinds), plain))
+    where = _clause(tree, "where")
+    return items, None if where is None else total(where.this, kinds)
 
 
 class _Joined(NamedTuple):

@@ -27,100 +27,27 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
-from functools import lru_cache
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import TypeAlias
 
-import duckdb
 from sqlglot import exp
 
-from dpsql.errors import CatalogError
-from dpsql.scratch import scratch
 from dpsql.star.sql.expression import Node, check_row, parse_one
-
-BITS = {"TINYINT": 8, "SMALLINT": 16, "INTEGER": 32, "BIGINT": 64}
-MOST_DIGITS, FLOAT_DIGITS = 38, 15
-"""Digits of a decimal; and of a literal that every engine reads as the same float: both parts of its quotient are exact."""
-MOST_WRITTEN = 1 << 16
-INFINITE = (1 << 31) - 1
-"""Days of DuckDB's infinite date, and less than them of the other one."""
-HINT = "make the column in a view of yours, name the view, and vouch for it by `trusted: true` in `source`"
-_DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)")
-_INSTANTS = ("TIMESTAMP", "TIMESTAMP WITH TIME ZONE")
-
-
-class Words(Protocol):
-    """What engines spell differently of total expressions."""
-
-    @property
-    def double(self) -> str:
-        """The type of 64-bit floats."""
-
-    @property
-    def literal(self) -> Callable[[str], str]: ...
-    @property
-    def text(self) -> Callable[[str], str]: ...
-    @property
-    def is_nan(self) -> Callable[[str], str]: ...
-    @property
-    def quotient(self) -> Callable[[str, str], str]: ...
-    @property
-    def remainder(self) -> Callable[[str, str], str]: ...
-    @property
-    def date(self) -> Callable[[int], str]: ...
-    @property
-    def instant(self) -> Callable[[int, str], str]: ...
-    @property
-    def days(self) -> Callable[[str], str]: ...
-    @property
-    def year(self) -> Callable[[str], str]: ...
-    @property
-    def exact(self) -> Callable[[Arithmetic], str]: ...
-
-
-class Arithmetic(NamedTuple):
-    """A sum, difference or product of two numbers.
-
-    Args:
-        left, right: SQL.
-        sign: between them.
-        kinds: their types in DuckDB's words.
-        kind: that of the result.
-    """
-
-    left: str
-    sign: str
-    right: str
-    kinds: tuple[str, str]
-    kind: str
-
-
-Columns: TypeAlias = Mapping[str, str]
-Writer: TypeAlias = Callable[[Words, Columns], str]
-
-
-class TotalExpression(NamedTuple):
-    """A checked expression.
-
-    Args:
-        kind: its type in DuckDB's words.
-        write: (an engine's words, column in lower case -> SQL that binds as tightly as a name) -> SQL, in brackets.
-        duck: the same in DuckDB's words over NULLs of the columns' types, to ask for types.
-    """
-
-    kind: str
-    write: Writer
-    duck: str
-
-    def sql(self, words: Words, columns: Columns) -> str:
-        """The expression in an engine's words.
-
-        Raises:
-            CatalogError: it is too long.
-        """
-        text = self.write(words, columns)
-        if len(text) > MOST_WRITTEN:
-            raise CatalogError("is too long for a server; write it in fewer steps", hint=HINT)
-        return text
+from dpsql.star.sql.typed import (
+    BITS,
+    FLOAT_DIGITS,
+    INSTANTS,
+    MOST_DIGITS,
+    Arithmetic,
+    Columns,
+    TotalExpression,
+    Words,
+    days_of,
+    digits,
+    duck_type,
+    family,
+    refused,
+    typed,
+)
 
 
 def total_expression(text: str, columns: Mapping[str, str]) -> TotalExpression:
@@ -133,7 +60,7 @@ def total_expression(text: str, columns: Mapping[str, str]) -> TotalExpression:
     Raises:
         CatalogError: it is no pure expression of one row, or not total; names the part.
 
-    >>> total_expression("price * 2", {"price": "DECIMAL(9,2)"}).kind
+    >>> total_expression("price * 2", {"price": "DECIMAL(9,2)"}).sql_type
     'DECIMAL(18,2)'
     """
     tree = parse_one(text)
@@ -141,87 +68,48 @@ def total_expression(text: str, columns: Mapping[str, str]) -> TotalExpression:
     return total(tree, columns)
 
 
-def total(tree: Node, columns: Mapping[str, str]) -> TotalExpression:
+Builder: TypeAlias = "Callable[[Node, Mapping[str, str]], TotalExpression]"
+
+
+def total(node: Node, columns: Mapping[str, str]) -> TotalExpression:
     """The same of a tree that `check_row` accepts; a column's table is ignored.
 
     Raises:
         CatalogError: it is not total; names the part.
     """
-    return _node(tree, columns)
-
-
-Builder: TypeAlias = "Callable[[Node, Mapping[str, str]], TotalExpression]"
-
-
-def _node(node: Node, columns: Mapping[str, str]) -> TotalExpression:
     build = NODES.get(type(node).__name__)
     if build is None:
-        raise _refused(node)
+        raise refused(node)
     if node.args.get("negate"):  # the parser writes NOT LIKE so
         bare = node.copy()
         bare.set("negate", None)
-        return _node(exp.Not(this=exp.Paren(this=bare)), columns)
+        return total(exp.Not(this=exp.Paren(this=bare)), columns)
     return build(node, columns)
-
-
-def _refused(node: Node, why: str = "") -> CatalogError:
-    shown = node.sql("duckdb", comments=False)
-    shown = shown if len(shown) <= 60 else f"{shown[:57]}..."
-    why = why or "engines differ in it, or a value could make it fail"
-    return CatalogError(f"`{shown}` is not for a server: {why}", hint=HINT)
-
-
-@lru_cache(maxsize=4096)
-def _kind(duck: str) -> str:
-    """The type that DuckDB gives an expression over NULLs; empty where it does not bind."""
-    with scratch() as connection:
-        try:
-            return str(connection.execute(f"DESCRIBE SELECT {duck} AS made").fetchall()[0][1])
-        except duckdb.Error:
-            return ""
-
-
-def _typed(node: Node, duck: str, write: Writer) -> TotalExpression:
-    kind = _kind(duck)
-    if not family(kind):
-        raise _refused(node, f"its type would be {kind}" if kind else "its types do not fit")
-    return TotalExpression(kind, write, duck)
-
-
-def family(kind: str) -> str:
-    """What a type's values are compared as: number, float, text, truth, date, time; empty of other types."""
-    families = {"DOUBLE": "float", "VARCHAR": "text", "BOOLEAN": "truth", "DATE": "date"}
-    if kind in BITS or _DECIMAL.fullmatch(kind):
-        return "number"
-    return families.get(kind) or ("time" if kind in _INSTANTS else "")
-
-
-def _digits(kind: str) -> tuple[int, int]:
-    """Digits before and behind the point of a number's type."""
-    match = _DECIMAL.fullmatch(kind)
-    if match:
-        return int(match[1]) - int(match[2]), int(match[2])
-    return {8: 3, 16: 5, 32: 10, 64: 19}[BITS[kind]], 0
 
 
 def _column(node: Node, columns: Mapping[str, str]) -> TotalExpression:
     name = node.name.lower()
-    kind = columns.get(name, "")
-    if not family(kind):
-        raise _refused(node, f"a column of type {kind.partition('(')[0]}" if kind else "no column of that name is typed")
-    return TotalExpression(kind, lambda words, sql: sql[name], f"CAST(NULL AS {kind})")
+    sql_type = columns.get(name, "")
+    if not family(sql_type):
+        raise refused(
+            node,
+            f"a column of type {sql_type.partition('(')[0]}"
+            if sql_type
+            else "no column of that name is typed",
+        )
+    return TotalExpression(sql_type, lambda words, sql: sql[name], f"CAST(NULL AS {sql_type})")
 
 
 def _literal(node: Node, columns: Mapping[str, str]) -> TotalExpression:
     value = str(node.name)
     if node.args.get("is_string"):
         if "\0" in value:
-            raise _refused(node, "a text with NUL")
+            raise refused(node, "a text with NUL")
         quoted = "'" + value.replace("'", "''") + "'"
         return TotalExpression("VARCHAR", lambda words, sql: words.literal(value), quoted)
     if not re.fullmatch(r"\d+(\.\d+)?", value):
-        raise _refused(node, "write a number by its digits")
-    return _typed(node, value, lambda words, sql: value)
+        raise refused(node, "write a number by its digits")
+    return typed(node, value, lambda words, sql: value)
 
 
 def _truth(node: Node, columns: Mapping[str, str]) -> TotalExpression:
@@ -230,7 +118,7 @@ def _truth(node: Node, columns: Mapping[str, str]) -> TotalExpression:
 
 
 def _paren(node: Node, columns: Mapping[str, str]) -> TotalExpression:
-    return _node(node.this, columns)
+    return total(node.this, columns)
 
 
 def _is_null(node: Node) -> bool:
@@ -243,36 +131,45 @@ def _same(node: Node, parts: Sequence[Node], columns: Mapping[str, str]) -> list
     Raises:
         CatalogError: they are not; or a common type of decimals would not hold every value.
     """
-    built = [None if _is_null(part) else _node(part, columns) for part in parts]
+    built = [None if _is_null(part) else total(part, columns) for part in parts]
     typed = [part for part in built if part is not None]
     if not typed:
-        raise _refused(node, "NULL alone has no type")
+        raise refused(node, "NULL alone has no type")
     literals = [_is_literal(part) for part in parts]
-    lead = next((b for b, plain in zip(built, literals, strict=True) if b is not None and not plain), typed[0])
+    lead = next(
+        (b for b, plain in zip(built, literals, strict=True) if b is not None and not plain), typed[0]
+    )
     for i, (part, expression) in enumerate(zip(parts, built, strict=True)):
         if expression is None:
-            built[i] = TotalExpression(lead.kind, lambda words, sql: "NULL", "NULL")
-        elif literals[i] and family(expression.kind) != family(lead.kind):
-            built[i] = _read_literal(node, part, lead.kind)
+            built[i] = TotalExpression(lead.sql_type, lambda words, sql: "NULL", "NULL")
+        elif literals[i] and family(expression.sql_type) != family(lead.sql_type):
+            built[i] = _read_literal(node, part, lead.sql_type)
     complete = [part for part in built if part is not None]
-    families = {family(part.kind) for part in complete}
+    families = {family(part.sql_type) for part in complete}
     if len(families) > 1:
-        raise _refused(node, f"{' and '.join(sorted(families))} are read differently; cast neither, compare like with like")
-    if families == {"time"} and len({part.kind for part in complete}) > 1:
-        raise _refused(node, "times with and without a zone")
+        raise refused(
+            node,
+            f"{' and '.join(sorted(families))} are read differently; cast neither, compare like with like",
+        )
+    if families == {"time"} and len({part.sql_type for part in complete}) > 1:
+        raise refused(node, "times with and without a zone")
     if families == {"number"}:
-        whole, places = (max(column) for column in zip(*(_digits(part.kind) for part in complete), strict=True))
+        whole, places = (
+            max(column) for column in zip(*(digits(part.sql_type) for part in complete), strict=True)
+        )
         if whole + places > MOST_DIGITS:
-            raise _refused(node, f"it needs more than {MOST_DIGITS} digits")
+            raise refused(node, f"it needs more than {MOST_DIGITS} digits")
     return complete
 
 
 def _is_literal(node: Node) -> bool:
     inner = node.this if isinstance(node, (exp.Neg, exp.Paren, exp.Cast)) else node
-    return isinstance(inner, exp.Literal) or (isinstance(inner, exp.Neg) and isinstance(inner.this, exp.Literal))
+    return isinstance(inner, exp.Literal) or (
+        isinstance(inner, exp.Neg) and isinstance(inner.this, exp.Literal)
+    )
 
 
-def _read_literal(node: Node, part: Node, kind: str) -> TotalExpression:
+def _read_literal(node: Node, part: Node, sql_type: str) -> TotalExpression:
     """A literal as a value of another operand's type.
 
     Raises:
@@ -280,39 +177,39 @@ def _read_literal(node: Node, part: Node, kind: str) -> TotalExpression:
     """
     text = part.sql("duckdb") if not isinstance(part, exp.Cast) else str(part.this.name)
     number = text.replace("(", "").replace(")", "").replace(" ", "")
-    if kind == "DOUBLE" and re.fullmatch(r"-?\d+(\.\d+)?", number):
+    if sql_type == "DOUBLE" and re.fullmatch(r"-?\d+(\.\d+)?", number):
         if len(number.strip("-").replace(".", "").lstrip("0")) > FLOAT_DIGITS:
-            raise _refused(part, f"a float is compared with at most {FLOAT_DIGITS} digits")
+            raise refused(part, f"a float is compared with at most {FLOAT_DIGITS} digits")
         duck = f"CAST({number} AS DOUBLE)"
-        return TotalExpression(kind, lambda words, sql: f"CAST('{number}' AS {words.double})", duck)
+        return TotalExpression(sql_type, lambda words, sql: f"CAST('{number}' AS {words.double})", duck)
     inner = part.this if isinstance(part, exp.Cast) else part
-    if isinstance(inner, exp.Literal) and inner.args.get("is_string") and kind in ("DATE", *_INSTANTS):
-        return _moment(part, str(inner.name), kind)
-    raise _refused(node, "its types do not fit")
+    if isinstance(inner, exp.Literal) and inner.args.get("is_string") and sql_type in ("DATE", *INSTANTS):
+        return _moment(part, str(inner.name), sql_type)
+    raise refused(node, "its types do not fit")
 
 
-def _moment(node: Node, text: str, kind: str) -> TotalExpression:
+def _moment(node: Node, text: str, sql_type: str) -> TotalExpression:
     """A date or an instant of a literal, years 1 to 9999, UTC."""
     try:
-        if kind == "DATE":
+        if sql_type == "DATE":
             days = (date.fromisoformat(text) - date(1970, 1, 1)).days
-            return TotalExpression(kind, lambda words, sql: words.date(days), f"DATE '{text}'")
+            return TotalExpression(sql_type, lambda words, sql: words.date(days), f"DATE '{text}'")
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise _refused(node, "write dates as 2025-01-31, times as 2025-01-31 08:30:00") from None
+        raise refused(node, "write dates as 2025-01-31, times as 2025-01-31 08:30:00") from None
     if moment.tzinfo is not None:
-        raise _refused(node, "write a time without a zone: it is UTC")
+        raise refused(node, "write a time without a zone: it is UTC")
     micros = int((moment - datetime(1970, 1, 1)).total_seconds()) * 10**6 + moment.microsecond
-    duck = f"CAST('{moment.isoformat(sep=' ')}' AS {kind})"
-    return TotalExpression(kind, lambda words, sql: words.instant(micros, kind), duck)
+    duck = f"CAST('{moment.isoformat(sep=' ')}' AS {sql_type})"
+    return TotalExpression(sql_type, lambda words, sql: words.instant(micros, sql_type), duck)
 
 
 def _comparison(node: Node, columns: Mapping[str, str]) -> TotalExpression:
     sign = {"EQ": "=", "NEQ": "<>", "LT": "<", "LTE": "<=", "GT": ">", "GTE": ">="}[type(node).__name__]
     left, right = _same(node, (node.this, node.expression), columns)
     if _is_null(node.this) or _is_null(node.expression):
-        raise _refused(node, "write IS NULL")
-    return _typed(
+        raise refused(node, "write IS NULL")
+    return typed(
         node,
         f"({left.duck} {sign} {right.duck})",
         lambda words, sql: f"({left.write(words, sql)} {sign} {right.write(words, sql)})",
@@ -327,14 +224,16 @@ def _between(node: Node, columns: Mapping[str, str]) -> TotalExpression:
 
 def _in(node: Node, columns: Mapping[str, str]) -> TotalExpression:
     if not node.expressions or not all(_is_literal(member) for member in node.expressions):
-        raise _refused(node, "IN takes a list of literals")
+        raise refused(node, "IN takes a list of literals")
     value, *members = _same(node, (node.this, *node.expressions), columns)
-    if value.kind == "DOUBLE":
-        raise _refused(node, "engines look floats up by their bits; compare by <= and >=")
-    return _typed(
+    if value.sql_type == "DOUBLE":
+        raise refused(node, "engines look floats up by their bits; compare by <= and >=")
+    return typed(
         node,
         f"({value.duck} IN ({', '.join(member.duck for member in members)}))",
-        lambda words, sql: f"({value.write(words, sql)} IN ({', '.join(m.write(words, sql) for m in members)}))",
+        lambda words, sql: (
+            f"({value.write(words, sql)} IN ({', '.join(m.write(words, sql) for m in members)}))"
+        ),
     )
 
 
@@ -349,9 +248,9 @@ def _connected(node: Node, columns: Mapping[str, str]) -> TotalExpression:
 
 
 def _condition(node: Node, columns: Mapping[str, str]) -> TotalExpression:
-    condition = _node(node, columns)
-    if condition.kind != "BOOLEAN":
-        raise _refused(node, "a condition is true or false")
+    condition = total(node, columns)
+    if condition.sql_type != "BOOLEAN":
+        raise refused(node, "a condition is true or false")
     return condition
 
 
@@ -364,8 +263,8 @@ def _not(node: Node, columns: Mapping[str, str]) -> TotalExpression:
 
 def _is(node: Node, columns: Mapping[str, str]) -> TotalExpression:
     if not _is_null(node.expression):
-        raise _refused(node, "only IS NULL and IS NOT NULL are")
-    inner = _node(node.this, columns)
+        raise refused(node, "only IS NULL and IS NOT NULL are")
+    inner = total(node.this, columns)
     return TotalExpression(
         "BOOLEAN", lambda words, sql: f"({inner.write(words, sql)} IS NULL)", f"({inner.duck} IS NULL)"
     )
@@ -374,7 +273,7 @@ def _is(node: Node, columns: Mapping[str, str]) -> TotalExpression:
 def _like(node: Node, columns: Mapping[str, str]) -> TotalExpression:
     value, pattern = _of(node, node.this, columns, "text"), node.expression
     if not isinstance(pattern, exp.Literal) or "\\" in pattern.name or "\0" in pattern.name:
-        raise _refused(node, "a pattern is a literal without \\")
+        raise refused(node, "a pattern is a literal without \\")
     shape = str(pattern.name)
     quoted = "'" + shape.replace("'", "''") + "'"
     return TotalExpression(
@@ -386,14 +285,14 @@ def _like(node: Node, columns: Mapping[str, str]) -> TotalExpression:
 
 def _of(node: Node, part: Node, columns: Mapping[str, str], *families: str) -> TotalExpression:
     """An operand of some families of types."""
-    operand = _node(part, columns)
-    if family(operand.kind) not in families:
-        raise _refused(node, f"it takes a {' or a '.join(families)}")
+    operand = total(part, columns)
+    if family(operand.sql_type) not in families:
+        raise refused(node, f"it takes a {' or a '.join(families)}")
     return operand
 
 
 def _case(node: Node, columns: Mapping[str, str]) -> TotalExpression:
-    branches = [branch for branch in node.args["ifs"]] if isinstance(node, exp.Case) else [node]
+    branches = list(node.args["ifs"]) if isinstance(node, exp.Case) else [node]
     otherwise = node.args.get("default") if isinstance(node, exp.Case) else node.args.get("false")
     tests = []
     for branch in branches:
@@ -409,7 +308,7 @@ def _case(node: Node, columns: Mapping[str, str]) -> TotalExpression:
         written = " ".join(f"WHEN {t.write(words, sql)} THEN {v.write(words, sql)}" for t, v in pairs)
         return f"(CASE {written} ELSE {values[-1].write(words, sql)} END)"
 
-    return _typed(node, f"CASE {whens} ELSE {values[-1].duck} END", write)
+    return typed(node, f"CASE {whens} ELSE {values[-1].duck} END", write)
 
 
 def _called(word: str, *families: str) -> Builder:
@@ -418,10 +317,10 @@ def _called(word: str, *families: str) -> Builder:
     def build(node: Node, columns: Mapping[str, str]) -> TotalExpression:
         second = [node.expression] if isinstance(node, exp.Nullif) else node.expressions
         operands = _same(node, (node.this, *second), columns)
-        if families and family(operands[0].kind) not in families:
-            raise _refused(node, f"it takes {' or '.join(families)}s")
+        if families and family(operands[0].sql_type) not in families:
+            raise refused(node, f"it takes {' or '.join(families)}s")
         duck = f"{word}({', '.join(operand.duck for operand in operands)})"
-        return _typed(
+        return typed(
             node, duck, lambda words, sql: f"{word}({', '.join(o.write(words, sql) for o in operands)})"
         )
 
@@ -431,8 +330,8 @@ def _called(word: str, *families: str) -> Builder:
 def _arithmetic(node: Node, columns: Mapping[str, str]) -> TotalExpression:
     sign = {"Add": "+", "Sub": "-", "Mul": "*"}[type(node).__name__]
     if isinstance(node, exp.Sub):
-        left, right = _node(node.this, columns), _node(node.expression, columns)
-        if left.kind == right.kind == "DATE":
+        left, right = total(node.this, columns), total(node.expression, columns)
+        if left.sql_type == right.sql_type == "DATE":
             return _days_between(node, left, right)
     left, right = (_of(node, part, columns, "number") for part in (node.this, node.expression))
     return _exact(node, left, sign, right)
@@ -441,67 +340,38 @@ def _arithmetic(node: Node, columns: Mapping[str, str]) -> TotalExpression:
 def _exact(node: Node, left: TotalExpression, sign: str, right: TotalExpression) -> TotalExpression:
     """A sum, difference or product: exact, and NULL beyond its type."""
     duck = f"({left.duck} {sign} {right.duck})"
-    kind = _kind(duck)
-    if family(kind) != "number":
-        raise _refused(node, "its type has no bound")
-    whole, places = _digits(kind)
+    sql_type = duck_type(duck)
+    if family(sql_type) != "number":
+        raise refused(node, "its type has no bound")
+    whole, places = digits(sql_type)
     for operand in (left, right) if sign != "*" else ():
-        if _digits(operand.kind)[0] > whole and kind not in BITS:
-            raise _refused(node, f"{kind} does not hold its operands; cast one to more digits")
+        if digits(operand.sql_type)[0] > whole and sql_type not in BITS:
+            raise refused(node, f"{sql_type} does not hold its operands; cast one to more digits")
     # Spark gives a product one digit more than both factors have, and cuts places where that is above 38
-    digits = sum(map(sum, (_digits(left.kind), _digits(right.kind)))) + 1
-    if kind not in BITS and (digits if sign == "*" else whole + places + 1) > MOST_DIGITS:
-        raise _refused(node, f"it needs more than {MOST_DIGITS} digits")
-    kinds = left.kind, right.kind
+    product = sum(map(sum, (digits(left.sql_type), digits(right.sql_type)))) + 1
+    if sql_type not in BITS and (product if sign == "*" else whole + places + 1) > MOST_DIGITS:
+        raise refused(node, f"it needs more than {MOST_DIGITS} digits")
+    kinds = left.sql_type, right.sql_type
     return TotalExpression(
-        kind,
-        lambda words, sql: words.exact(Arithmetic(left.write(words, sql), sign, right.write(words, sql), kinds, kind)),
+        sql_type,
+        lambda words, sql: words.exact(
+            Arithmetic(left.write(words, sql), sign, right.write(words, sql), kinds, sql_type)
+        ),
         duck,
     )
-
-
-def guarded(operation: Arithmetic, wide: str) -> str:
-    """SQL of an operation by a test of its exact value, for engines without TRY.
-
-    Args:
-        operation: whose exact value no type of the engine makes fail.
-        wide: the engine's type for whole numbers up to 2^126.
-    """
-    kind, parts = operation.kind, [operation.left, operation.right]
-    narrow = kind in BITS and max(BITS[kind_] for kind_ in operation.kinds) <= 32  # a product then has 64 bits
-    if kind in BITS:
-        high = str((1 << (BITS[kind] - 1)) - 1)
-        low = f"-{high} - 1"
-        parts = [f"CAST({part} AS {'BIGINT' if narrow else wide})" for part in parts]
-    else:
-        whole, places = _digits(kind)
-        high = ("9" * whole or "0") + ("." + "9" * places if places else "")
-        low = f"-{high}"
-    exact = f"({parts[0]} {operation.sign} {parts[1]})"
-    value = f"CAST({exact} AS BIGINT)" if kind in BITS and not narrow else exact
-    return f"(CASE WHEN {exact} BETWEEN {low} AND {high} THEN {value} END)"
-
-
-def tried(operation: Arithmetic) -> str:
-    """SQL of an operation for DuckDB: typed as the check types it, NULL where it fails."""
-    kinds = (operation.kind,) * 2 if operation.kind in BITS else operation.kinds
-    left, right = (
-        f"CAST({part} AS {kind})" for part, kind in zip((operation.left, operation.right), kinds, strict=True)
-    )
-    return f"TRY({left} {operation.sign} {right})"
 
 
 def _negative(node: Node, columns: Mapping[str, str]) -> TotalExpression:
     if isinstance(node.this, exp.Literal):
         number = _literal(node.this, columns)
-        if number.kind == "VARCHAR":
-            raise _refused(node)
-        return _typed(node, f"(-{number.duck})", lambda words, sql: f"(-{number.write(words, sql)})")
+        if number.sql_type == "VARCHAR":
+            raise refused(node)
+        return typed(node, f"(-{number.duck})", lambda words, sql: f"(-{number.write(words, sql)})")
     operand = _of(node, node.this, columns, "number")
-    zero = TotalExpression(operand.kind, lambda words, sql: "0", f"CAST(0 AS {operand.kind})")
-    negative = _exact(node, zero, "-", operand) if operand.kind in BITS else None
+    zero = TotalExpression(operand.sql_type, lambda words, sql: "0", f"CAST(0 AS {operand.sql_type})")
+    negative = _exact(node, zero, "-", operand) if operand.sql_type in BITS else None
     return negative or TotalExpression(
-        operand.kind, lambda words, sql: f"(-{operand.write(words, sql)})", f"(-{operand.duck})"
+        operand.sql_type, lambda words, sql: f"(-{operand.write(words, sql)})", f"(-{operand.duck})"
     )
 
 
@@ -512,87 +382,97 @@ def _abs(node: Node, columns: Mapping[str, str]) -> TotalExpression:
         value = operand.write(words, sql)
         return f"(CASE WHEN {value} < 0 THEN {negative.write(words, sql)} ELSE {value} END)"
 
-    return _typed(node, f"abs({operand.duck})", write)
+    return typed(node, f"abs({operand.duck})", write)
 
 
 def _divided(node: Node, columns: Mapping[str, str]) -> TotalExpression:
     """The quotient or what is left, of whole numbers by one above 0."""
     value, divisor = _of(node, node.this, columns, "number"), node.expression
-    if value.kind not in BITS or not isinstance(divisor, exp.Literal) or not divisor.name.isdecimal():
-        raise _refused(node, "whole numbers are divided by a whole number")
+    if value.sql_type not in BITS or not isinstance(divisor, exp.Literal) or not divisor.name.isdecimal():
+        raise refused(node, "whole numbers are divided by a whole number")
     by = str(int(divisor.name))
-    if by == "0" or _kind(by) not in BITS:
-        raise _refused(node, "the divisor is above 0 and below 2^63")
+    if by == "0" or duck_type(by) not in BITS:
+        raise refused(node, "the divisor is above 0 and below 2^63")
     mod = isinstance(node, exp.Mod)
 
     def write(words: Words, sql: Columns) -> str:
         dividend = f"CAST({value.write(words, sql)} AS BIGINT)"
         return f"({words.remainder(dividend, by) if mod else words.quotient(dividend, by)})"
 
-    return _typed(node, f"({value.duck} {'%' if mod else '//'} {by})", write)
+    return typed(node, f"({value.duck} {'%' if mod else '//'} {by})", write)
 
 
 def _rounded(node: Node, columns: Mapping[str, str]) -> TotalExpression:
     word = type(node).__name__.lower()
     value, to = _of(node, node.this, columns, "number"), node.args.get("decimals")
     if to is not None and (word != "round" or not isinstance(to, exp.Literal) or not to.name.isdecimal()):
-        raise _refused(node, "the number of places is a literal")
-    if value.kind in BITS:
+        raise refused(node, "the number of places is a literal")
+    if value.sql_type in BITS:
         return value  # `round(x, -2)` is no literal
     places = "" if to is None else f", {int(to.name)}"
-    return _typed(node, f"{word}({value.duck}{places})", lambda w, sql: f"{word}({value.write(w, sql)}{places})")
+    return typed(
+        node, f"{word}({value.duck}{places})", lambda w, sql: f"{word}({value.write(w, sql)}{places})"
+    )
 
 
 def _cast(node: Node, columns: Mapping[str, str]) -> TotalExpression:
-    target = _kind(f"CAST(NULL AS {node.args['to'].sql('duckdb')})")
-    if isinstance(node.this, exp.Literal) and node.this.args.get("is_string") and family(target) in ("date", "time"):
+    target = duck_type(f"CAST(NULL AS {node.args['to'].sql('duckdb')})")
+    if (
+        isinstance(node.this, exp.Literal)
+        and node.this.args.get("is_string")
+        and family(target) in ("date", "time")
+    ):
         return _moment(node, str(node.this.name), target)
-    value = _node(node.this, columns)
+    value = total(node.this, columns)
     duck = f"CAST({value.duck} AS {target})"
-    if value.kind == target:
+    if value.sql_type == target:
         return value
-    if family(value.kind) == family(target) == "number":
-        (whole, places), (new_whole, new_places) = _digits(value.kind), _digits(target)
+    if family(value.sql_type) == family(target) == "number":
+        (whole, places), (new_whole, new_places) = digits(value.sql_type), digits(target)
         if isinstance(node.this, exp.Literal):
             whole, places = (len(part) for part in (str(node.this.name) + ".").split(".")[:2])
-        wider = BITS[target] >= BITS[value.kind] if {target, value.kind} <= BITS.keys() else (
-            new_whole >= whole and new_places >= places and target not in BITS
+        wider = (
+            BITS[target] >= BITS[value.sql_type]
+            if {target, value.sql_type} <= BITS.keys()
+            else (new_whole >= whole and new_places >= places and target not in BITS)
         )
         if not wider:
-            raise _refused(node, f"not every {value.kind} is a {target}")
+            raise refused(node, f"not every {value.sql_type} is a {target}")
         return TotalExpression(target, lambda w, sql: f"CAST({value.write(w, sql)} AS {target})", duck)
-    if value.kind in BITS and target == "VARCHAR":
+    if value.sql_type in BITS and target == "VARCHAR":
         return TotalExpression(target, lambda words, sql: words.text(value.write(words, sql)), duck)
-    if value.kind in _INSTANTS and target == "DATE":
+    if value.sql_type in INSTANTS and target == "DATE":
         return TotalExpression(target, lambda words, sql: f"CAST({value.write(words, sql)} AS DATE)", duck)
-    raise _refused(node, f"a {value.kind.partition('(')[0]} is read as {target or 'that'} by rules of each engine")
+    raise refused(
+        node, f"a {value.sql_type.partition('(')[0]} is read as {target or 'that'} by rules of each engine"
+    )
 
 
-def _part_of(unit: str) -> Builder:
+def _part_of(part: str) -> Builder:
     """A part of a date or a time."""
 
     def build(node: Node, columns: Mapping[str, str]) -> TotalExpression:
         source = node.expression if isinstance(node, exp.Extract) else node.this
-        return _part(node, unit, _of(node, source, columns, "date", "time"))
+        return _part(node, part, _of(node, source, columns, "date", "time"))
 
     return build
 
 
-def _part(node: Node, unit: str, value: TotalExpression) -> TotalExpression:
-    if value.kind == "DATE" and unit in ("HOUR", "MINUTE", "SECOND"):
-        raise _refused(node, "a date has no time")
+def _part(node: Node, part: str, value: TotalExpression) -> TotalExpression:
+    if value.sql_type == "DATE" and part in ("HOUR", "MINUTE", "SECOND"):
+        raise refused(node, "a date has no time")
 
     def write(words: Words, sql: Columns) -> str:
         text = value.write(words, sql)
-        if unit in ("ISODOW", "DOW"):  # 1970-01-01 was a Thursday
-            day = text if value.kind == "DATE" else f"CAST({text} AS DATE)"
+        if part in ("ISODOW", "DOW"):  # 1970-01-01 was a Thursday
+            day = text if value.sql_type == "DATE" else f"CAST({text} AS DATE)"
             shifted = words.remainder(f"{words.days(day)} + 3", "7")
             monday = words.remainder(f"{shifted} + 7", "7")
-            number = f"{monday} + 1" if unit == "ISODOW" else words.remainder(f"{monday} + 1", "7")
+            number = f"{monday} + 1" if part == "ISODOW" else words.remainder(f"{monday} + 1", "7")
             return f"(CASE WHEN {words.year(text)} IS NOT NULL THEN {number} END)"  # infinite ones have none
-        if unit == "YEAR":
+        if part == "YEAR":
             return f"CAST({words.year(text)} AS BIGINT)"
-        return f"CAST(floor(EXTRACT({unit} FROM {text})) AS BIGINT)"
+        return f"CAST(floor(EXTRACT({part} FROM {text})) AS BIGINT)"
 
     return TotalExpression("BIGINT", write, "CAST(NULL AS BIGINT)")
 
@@ -604,34 +484,25 @@ PARTS = {
 
 
 def _extract(node: Node, columns: Mapping[str, str]) -> TotalExpression:
-    unit = PARTS.get(node.this.name.upper())
-    if unit is None:
-        raise _refused(node)
-    return _part_of(unit)(node, columns)
-
-
-def _days(value: TotalExpression) -> Writer:
-    """Days since 1970; of the infinite dates those that DuckDB gives them."""
-
-    def write(words: Words, sql: Columns) -> str:
-        text = value.write(words, sql)
-        infinite = f"CASE WHEN {text} > DATE '2000-01-01' THEN {INFINITE} WHEN {text} IS NOT NULL THEN -{INFINITE} END"
-        return f"coalesce({words.days(text)}, {infinite})"
-
-    return write
+    part = PARTS.get(node.this.name.upper())
+    if part is None:
+        raise refused(node)
+    return _part_of(part)(node, columns)
 
 
 def _days_between(node: Node, left: TotalExpression, right: TotalExpression) -> TotalExpression:
-    first, last = _days(right), _days(left)
-    return _typed(
-        node, f"({left.duck} - {right.duck})", lambda words, sql: f"({last(words, sql)} - {first(words, sql)})"
+    first, last = days_of(right), days_of(left)
+    return typed(
+        node,
+        f"({left.duck} - {right.duck})",
+        lambda words, sql: f"({last(words, sql)} - {first(words, sql)})",
     )
 
 
 def _whole(node: Node, part: object, least: int) -> int:
     if isinstance(part, exp.Literal) and part.name.isdecimal() and least <= int(part.name) < 1 << 31:
         return int(part.name)
-    raise _refused(node, f"its numbers are literals from {least} on")
+    raise refused(node, f"its numbers are literals from {least} on")
 
 
 def _substring(node: Node, columns: Mapping[str, str]) -> TotalExpression:
@@ -649,7 +520,9 @@ def _substring(node: Node, columns: Mapping[str, str]) -> TotalExpression:
 def _length(node: Node, columns: Mapping[str, str]) -> TotalExpression:
     value = _of(node, node.this, columns, "text")
     return TotalExpression(
-        "BIGINT", lambda words, sql: f"CAST(length({value.write(words, sql)}) AS BIGINT)", f"length({value.duck})"
+        "BIGINT",
+        lambda words, sql: f"CAST(length({value.write(words, sql)}) AS BIGINT)",
+        f"length({value.duck})",
     )
 
 
@@ -657,7 +530,7 @@ def _held(node: Node, columns: Mapping[str, str]) -> TotalExpression:
     """Whether a text begins with a literal, or contains it."""
     value, piece = _of(node, node.this, columns, "text"), node.expression
     if not isinstance(piece, exp.Literal) or not piece.args.get("is_string") or not piece.name:
-        raise _refused(node, "it looks for a literal")
+        raise refused(node, "it looks for a literal")
     literal = _literal(piece, columns)
 
     def write(words: Words, sql: Columns) -> str:
@@ -692,17 +565,17 @@ def _named(node: Node, columns: Mapping[str, str]) -> TotalExpression:
     """Functions for which the parser has no type."""
     name, arguments = str(node.this).lower(), node.expressions
     if name in ("date_part", "datepart") and len(arguments) == 2 and isinstance(arguments[0], exp.Literal):
-        unit, value = PARTS.get(arguments[0].name.upper()), arguments[1]
+        part, value = PARTS.get(arguments[0].name.upper()), arguments[1]
     else:
-        unit, value = (PARTS.get(name.upper()), arguments[0]) if len(arguments) == 1 else (None, node)
-    if unit is None:
-        raise _refused(node)
-    return _part(node, unit, _of(node, value, columns, "date", "time"))
+        part, value = (PARTS.get(name.upper()), arguments[0]) if len(arguments) == 1 else (None, node)
+    if part is None:
+        raise refused(node)
+    return _part(node, part, _of(node, value, columns, "date", "time"))
 
 
 def _day_difference(node: Node, columns: Mapping[str, str]) -> TotalExpression:
     if str(node.args.get("unit") or "").upper() != "DAY":
-        raise _refused(node, "only days between dates are")
+        raise refused(node, "only days between dates are")
     last, first = (_of(node, part, columns, "date") for part in (node.this, node.expression))
     return _days_between(node, last, first)
 
