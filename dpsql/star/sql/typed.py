@@ -100,6 +100,7 @@ class TotalExpression(NamedTuple):
 
 
 def refused(node: Node, why: str = "") -> CatalogError:
+    """The error of a part that is not total."""
     shown = node.sql("duckdb", comments=False)
     shown = shown if len(shown) <= 60 else f"{shown[:57]}..."
     why = why or "engines differ in it, or a value could make it fail"
@@ -117,6 +118,15 @@ def duck_type(duck: str) -> str:
 
 
 def typed(node: Node, duck: str, write: Writer) -> TotalExpression:
+    """An expression of the type that DuckDB gives it.
+
+    Args:
+        node: the part, for messages.
+        duck, write: of the expression.
+
+    Raises:
+        CatalogError: it has none that engines share.
+    """
     sql_type = duck_type(duck)
     if not family(sql_type):
         raise refused(node, f"its type would be {sql_type}" if sql_type else "its types do not fit")
