@@ -25,7 +25,7 @@ from dpsql.doors.wire.password import make_verifier
 from dpsql.doors.wire.protocol import STATES
 from dpsql.doors.wire.roles import ServerRole, ServerRoles, open_roles
 from dpsql.doors.wire.sessions import Sessions
-from dpsql.doors.wire.turns import Turns
+from dpsql.doors.wire.turns import Laps, Turns
 from dpsql.release.request import MOST_BYTES, MemoryPool
 
 KNOWN = {state for _, state in STATES} | {"08P01", "28P01", "22023", "25P02", "26000", "34000", "42704"}
@@ -238,8 +238,8 @@ class Served:
         async def serve() -> None:
             reader, limits = ScriptReader(said.raw), ConnectionLimits(login=5.0, idle=5.0)
             service = WireService(
-                self.roles[said.asked], Sessions(), Turns(4), MemoryPool(MOST_BYTES), limits, ConnectionSlots(limits),
-                Waits(), EventLog(self.log), None, False,
+                self.roles[said.asked], Sessions(), Turns(4), Laps(), MemoryPool(MOST_BYTES), limits,
+                ConnectionSlots(limits), Waits(), EventLog(self.log), None, False,
             )  # fmt: skip
             await Client(reader, cast(asyncio.StreamWriter, sink), service).serve()
 

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from dpsql.doors.wire.turns import Turns
+from dpsql.doors.wire.turns import Laps, Turns
 
 
 def test_work_starts_in_order_and_few_at_a_time() -> None:
@@ -118,3 +118,52 @@ def test_errors_pass_and_give_the_turn_back_when_their_thread_ends() -> None:
         return await asyncio.wait_for(turns.take(lambda: "next", "ana"), 30)
 
     assert asyncio.run(ask()) == "next"
+
+
+def begun_before(gated: bool) -> int:
+    """How many messages of 64 clients begin while one of another role has five of hers handled."""
+
+    async def count() -> int:
+        laps, begun, over = Laps(), 0, False
+
+        async def flood() -> None:
+            nonlocal begun
+            while not over:
+                if gated:
+                    await laps.begin("board")
+                begun += 1
+                await asyncio.sleep(0)
+
+        floods = [asyncio.ensure_future(flood()) for _ in range(64)]
+        await asyncio.sleep(0)
+        before = begun
+        for _ in range(5):
+            await laps.begin("ana")
+            await asyncio.sleep(0)
+        after, over = begun, True
+        await asyncio.gather(*floods)
+        assert not laps._waiting or await asyncio.sleep(0.01) is None
+        return after - before
+
+    return asyncio.run(count())
+
+
+def test_messages_of_one_role_do_not_make_the_laps_of_another_long() -> None:
+    """Without a line of their own sixty-four begin in each lap."""
+    assert begun_before(gated=False) >= 5 * 60
+    assert begun_before(gated=True) <= 15
+
+
+def test_a_client_that_leaves_holds_up_nobody_in_its_line() -> None:
+    async def ask() -> None:
+        laps = Laps()
+        await laps.begin("ana")
+        leaving, staying = (asyncio.ensure_future(laps.begin("ana")) for _ in range(2))
+        await asyncio.sleep(0)
+        leaving.cancel()
+        await asyncio.wait_for(staying, 5)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert not laps._waiting
+
+    asyncio.run(ask())

@@ -173,6 +173,7 @@ class Client:
                 kind, fields = await protocol.read_frame(self.reader)
             if kind not in self.steps:
                 raise FrameError(f"a message of type {kind} is not known")
+            await self.service.laps.begin(self.payer)
             self.request_number = ""
             await self.steps[kind](fields)
             await self._taken()

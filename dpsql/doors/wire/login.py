@@ -19,7 +19,7 @@ from dpsql.doors.wire.password import MECHANISM, Exchange, LoginRefused
 from dpsql.doors.wire.protocol import FrameError, FrameReader
 from dpsql.doors.wire.roles import Admission, ServerRoles
 from dpsql.doors.wire.sessions import Sessions
-from dpsql.doors.wire.turns import Turns
+from dpsql.doors.wire.turns import Laps, Turns
 from dpsql.release.request import MemoryPool
 
 
@@ -31,6 +31,7 @@ class WireService:
         roles: who may come in, and what she may ask.
         sessions: all clients, for cancelling.
         turns: of all clients' statements.
+        laps: of all clients' messages.
         memory: of all clients' answers.
         limits: what connections may take.
         places: the connections.
@@ -43,6 +44,7 @@ class WireService:
     roles: ServerRoles
     sessions: Sessions
     turns: Turns
+    laps: Laps
     memory: MemoryPool
     limits: ConnectionLimits
     places: ConnectionSlots

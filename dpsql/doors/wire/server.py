@@ -24,7 +24,7 @@ from dpsql.doors.wire.metrics import Meter, watched
 from dpsql.doors.wire.password import read_password_file
 from dpsql.doors.wire.roles import ServerRole, ServerRoles, read_roles
 from dpsql.doors.wire.sessions import Sessions
-from dpsql.doors.wire.turns import Turns
+from dpsql.doors.wire.turns import Laps, Turns
 from dpsql.doors.wire.workers import BACKLOG, DRAIN, Sockets, end_with_parent, first, listener
 from dpsql.errors import InterfaceError, OperationalError
 from dpsql.release.request import MemoryPool
@@ -92,7 +92,7 @@ def serve(roles: ServerRoles, options: Options, announce: Callable[[str, int], N
             meter.watch("dpsql_answer_bytes", "Memory of answers.", lambda: memory.taken)
             hide = stack.enter_context(watched(meter, listener(options.metrics, options.sockets.metrics)))
         service = WireService(
-            roles, Sessions(options.siblings), turns, memory, options.limits, slots, Waits(), log, tls,
+            roles, Sessions(options.siblings), turns, Laps(), memory, options.limits, slots, Waits(), log, tls,
             not is_loopback(options.host),
         )  # fmt: skip
         asyncio.run(_listen(service, options, hide, announce))

@@ -34,6 +34,38 @@ OF_ROLE = 2
 """Statements of one role that run at a time, however long."""
 
 
+class Laps:
+    """The event loop's own time, fairly between roles: in each of its laps one message of a role begins.
+
+    What is refused never leaves the loop, and its client may ask again at once. Sixty-four of them once made every lap
+    last 17 ms, and a statement takes about eight laps; now their messages wait in a line of their role.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
+
+    async def begin(self, role: str) -> None:
+        """Wait until a message of a role may be handled; at once where its last one began in another lap."""
+        loop = asyncio.get_running_loop()
+        if role not in self._waiting:
+            self._waiting[role] = deque()
+            loop.call_soon(self._next, role)
+            return
+        turn = loop.create_future()
+        self._waiting[role].append(turn)
+        await turn
+
+    def _next(self, role: str) -> None:
+        turns = self._waiting[role]
+        while turns and turns[0].cancelled():  # its client has left
+            turns.popleft()
+        if not turns:
+            del self._waiting[role]
+            return
+        turns.popleft().set_result(None)
+        asyncio.get_running_loop().call_soon(self._next, role)
+
+
 @dataclass(eq=False)
 class Turn:
     """A statement that waits or runs.
