@@ -247,6 +247,12 @@ def _check_stream(catalog: CatalogFields) -> None:
             raise Problem(
                 ("tables", name, "bounding"), "streams bound rows by `truncate` alone; remove the key"
             )
+        if table_spec.chooses_rows:
+            raise Problem(
+                ("tables", name, "max_ids"),
+                "a stream cannot choose it, since each batch would tell another bound; write `max_ids: 10`, or how "
+                "many rows of a unit shall count in one batch",
+            )
         if table_spec.clipped_share:
             raise Problem(
                 ("tables", name, "clipped_share"),

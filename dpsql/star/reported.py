@@ -117,8 +117,16 @@ def check_reported(catalog: CatalogFields) -> None:
         at = ("tables", reported.table, "columns", reported.column, "reported")
         _check_column(reported, at)
         if reported.table != unit.table:
+            where = (
+                f"of the unit's table `{unit.table}`"
+                if unit.table
+                else "of the table that `unit: <table>.<key>` names"
+            )
+            raise Problem(at, f"one report is one person's; only a column {where} has them")
+        if catalog.source is not None and catalog.source.kind.is_server:
             raise Problem(
-                at, f"one report is one person's; only a column of the unit's table `{unit.table}` has them"
+                ("source", "kind"),
+                f"reports are joined to rows in files or in DuckDB, not in {catalog.source.kind.name}",
             )
         if catalog.source is not None and reported.table not in reports:
             raise Problem(

@@ -16,7 +16,6 @@ from typing import Literal
 from dpsql.axis import Axis, build_axis
 from dpsql.errors import BatchOrderError, CatalogError
 from dpsql.mechanisms.family.registry import DATA_DEPENDENT
-from dpsql.publishing.bounding import bounding_of
 from dpsql.star import Catalog, ResolvedAxis
 from dpsql.star.base import GRAIN_MICROSECONDS
 from dpsql.star.model import Stream
@@ -198,8 +197,3 @@ def check_views(catalog: Catalog, stream: Stream, of: str, column: Column) -> No
             raise CatalogError(
                 f"{where}.mechanism: `{view.spec.word}` does not measure batch by batch", hint="write auto"
             )
-    if bounding_of(catalog, of).people:
-        raise CatalogError(
-            f"tables.{of}.max_ids: a stream cannot choose it, since each batch would tell another bound",
-            hint="write `max_ids: 10`, or how many rows of a unit shall count in one batch",
-        )
