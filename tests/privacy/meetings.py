@@ -63,7 +63,7 @@ def chosen(pair: tuple[tuple[str, str], tuple[str, str]]) -> dict[str, str]:
     written = dict(pair)
     brought = {name: value for entry in written.values() for name, value in NEEDS.get(entry, {}).items()}
     made = DEFAULT | brought | written
-    if made["law"] == "Laplace" and made["measures"] in SEVERAL and "bounding" not in written:
+    if set(written.values()) in ({"Laplace", measures} for measures in SEVERAL):
         made["bounding"] = "auto"  # else one draw has all of a row's numbers, which is another law
     return made
 
