@@ -157,32 +157,42 @@ def offers(question: FamilyQuestion) -> Iterator[Answer]:
         words = " x ".join(choice.name for choice in views[0].axes) if len(views) == 1 else name
         return FamilyCandidate(words, FamilyDesign(PRODUCT, tuple(views)), lambda: _error(question, views))
 
-    yield Offer(name, 0.0, lambda: design([product_view(question, view) for view in question.views]))
-    on_trees = {view.name: choice for view in question.views if (choice := _on_tree(question, view))}
-    if on_trees:
-        views = [on_trees.get(view.name) or product_view(question, view) for view in question.views]
-        yield Offer("joint trees", 0.0, lambda: design(views))
+    views = [product_view(question, view, trees=len(question.views) == 1) for view in question.views]
+    yield Offer(name, 0.0, lambda: design(views))
+    on_trees = [_on_tree(question, views, place) for place in range(len(views))]
+    if any(choice is not None for choice in on_trees):
+        chosen = [tree or view for tree, view in zip(on_trees, views, strict=True)]
+        yield Offer("joint trees", 0.0, lambda: design(chosen))
 
 
-def product_view(question: FamilyQuestion, view: FamilyView) -> ViewChoice:
-    """The noise of least exact error that the view's word has rows for, Laplace first."""
+def product_view(question: FamilyQuestion, view: FamilyView, *, trees: bool = True) -> ViewChoice:
+    """The noise of least exact error that the view's word has rows for, Laplace first.
+
+    Args:
+        question: its family.
+        view: the view.
+        trees: whether the leaves of its axis may be drawn together, where it has one.
+
+    Raises:
+        CatalogError: the word has no rows for the family's noise.
+    """
     laws = sorted(set(question.laws) & set(laws_of(view.word)), key=lambda law: law.norm)
     if not laws:
         raise CatalogError(
             f"views.{view.name}.mechanism: {view.word.name} needs delta above 0",
             hint="write privacy.delta, or auto",
         )
-    return least(_of_law(question, view, law) for law in laws).strategy
+    return least(_of_law(question, view, law, trees) for law in laws).strategy
 
 
 def _shares_axes(question: FamilyQuestion, view: FamilyView) -> bool:
     return len(view.axes) > 1 and question.whole > 0
 
 
-def _of_law(question: FamilyQuestion, view: FamilyView, law: NoiseLaw) -> Offer[ViewChoice]:
+def _of_law(question: FamilyQuestion, view: FamilyView, law: NoiseLaw, trees: bool) -> Offer[ViewChoice]:
     """The view under one law. No strategy errs less than the bound of its axes, so a dear law is left unsearched."""
     shared, price = _shares_axes(question, view), question.price(law)
-    joint = question.joint_cells(view, 0) if len(view.axes) == 1 else None
+    joint = question.joint_cells(view, 0) if trees and len(view.axes) == 1 else None
 
     def make() -> Candidate[ViewChoice]:
         axis_choices = tuple(
@@ -199,19 +209,43 @@ def _of_law(question: FamilyQuestion, view: FamilyView, law: NoiseLaw) -> Offer[
     return Offer(law.name, price * law.unit_error * floor, make)
 
 
-def _on_tree(question: FamilyQuestion, view: FamilyView) -> ViewChoice | None:
-    """Leaves of one axis drawn together for each cell of the others, where that errs less than rows of each axis."""
-    if len(view.axes) == 1 or question.joint_cells(view, 0) is None:
+def _on_tree(question: FamilyQuestion, views: Sequence[ViewChoice], place: int) -> ViewChoice | None:
+    """Leaves of one axis drawn together for each cell of the others, where that errs less than rows of each axis.
+
+    Args:
+        question: the family.
+        views: its views without trees.
+        place: of the view among them.
+    """
+    view, choices = question.views[place], [views[place]]
+    if question.joint_cells(view, 0) is None:
         return None
-    shared, choices = _shares_axes(question, view), [product_view(question, view)]
-    for position, axis in enumerate(view.axes):
+    shared = _shares_axes(question, view)
+    if len(view.axes) == 1:
+        choices.append(product_view(question, view))
+    for position, axis in enumerate(view.axes if len(view.axes) > 1 else ()):
         joint = question.joint_cells(view, position)
         tree = question.axes[axis].once(_strategy, LAPLACE, view.word, shared, joint)
         if tree_of(axis_budgets([tree.strategy])) is not None:
             cells = [question.axes[i].once(_strategy, LAPLACE, CELLS, shared, None) for i in view.axes]
             choices.append(ViewChoice(LAPLACE, (*cells[:position], tree, *cells[position + 1 :])))
-    best = min(choices, key=lambda choice: choice.error)
+    kept = [choice for choice in choices if _still_agrees(question, views, place, choice)]
+    best = min(kept, key=lambda choice: choice.error)
     return None if best is choices[0] else best
+
+
+def _still_agrees(
+    question: FamilyQuestion, views: Sequence[ViewChoice], place: int, choice: ViewChoice
+) -> bool:
+    """Whether a view may be measured so and still agree with all views that it agrees with now: they are reconciled
+    on axes that have one strategy, and no answer of one may contradict the other's."""
+    for axis, before, after in zip(question.views[place].axes, views[place].axes, choice.axes, strict=True):
+        for view, other in zip(question.views, views, strict=True):
+            if other is not views[place] and axis in view.axes:
+                strategy = other.axes[view.axes.index(axis)].strategy
+                if before.strategy == strategy and after.strategy != strategy:
+                    return False
+    return True
 
 
 CELLS = Word("identity")
