@@ -15,6 +15,7 @@ NEEDS = {
     "tumult": ["tmlt.analytics"],
     "diffprivlib": ["diffprivlib", "scikit-learn<1.7", "duckdb"],  # 0.6.6 does not import beside newer ones
     "dpmm": ["dpmm"],
+    "pipelinedp": ["pipeline-dp"],
 }
 """What is installed for each; the newest versions that fit are taken and shown."""
 
