@@ -102,7 +102,7 @@ def _question(catalog: Catalog, of: str, planner: AxisPlanner) -> FamilyQuestion
                 view.spec.data_dependent == "allow",
                 {measure.name: _charge(catalog, view.name, measure) for measure in view.measures},
                 all(measure.is_count for measure in view.measures), view.spec.share is None, view.spec.questions,
-                view.spec.together, _widest(catalog, view),
+                view.spec.together, _widest(catalog, view), view.spec.nonnegative is not False,
             )
         )  # fmt: skip
     laws, batches = laws_for(_currency(catalog)), catalog.stream is not None

@@ -182,7 +182,7 @@ def statistic_meta(
         nonnegative=described.nonnegative or smooth is not None,
         biased=estimated.biased,
         nonnegative_model=None if smooth is None or smooth.model is None else _number(models, smooth.model),
-        preferred=smooth is not None and smooth.preferred,
+        preferred=smooth.preferred if smooth is not None else described.nonnegative and estimated.prefers,
         noise_mid=described.noise_mid,
         difference=estimated.integers.difference is not None,
     )

@@ -74,6 +74,7 @@ class Estimated:
         axis: what the draw settled of the statistic's one axis, or None.
         smooth: the non-negative estimate, where the mechanism makes one itself.
         partners: of the family's axes, where it agrees on the rows without a partner.
+        prefers: whether the non-negative estimate that is made of it answers unless unbiased ones are asked for.
     """
 
     leaves: FloatArray
@@ -86,6 +87,7 @@ class Estimated:
     axis: DrawnAxis | None = None
     smooth: Smooth | None = None
     partners: Partners = field(default_factory=dict)
+    prefers: bool = False
 
     @property
     def by_axis(self) -> bool:

@@ -67,8 +67,21 @@ def test_without_noise_all_views_tell_the_truth(tmp_path: Path):
     assert answerer.query("SELECT COUNT(*) FROM sales WHERE hour < 12").scalar() == 6000
 
 
+def test_what_a_sparse_signal_chose_for_answers_and_says_so(noisy: Path):
+    by_default, unbiased = (
+        Answerer(open_release(noisy, insecure=True, nonnegative=kind)) for kind in (None, False)
+    )
+    sql = "SELECT hour, COUNT(*) FROM sales GROUP BY hour ORDER BY hour"
+    answer = by_default.query(sql)
+    assert answer.provenance["estimates"] == "non-negative" and min(row[1] for row in answer.rows) >= 0
+    assert any("non-negative" in note and "biased" in note for note in answer.notes)
+    assert unbiased.query(sql).provenance["estimates"] == "unbiased"
+    both = by_default.query("SELECT day, COUNT(*) FROM sales GROUP BY day")
+    assert both.provenance["estimates"] == "unbiased"  # its view has no signal
+
+
 def test_unbiased_views_answer_first_and_bias_is_said(noisy: Path):
-    answerer = Answerer(open_release(noisy, insecure=True))
+    answerer = Answerer(open_release(noisy, insecure=True, nonnegative=False))
     total = answerer.query("SELECT COUNT(*) FROM sales")
     assert total.provenance["views"][0] in ("days", "hours", "both")
     assert not any("biased" in note for note in total.notes)

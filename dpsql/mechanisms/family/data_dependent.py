@@ -60,6 +60,7 @@ class AdaptedView:
         model: their variance model; Var(q) = unit_variance * (u' C u).
         unit_variance: see `NoisyView`.
         chosen: what was measured, in words.
+        sparse: whether its rows were chosen for the non-negative estimate, which then answers.
     """
 
     value: Noisy
@@ -68,6 +69,7 @@ class AdaptedView:
     model: AxisVariance
     unit_variance: float
     chosen: str
+    sparse: bool = False
 
 
 @dataclass(frozen=True)
@@ -132,7 +134,8 @@ class DataDependent:
             (axis,) = member.axes
             chosen = {axis: axes[axis]._replace(split=AxisSplit(drawn.model), words=drawn.chosen)}
             (estimate,) = estimated(self, [member], [drawn.leaves], chosen)
-            estimates.append(replace(estimate, axis=DrawnAxis(drawn.model, drawn.chosen)))
+            axis_drawn = DrawnAxis(drawn.model, drawn.chosen)
+            estimates.append(replace(estimate, axis=axis_drawn, prefers=drawn.sparse))
         return estimates
 
     def components(

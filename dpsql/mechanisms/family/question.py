@@ -89,6 +89,7 @@ class FamilyView(NamedTuple):
         questions: the only ones that it is for; empty where it is for whatever is asked.
         together: the most axes that are asked together; below the number of its axes it is a cube.
         widest: the most that a unit changes one of its numbers, in drawn integers; 0 where nothing is drawn jointly.
+        positive: whether its non-negative estimates are stored, and may answer.
     """
 
     name: str
@@ -101,6 +102,7 @@ class FamilyView(NamedTuple):
     questions: tuple[Boxes, ...] = ()
     together: int = 0
     widest: int = 0
+    positive: bool = True
 
     @property
     def sets(self) -> list[tuple[int, ...]]:
