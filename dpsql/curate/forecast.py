@@ -20,9 +20,17 @@ from typing import NamedTuple
 from dpsql.answer.answerer import Answerer
 from dpsql.answer.predict import PredictedColumn, predict
 from dpsql.budget import currency_at
-from dpsql.budget.threshold import UNIT
 from dpsql.curate.classes import ClassForecast, Hopeless, hopeless
-from dpsql.curate.dry import BoundForecast, Priced, bound_forecasts, dry_answerer, priced_plan, typical_errors
+from dpsql.curate.dry import (
+    AllowedSelection,
+    BoundForecast,
+    Priced,
+    allowed_selections,
+    bound_forecasts,
+    dry_answerer,
+    priced_plan,
+    typical_errors,
+)
 from dpsql.curate.foresight import Blind, Foresight, GuessSensitivity, Prediction, RehearsalStage, foresee
 from dpsql.curate.plan_picture import plan_picture
 from dpsql.engines.engine import Engine
@@ -32,7 +40,7 @@ from dpsql.mechanisms.axis import AUTO
 from dpsql.mechanisms.family.measurement import AxisWorkload
 from dpsql.mechanisms.offers import Refusal
 from dpsql.publishing.axes import AxisMaker, open_public
-from dpsql.publishing.key_plans import charged, key_plans
+from dpsql.publishing.key_plans import KeyForecast, charged, key_forecasts
 from dpsql.publishing.known_keys import planning_lists, planning_maker
 from dpsql.publishing.planned import PlannedStatistic, ReleasePlan
 from dpsql.publishing.selection import NO_SIZES
@@ -66,52 +74,6 @@ class Refreshes:
     cap: str
     spent: str
     at_delta: str
-
-
-@dataclass(frozen=True)
-class KeyForecast:
-    """Which keys of a column that nobody listed will be shown.
-
-    Args:
-        column: `table.column`.
-        supposed: keys that the plan supposes.
-        share: of the budget that finds them, in percent.
-        people: (keys that a person has, people at which a key is shown with chance .5, with .98), the last round alone;
-            none where all keys were listed before.
-    """
-
-    column: str
-    supposed: int
-    share: float
-    people: tuple[tuple[int, float, float], ...]
-
-
-SURE = 2.054
-"""Standard deviations above T at which a key is shown with chance .98."""
-
-
-def key_forecasts(catalog: Catalog, lists: Mapping[str, int]) -> tuple[KeyForecast, ...]:
-    """The forecast of each list: from the catalog's budget alone.
-
-    Args:
-        catalog: a checked catalog.
-        lists: `table.column` -> keys that the plan supposes.
-    """
-    forecasts = []
-    for plan in key_plans(catalog):
-        column = plan.column
-        if not plan.rounds:
-            forecasts.append(KeyForecast(column.name, lists[column.name], 0.0, ()))
-            continue
-        last = plan.rounds[-1]
-        even, sure = last.threshold / UNIT, (last.threshold + SURE * math.sqrt(last.sigma2)) / UNIT
-        people = tuple(
-            (keys, even * math.sqrt(keys), sure * math.sqrt(keys))
-            for keys in (1, 3, 10)
-            if keys <= column.per_unit
-        )
-        forecasts.append(KeyForecast(column.name, lists[column.name], 100 * float(column.share), people))
-    return tuple(forecasts)
 
 
 def refreshes(catalog: Catalog) -> Refreshes | None:
@@ -163,6 +125,7 @@ class StatisticForecast:
         bytes, seconds: about what storing and drawing it takes; counting raw rows comes on top.
         typical: standard error of the answer to a random range on every axis, in the measure's own unit.
         scale: digits after the point of the measure.
+        asked: the questions that mechanisms were compared by, of several axes.
     """
 
     view: str
@@ -182,6 +145,7 @@ class StatisticForecast:
     seconds: float
     typical: float
     scale: int = 0
+    asked: str = ""
 
 
 class AxisForecast(NamedTuple):
@@ -292,7 +256,7 @@ def _forecast(plan: ReleasePlan, statistic: PlannedStatistic, variance: float) -
         cells=prod(plan.shape(statistic)), nodes=nodes,
         bytes=_FILE_BYTES + int((rows + nodes) * (_CELL_BYTES + _AXIS_BYTES * len(axes))),
         seconds=_STATISTIC_SECONDS + statistic.law.seconds * rows + _NODE_SECONDS * nodes,
-        typical=sqrt(variance) * 10.0**-scale, scale=scale,
+        typical=sqrt(variance) * 10.0**-scale, scale=scale, asked=plan.asked(statistic.view),
     )  # fmt: skip
 
 
@@ -345,6 +309,7 @@ class PlanReport:
         bounds: what will be known of the rows beyond declared bounds.
         keys: which keys will be shown of columns that list none.
         sums: what one person counts for in the sums of her summaries.
+        allowed: what `data_dependent: allow` would bring to views that refuse it.
     """
 
     statistics: tuple[StatisticForecast, ...]
@@ -364,6 +329,7 @@ class PlanReport:
     bounds: tuple[BoundForecast, ...] = ()
     keys: tuple[KeyForecast, ...] = ()
     sums: tuple[str, ...] = ()
+    allowed: tuple[AllowedSelection, ...] = ()
 
     @property
     def wants_guess(self) -> bool:
@@ -423,7 +389,7 @@ def plan_catalog(
                 alternatives[name] = _dry(_with_mechanism(catalog, word), public, make, workload)
             except (CatalogError, PrivacyError):
                 alternatives[name] = _Dry((), tuple("does not fit" for _ in workload), Foresight())
-        beaten = _beaten(catalog, make, planned)
+        beaten, allowed = _beaten(catalog, make, planned), allowed_selections(inside, make)
     finally:
         public.close()
     taus = {s.of: max(s.tau, 1) for s in planned.statistics}
@@ -444,7 +410,7 @@ def plan_catalog(
         tuple(str(column) for column in reported_columns(catalog)) if guess is None else (),
         refreshes(catalog), planned.bounds,
         key_forecasts(inside, {name: len(made.keys) for name, made in planning_lists(inside, keys).items()}),
-        tuple(summed_words(catalog)),
+        tuple(summed_words(catalog)), allowed,
     )  # fmt: skip
 
 

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -20,7 +20,7 @@ from dpsql.budget import (
     key_delta_of,
     share_of_cap,
 )
-from dpsql.budget.threshold import SQUARED_SENSITIVITY, key_threshold
+from dpsql.budget.threshold import SQUARED_SENSITIVITY, UNIT, key_threshold
 from dpsql.errors import CatalogError
 from dpsql.publishing.axes import AxisMaker
 from dpsql.publishing.planned import Step
@@ -106,6 +106,51 @@ def key_plans(catalog: Catalog) -> tuple[KeyPlan, ...]:
             rounds.append(KeyRound(round_charge, mu2, round_delta, sigma2, threshold))
         plans.append(KeyPlan(column, tuple(rounds)))
     return tuple(plans)
+
+
+class KeyForecast(NamedTuple):
+    """Which keys of a column that nobody listed will be shown.
+
+    Args:
+        column: `table.column`.
+        supposed: keys that the plan supposes.
+        share: of the budget that finds them, in percent.
+        people: (keys that a person has, people at which a key is shown with chance .5, with .98), the last round alone;
+            none where all keys were listed before.
+    """
+
+    column: str
+    supposed: int
+    share: float
+    people: tuple[tuple[int, float, float], ...]
+
+
+SURE = 2.054
+"""Standard deviations above T at which a key is shown with chance .98."""
+
+
+def key_forecasts(catalog: Catalog, lists: Mapping[str, int]) -> tuple[KeyForecast, ...]:
+    """The forecast of each list: from the catalog's budget alone.
+
+    Args:
+        catalog: a checked catalog.
+        lists: `table.column` -> keys that the plan supposes.
+    """
+    forecasts = []
+    for plan in key_plans(catalog):
+        column = plan.column
+        if not plan.rounds:
+            forecasts.append(KeyForecast(column.name, lists[column.name], 0.0, ()))
+            continue
+        last = plan.rounds[-1]
+        even, sure = last.threshold / UNIT, (last.threshold + SURE * math.sqrt(last.sigma2)) / UNIT
+        people = tuple(
+            (keys, even * math.sqrt(keys), sure * math.sqrt(keys))
+            for keys in (1, 3, 10)
+            if keys <= column.per_unit
+        )
+        forecasts.append(KeyForecast(column.name, lists[column.name], 100 * float(column.share), people))
+    return tuple(forecasts)
 
 
 def list_limits(catalog: Catalog, make_axis: AxisMaker) -> dict[str, int]:

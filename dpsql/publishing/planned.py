@@ -363,6 +363,11 @@ class ReleasePlan:
                 return choice
         return None
 
+    def asked(self, view: str) -> str:
+        """The questions by which mechanisms of a view of several axes were compared."""
+        questions = [question for question, _ in self.chosen]
+        return next((q.asks(v) for q in questions for v in q.views if v.name == view), "")
+
     @property
     def joint(self) -> dict[tuple[str, Measurement], Together]:
         """The variance model of each view whose axes are measured together, by view and measurement."""

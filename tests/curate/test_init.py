@@ -284,12 +284,13 @@ def test_the_command_asks_and_writes(tmp_path: Path) -> None:
     all_commands()
     source, output = make_duckdb(tmp_path), tmp_path / "asked.yaml"
     run = CliRunner().invoke(
-        cli, ["init", str(source), "-o", str(output), "--interactive"], input="\n\nstores\n4\n0.5\n"
+        cli, ["init", str(source), "-o", str(output), "--interactive"], input="\n\nstores\n4\n0.5\n\n"
     )
     assert run.exit_code == 0, run.output
     shop = load_catalog(output)
     assert (shop.privacy.unit.name, str(shop.privacy.epsilon)) == ("customers.c_custkey", "1/2")
     assert "privacy" not in shop.unconfirmed()
+    assert {view.data_dependent for view in shop.views.values()} == {"allow"}
     again = CliRunner().invoke(cli, ["init", str(source), "-o", str(output)])
     assert again.exit_code == 2 and "exists" in again.output
 
@@ -310,6 +311,7 @@ def test_a_wrong_answer_is_asked_again(tmp_path: Path) -> None:
         "4",
         "5",
         "1/2",
+        "n",
     ]
     output = tmp_path / "asked.yaml"
     run = CliRunner().invoke(
@@ -327,6 +329,7 @@ def test_a_wrong_answer_is_asked_again(tmp_path: Path) -> None:
     shop = load_catalog(output)
     assert (shop.privacy.unit.name, str(shop.privacy.cap)) == ("customers.c_custkey", "4")
     assert not any(table.is_public for table in shop.tables.values())
+    assert {view.data_dependent for view in shop.views.values()} == {"refuse"}
     assert "1 of 1 questions are served" in run.output
 
 

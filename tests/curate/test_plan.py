@@ -246,3 +246,30 @@ def test_a_plan_is_a_picture_without_a_script(tmp_path: Path) -> None:
     drawn = plan_picture([("SELECT '<i>'", None, [odd]), ("SELECT 2", "no <u>", [])])
     assert not {"<b>", "<i>", "<u>"} & set(re.findall("<.>", drawn)) and "176.4%" in drawn
     assert "No question" in api.plan(catalog)._repr_html_()
+
+
+def test_a_plan_says_by_what_two_axes_were_compared_and_what_allow_would_bring(tmp_path: Path) -> None:
+    text = """
+dpsql: 1
+name: plane
+source: {kind: parquet, root: ., tables: {hits: hits.parquet}}
+privacy: {lineage: p, cap: 9, unit: row, epsilon: 1.0}
+tables:
+  hits: {role: fact, columns: {x: {type: int, lower: 0, upper: 255}, y: {type: int, lower: 0, upper: 255}}}
+views:
+  plane: {of: hits, axes: [hits.x, hits.y], measures: [count], share: 1/2ALLOW}
+  line: {of: hits, axes: [hits.x], measures: [count], share: 1/2ALLOW}
+"""
+    reports = {}
+    for word in ("refuse", "allow"):
+        (tmp_path / "c.yaml").write_text(text.replace("ALLOW", f", data_dependent: {word}"))
+        reports[word] = api.plan(tmp_path / "c.yaml")
+    assert [allowed.view for allowed in reports["refuse"].allowed] == ["plane", "line"]
+    assert all(1 < allowed.times <= 1.1 for allowed in reports["refuse"].allowed)
+    assert "plane: `data_dependent: allow` would take blocks" in plan_text(reports["refuse"])
+    assert not reports["allow"].allowed
+    plane = next(s for s in reports["refuse"].statistics if s.view == "plane")
+    assert plane.asked == "a quarter each: rectangles, ranges of either axis alone, totals"
+    assert f"compared by {plane.asked}" in plan_text(reports["refuse"], mechanisms=True)
+    looked = next(s for s in reports["allow"].statistics if s.view == "plane")
+    assert looked.asked == "ranges on all axes at once"

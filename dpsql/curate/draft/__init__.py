@@ -66,12 +66,14 @@ class CuratorChoices:
         public: names of public tables.
         epsilon: what one release spends.
         cap: most that these people may ever lose.
+        data_dependent: whether noisy numbers may choose how views are measured.
     """
 
     unit: str | None = None
     public: frozenset[str] | None = None
     epsilon: str | None = None
     cap: str | None = None
+    data_dependent: bool | None = None
 
     @property
     def complete(self) -> bool:
@@ -129,6 +131,7 @@ class CatalogDraft:
         dropped: columns of private tables that it leaves out.
         unmatched: foreign keys with rows that name nothing, and how many; private.
         design: how its views were designed, where questions were given.
+        allows: whether noisy numbers may choose how its views are measured.
     """
 
     text: str
@@ -139,6 +142,7 @@ class CatalogDraft:
     dropped: tuple[DroppedColumn, ...] = ()
     unmatched: tuple[str, ...] = ()
     design: CatalogDesign | None = None
+    allows: bool = False
 
 
 def draft(
@@ -188,8 +192,9 @@ def draft(
         for column in _unread(table, unread.get(table.name, ()), every_link, roles)
     ]
     return CatalogDraft(
-        text, marks, roles.whose.question, link_count, public, tuple(dropped), tuple(_unmatched(links))
-    )
+        text, marks, roles.whose.question, link_count, public, tuple(dropped), tuple(_unmatched(links)),
+        allows=bool(choices.data_dependent),
+    )  # fmt: skip
 
 
 def _dropped(table: TableFacts, links: Links, roles: TableRoles) -> Iterator[DroppedColumn]:
@@ -364,6 +369,26 @@ class DraftWorkload(NamedTuple):
     guess: Guess | None = None
 
 
+def allowing(text: str) -> str:
+    """A drafted catalog whose views let noisy numbers choose how they are measured.
+
+    >>> print(allowing("name: a\nviews:\n  x: {of: t, measures: [count]}\n  y:\n    of: t\n"), end="")
+    name: a
+    views:
+      x: {of: t, measures: [count], data_dependent: allow}
+      y:
+        data_dependent: allow
+        of: t
+    """
+    head, mark, views = text.rpartition("\nviews:\n")
+    lines = []
+    for line in views.split("\n"):
+        is_view = re.match(r"  \S", line) is not None
+        lines.append(f"{line[:-1]}, data_dependent: allow}}" if is_view and line.endswith("}") else line)
+        lines += ["    data_dependent: allow"] if is_view and line.endswith(":") else []
+    return head + mark + "\n".join(lines)
+
+
 def draft_from_source(
     source: str | Path,
     output: Path,
@@ -398,6 +423,8 @@ def draft_from_source(
     if workload is not None:
         designed = design_catalog(first_draft.text, output, workload.statements, workload.guess)
         first_draft = replace(first_draft, text=designed.text, design=designed)
+    if first_draft.allows:
+        first_draft = replace(first_draft, text=allowing(first_draft.text))
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_text(first_draft.text, encoding="utf-8")
     return first_draft

@@ -39,6 +39,11 @@ if TYPE_CHECKING:
 @click.option(
     "--workload", type=FILE, help="file of SQL statements, each ended by `;`, that the views are designed for"
 )
+@click.option(
+    "--data-dependent",
+    type=click.Choice(["allow", "refuse"]),
+    help="whether noisy numbers may choose how views are measured",
+)
 @click.option("--interactive", is_flag=True, help="ask for these in the terminal")
 @click.option("--units", type=click.IntRange(1), help="public guess: how many units own rows")
 @click.option("--rows", type=click.IntRange(1), help="public guess: how many rows there are")
@@ -88,11 +93,16 @@ def _questions() -> Path | None:
 
 
 def _choices(
-    unit: str | None, public: tuple[str, ...], cap: str | None, epsilon: str | None
+    unit: str | None,
+    public: tuple[str, ...],
+    cap: str | None,
+    epsilon: str | None,
+    data_dependent: str | None,
 ) -> CuratorChoices:
     from dpsql.curate.draft import CuratorChoices
 
-    return CuratorChoices(unit, frozenset(public) - {"none"} if public else None, epsilon, cap)
+    allows = None if data_dependent is None else data_dependent == "allow"
+    return CuratorChoices(unit, frozenset(public) - {"none"} if public else None, epsilon, cap, allows)
 
 
 def _guess(units: int | None, rows: int | None) -> Guess | None:
@@ -224,6 +234,12 @@ def _design_lines(designed: CatalogDesign) -> list[str]:
     return lines
 
 
+SELECTION = (
+    "May noisy numbers choose how a view is measured? They cost 1 to 2% of its budget; where most cells are empty "
+    "errors fall to .3 to .8, and answers may then be biased, which they say"
+)
+
+
 def _asking(options: CuratorChoices) -> Callable[[Sketch], CuratorChoices]:
     """Ask in the terminal for what the options leave open."""
 
@@ -239,7 +255,10 @@ def _asking(options: CuratorChoices) -> Callable[[Sketch], CuratorChoices]:
             "Most that these people may ever lose, in epsilon (for instance 4)", None
         )
         spends = options.epsilon or _amount("What the first release spends of it (for instance 1)", cap)
-        return CuratorChoices(unit, public, cap=cap, epsilon=spends)
+        allows = options.data_dependent
+        if allows is None:
+            allows = click.confirm(SELECTION, default=True, err=True)
+        return CuratorChoices(unit, public, cap=cap, epsilon=spends, data_dependent=allows)
 
     return ask
 

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from dpsql.curate.classes import Hopeless
     from dpsql.curate.forecast import (
         Beaten,
-        KeyForecast,
         NotTaken,
         PlanReport,
         QueryForecast,
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
         StatisticForecast,
     )
     from dpsql.curate.foresight import Blind, GuessSensitivity
+    from dpsql.publishing.key_plans import KeyForecast
     from dpsql.publishing.userlevel.guess import Guess
 
 
@@ -217,6 +217,7 @@ def _release_lines(report: PlanReport) -> list[str]:
     lines += [_keys_line(forecast) for forecast in report.keys]
     lines += report.sums
     lines += [f"  warning: {_beaten_line(beaten)}" for beaten in report.beaten]
+    lines += [allowed.line for allowed in report.allowed]
     return lines if report.refreshes is None else [*lines, _refreshes_line(report.refreshes)]
 
 
@@ -286,6 +287,8 @@ def _statistic_lines(s: StatisticForecast) -> list[str]:
         f"  {s.view}: {s.measure} of {s.of}, {charge}, {s.noise}, {rows}; {s.cells} cells, {s.nodes} stored, "
         f"typical {s.typical:.4g}"
     ]
+    if s.asked:
+        lines.append(f"    compared by {s.asked}")
     for strategy, expected_error in s.both[:1]:
         behind = "; ".join(f"{name} {error:.4g}" for name, error in s.both[1:])
         lines.append(f"    {' and '.join(s.axes)}: {strategy} {expected_error:.4g} (runner-up: {behind})")

@@ -188,6 +188,16 @@ class FamilyQuestion:
         leaves = self.leaves(view)
         return JointCells(numbers, prod(leaves) // leaves[axis], room)
 
+    def asks(self, view: FamilyView) -> str:
+        """The questions by which mechanisms of a view of several axes are compared, in words."""
+        if len(view.axes) < 2 or view.questions:
+            return ""
+        if self.whole == 0:
+            return "ranges on all axes at once"
+        if len(view.axes) == 2:
+            return "a quarter each: rectangles, ranges of either axis alone, totals"
+        return "ranges of each axis half of the time, the whole of it otherwise"
+
     def unit(self, law: NoiseLaw, share: float) -> float:
         """Variance of a row of whole budget that gets a share of all that the family may spend."""
         return float(self.price(law) * law.unit_error / share ** (2 / max(law.norm for law in self.laws)))
