@@ -35,6 +35,7 @@ from dpsql.curate.draft import CuratorChoices, DraftWorkload, draft_from_source
 from dpsql.doors.cli.plan import statements
 from dpsql.errors import Error
 from dpsql.star import Catalog, load_catalog
+from dpsql.star.checks import plain_name
 
 QUESTIONS = Path(__file__).parent / "questions"
 
@@ -181,7 +182,9 @@ def _columns(source: Path, workload: tuple[str, ...]) -> Iterator[tuple[str, str
         tree = qualify(parse_one(sql.lower(), dialect="duckdb"), schema=schema, dialect="duckdb")
         tables = {table.alias_or_name: table.name for table in tree.find_all(exp.Table)}
         yield from {
-            (tables[column.table], column.name) for column in tree.find_all(exp.Column) if column.table
+            (tables[column.table], plain_name(column.name))
+            for column in tree.find_all(exp.Column)
+            if column.table
         }
 
 

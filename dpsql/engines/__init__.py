@@ -40,6 +40,7 @@ from dpsql.engines.united import (
 from dpsql.engines.values import DATABASE, FILES, INTEGERS, family, type_word
 from dpsql.errors import CatalogError, SourceError
 from dpsql.star import Catalog
+from dpsql.star.checks import renamed
 from dpsql.star.source import (
     CSV,
     DELTA,
@@ -440,6 +441,12 @@ def _unreadable(table: str, error: duckdb.Error) -> SourceError:
 def _view(opening: _Opening, table: str, members: Sequence[SchemaGroup], source: str) -> dict[str, str]:
     """Make the view of a table, `raw.<table>`; its columns and their types."""
     select, types = united(table, members, opening.use(table), source)
+    if plain := renamed(table, types):
+        listed = (f"{identifier(name)} AS {identifier(plain.get(name, name))}" for name in types)
+        select, types = (
+            f"SELECT {', '.join(listed)} FROM ({select})",
+            {plain.get(n, n): types[n] for n in types},
+        )
     try:
         opening.raw.connection.execute(f"CREATE OR REPLACE VIEW memory.raw.{identifier(table)} AS {select}")
     except duckdb.Error as error:

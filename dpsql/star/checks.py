@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from fractions import Fraction
 
-from dpsql.errors import CatalogError
+from dpsql.errors import CatalogError, SourceError, visible
 from dpsql.star.base import Problem, nearest
 from dpsql.star.collection import (
     BESIDE_SERVICES,
@@ -103,6 +103,37 @@ def check_catalog(catalog: CatalogFields) -> None:
 def may_be_named(name: str) -> bool:
     """Whether a catalog may hold such a name: SQL could not tell `alk.phos` from a table and its column."""
     return _NAME.fullmatch(name) is not None
+
+
+def plain_name(name: str) -> str:
+    """A name that a catalog may hold: what else stands in it is an underscore.
+
+    >>> plain_name("alk.phos"), plain_name("day [utc]")
+    ('alk_phos', 'day _utc_')
+    """
+    return re.sub(r"[\x00-\x1f\"'.`()\[\]{},;]", "_", name)[:200]
+
+
+def renamed(table: str, names: Iterable[str]) -> dict[str, str]:
+    """Columns of a source that a catalog reads by a plain name, since it may not hold theirs.
+
+    Args:
+        table: for the error.
+        names: all of its columns.
+
+    Raises:
+        SourceError: two of them would be one; a question could not tell which it means.
+    """
+    names = list(names)
+    words = [plain_name(name).lower() for name in names]
+    plain = {name: plain_name(name) for name in names if not may_be_named(name)}
+    for name, word in plain.items():
+        if words.count(word.lower()) > 1:
+            raise SourceError(
+                f"{table}: `{visible(name)}` and another column would both be called `{visible(word)}`",
+                hint="a name may not hold dots, quotes or brackets; rename one of them",
+            )
+    return plain
 
 
 def _distinct(names: Iterable[str], *path: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from pathlib import Path
 
 import duckdb
@@ -10,10 +11,14 @@ import pytest
 from click.testing import CliRunner
 
 from dpsql import api
+from dpsql.answer.answerer import Answerer
 from dpsql.curate.confirm import confirm_tables
 from dpsql.curate.draft import CuratorChoices, DraftWorkload, draft_from_source, leave_open
 from dpsql.doors.cli import all_commands, cli
-from dpsql.errors import CatalogError, InterfaceError, SourceError
+from dpsql.errors import CatalogError, InterfaceError, SourceError, UnknownName
+from dpsql.noise import ZeroNoise
+from dpsql.publishing.central import publish_release
+from dpsql.release import open_release
 from dpsql.star import Catalog, load_catalog, parse_catalog
 
 pytestmark = pytest.mark.long
@@ -445,13 +450,32 @@ def test_ids_that_repeat_name_the_rows_of_the_one_table_with_such_a_key(tmp_path
     assert {c: k.references for c, k in tables["visits"].foreign_keys.items()} == {"id": "subjects"}
 
 
-def test_a_column_whose_name_no_catalog_may_hold_is_left_out(tmp_path: Path) -> None:
-    (tmp_path / "visits.csv").write_text(
+def test_a_name_that_no_catalog_may_hold_is_read_by_its_plain_one(tmp_path: Path, publishes: None) -> None:
+    """R writes alk.phos: the catalog reads alk_phos, and a question may write either."""
+    folder = tmp_path / "visits"
+    folder.mkdir()
+    (folder / "visits.csv").write_text(
         "id,alk.phos,stage\n" + "".join(f"{i},{i % 9},{i % 3}\n" for i in range(90))
     )
-    made = draft_from_source(tmp_path, tmp_path / "visits.yaml", None, leave_open)
-    assert [(column.column, column.why) for column in made.dropped] == [("alk.phos", "its name")]
-    assert "stage" in load_catalog(tmp_path / "visits.yaml").tables["visits"].columns
+    asked = [
+        'SELECT "alk.phos", COUNT(*) FROM visits WHERE stage = 1 GROUP BY 1',
+        "SELECT SUM(alk_phos) FROM visits",
+    ]
+    choices = CuratorChoices("row", frozenset(), "5000", "5000")
+    made = draft_from_source(folder, tmp_path / "v.yaml", None, lambda _: choices, DraftWorkload(asked))
+    assert made.design is not None and made.design.served == 2
+    text, _ = confirm_tables(made.text, {"visits": False})
+    publish_release(parse_catalog(text), tmp_path / "v.dpsql", noise=ZeroNoise(), key=bytes(range(32)))
+    with closing(open_release(tmp_path / "v.dpsql", insecure=True)) as opened:
+        answerer = Answerer(opened)
+        rows = answerer.query(asked[0] + " ORDER BY 1").rows
+        assert {row for row in rows if row[1]} == {(n, 10.0) for n in (1, 4, 7)}
+        assert answerer.query('SELECT SUM("alk.phos") FROM visits').scalar() == sum(i % 9 for i in range(90))
+        with pytest.raises(UnknownName, match="alk"):
+            answerer.query('SELECT "alk.phos.x", COUNT(*) FROM visits GROUP BY 1')
+    (folder / "visits.csv").write_text("id,a.b,a_b\n1,2,3\n")
+    with pytest.raises(SourceError, match=r"visits: `a\.b` and another column would both be called `a_b`"):
+        draft_from_source(folder, tmp_path / "w.yaml", None, leave_open)
 
 
 def test_one_question_a_table_confirms_a_draft(tmp_path: Path) -> None:

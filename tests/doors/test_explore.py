@@ -117,6 +117,29 @@ def test_the_page_and_its_files_come_with_a_policy_that_lets_nothing_else_in(app
         assert reply.headers[b"referrer-policy"] == b"no-referrer"
 
 
+def test_report_and_certificate_are_pages_that_fetch_nothing_and_lead_back(
+    app: App, opened: OpenReleases
+) -> None:
+    for name, holds in (("report", "How good is my question?"), ("certificate", "What is not promised")):
+        reply = request(app, name)
+        assert reply.status == 200 and reply.headers[b"content-type"] == b"text/html; charset=utf-8"
+        header, text = reply.headers[b"content-security-policy"].decode(), reply.body.decode()
+        assert (
+            "default-src 'none'" in header
+            and "frame-ancestors 'none'" in header
+            and "connect-src" not in header
+        )
+        (own,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', text)
+        assert (
+            "script-src 'unsafe" not in own
+        )  # beneath the header's, the page's own names its scripts or allows none
+        assert holds in text and text.count('<a href="./">Questions</a>') == 1
+        assert request(app, name, method="POST", body=b"{}").status == 405
+    named = replace(opened.releases[0], path=Path("/nowhere.dpsql"))
+    lost = Explorer(OpenReleases((named,), opened.answerers)).certificate
+    assert "No certificate: " in lost and "<script" not in lost
+
+
 def test_nothing_of_the_page_makes_markup_or_names_another_address() -> None:
     for package in (SHARED, "dpsql.doors.explore", "dpsql.doors.report"):
         folder = Path(dpsql.__file__).parent.parent / package.replace(".", "/")

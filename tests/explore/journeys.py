@@ -9,6 +9,7 @@ python -m tests.explore.journeys <folder for results> <axe.min.js> [<folder for 
 | examples, explain, stop | an example by a press, how it is answered, and a long statement that is stopped |
 | hostile | a catalog and an answer that are full of markup, which stays text |
 | site | every question of the static site is chosen, read and linked |
+| builder, pages | ten questions without SQL, a bar that is pressed; report and certificate and back |
 | report | the static page: charts with axes, a slider moves the predicted error |
 
 The release is the bundled shop with repeatable draws; pictures show nothing else. Every journey watches the console,
@@ -53,6 +54,8 @@ GROUP BY month, region ORDER BY month, region"""
 BY_REGION = "SELECT region, COUNT(*) AS sales FROM retail GROUP BY region ORDER BY region"
 MARKUP = "<img src=x onerror=alert(1)>"
 WIDE, SMALL = {"width": 1280, "height": 960}, {"width": 390, "height": 844}
+PICTURED = ("dark", "small")
+"""Looks of which docs/images has a picture of the builder."""
 LOOKS = {"light": ("light", WIDE), "dark": ("dark", WIDE), "small": ("light", SMALL)}
 
 
@@ -364,11 +367,20 @@ def journey_builder(visit: Visit, address: str, release: Path) -> None:
             expect(page.locator("#filters button")).to_contain_text(f"region is {pressed}")
             expect(page.locator("#status")).to_contain_text("it cost nothing")
             link, headline = page.url, page.locator("#table tbody").inner_text()
+            if look in PICTURED:
+                page.locator("#builder details summary").click()
+                picture(page, visit.pictures / f"builder-{look}.png")
             with visit.page(link, look) as again:
                 expect(again.locator("#table tbody")).to_contain_text(headline.split("±")[0].strip())
             page.locator("#filters button").click()
             expect(page.locator("#filters button")).to_have_count(0)
             expect(page.locator("#history button").nth(1)).to_be_visible()
+            page.locator("#first").select_option("region")
+            bar = page.locator("#picture g.press").nth(1)
+            expect(bar).to_be_visible()
+            label = (bar.locator("title").text_content() or "").partition(":")[0]
+            bar.locator("rect").click()
+            expect(page.locator("#filters button")).to_contain_text(f"region is {label}")
             wide = page.evaluate(
                 "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
             )
@@ -442,11 +454,31 @@ def journey_site(visit: Visit, address: str, release: Path) -> None:
             visit.figures["site: questions whose numbers are not as the release prints them"] = (wrong, 0)
 
 
+def journey_pages(visit: Visit, address: str, release: Path) -> None:
+    """Report and certificate are pages of the same house, one press away, and back."""
+    for look in LOOKS:
+        with visit.page(address, look) as page:
+            for name, words in (
+                ("Report", "How good is my question?"),
+                ("Certificate", "Who is protected, and how"),
+            ):
+                page.get_by_role("link", name=name).click()
+                expect(page.get_by_role("heading", name=words)).to_be_visible()
+                visit.look(page, f"{name.lower()} page, {look}")
+                wide = page.evaluate(
+                    "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
+                )
+                assert wide, f"{name}, {look}: the page scrolls sideways"
+                page.get_by_role("link", name="Questions").click()
+                expect(page.locator("#builder")).to_be_visible()
+
+
 Journey = Callable[[Visit, str, Path], None]
 JOURNEYS: dict[str, Journey] = {
     "ask": journey_ask, "chart": journey_chart, "error": journey_error, "download": journey_download,
     "complete": journey_complete, "examples": journey_examples, "explain": journey_explain, "stop": journey_stop,
     "hostile": journey_hostile, "report": journey_report, "site": journey_site, "builder": journey_builder,
+    "pages": journey_pages,
 }  # fmt: skip
 
 

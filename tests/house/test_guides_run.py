@@ -160,6 +160,19 @@ def estimated(folder: Path) -> None:
     (folder / "shop.yaml").write_text(VISITS)
 
 
+def music(folder: Path) -> None:
+    """The catalog of the page."""
+    (block,) = (block for block in blocks(DOCS / "in-your-app.md") if block.language == "yaml")
+    (folder / "music.yaml").write_text(block.text)
+
+
+def listened(folder: Path) -> None:
+    """Its plan, and reports."""
+    music(folder)
+    ran(folder, "collection-plan", "music.yaml", "-o", "plan.json")
+    answered("plan.json", "reports.jsonl")(folder)
+
+
 def trio(folder: Path) -> None:
     """Three services without a common device."""
     (folder / "trio.yaml").write_text(catalog_text(3))
@@ -294,6 +307,10 @@ GUIDES: Mapping[str, Mapping[str, Mapping[str, Prepare]]] = {
         "dpsql query days.dpsql": {"dpsql query": days},
         "dpsql export": {"dpsql export": published},
         "dpsql site": {"dpsql site": published},
+    },
+    "in-your-app.md": {
+        "dpsql collection-plan": {"dpsql collection-plan": music},
+        "dpsql collect plan.json": {"dpsql collect": listened},
     },
     "privacy.md": {"dpsql forget": {"dpsql forget": erasable}},
     "reliability.md": {

@@ -17,6 +17,7 @@ from dpsql.answer.schema import Schema, SchemaTable, nearest
 from dpsql.answer.sql.parse import refusal
 from dpsql.answer.sql.statement import Context, Scope, is_aggregate, output_name, unaliased
 from dpsql.errors import NotSupportedError, ProgrammingError, UnknownName, UnknownTable
+from dpsql.star.checks import plain_name
 from dpsql.star.sql.expression import Node
 
 
@@ -118,6 +119,8 @@ def lookup(rows: RowRelation, node: exp.Column, schema: Schema) -> Node:
         UnknownName: no such column, or several.
     """
     name, qualifier = node.name.lower(), node.table.lower()
+    if not any(name in source.columns for source in rows.sources):
+        name = plain_name(name)  # "alk.phos" of a file is alk_phos in its catalog
     if qualifier and not any(source.alias.lower() == qualifier for source in rows.sources):
         candidates = [source.alias for source in rows.sources]
         raise refusal(

@@ -32,6 +32,7 @@ from dpsql.curate.dry import Priced
 from dpsql.engines.engine import Engine
 from dpsql.errors import Error, NoViewError
 from dpsql.star import Catalog, made_view
+from dpsql.star.checks import plain_name
 from dpsql.star.graph import KeyPath, paths_to, reachable
 from dpsql.star.sql.calendar import calendar_field
 from dpsql.star.sql.expression import parse_one
@@ -104,7 +105,8 @@ class DesignQuestion:
 
 def named(statements: Sequence[str]) -> frozenset[str]:
     """Every word in the statements, in small letters."""
-    return frozenset((a or b).lower() for text in statements for a, b in _WORD.findall(text))
+    words = {(a or b).lower() for text in statements for a, b in _WORD.findall(text)}
+    return frozenset((*words, *map(plain_name, words)))
 
 
 def places_of(catalog: Catalog, public: Engine, statements: Sequence[str]) -> tuple[ScaffoldAxis, ...]:

@@ -7,6 +7,7 @@
 |---|---|---|
 | (nothing), explore.js, explore.css, chart.js, look.css | GET | the page's own files |
 | star, examples | GET | what the releases hold, and what they answer well |
+| report, certificate | GET | the pages that `dpsql report` and `dpsql certificate` write |
 | offers | POST {before} | completions |
 | ask, csv | POST {sql, level} | an answer, or its CSV file |
 | explain | POST {sql} | how it is answered |
@@ -48,6 +49,11 @@ POLICY = (
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; "
     "trusted-types 'none'"
 )
+PAGE_POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'"
+)
+"""Of whole pages, whose own policy names their scripts by hashes on top of it; they may fetch nothing."""
 HEADERS = {
     "content-security-policy": POLICY, "x-content-type-options": "nosniff", "referrer-policy": "no-referrer",
     "cache-control": "no-store", "cross-origin-resource-policy": "same-origin",
@@ -79,6 +85,10 @@ FACTS: Mapping[str, Callable[[Explorer], Json]] = {
     "star": lambda explorer: explorer.star,
     "examples": lambda explorer: explorer.examples,
     "builder": lambda explorer: explorer.builder,
+}
+PAGES: Mapping[str, Callable[[Explorer], str]] = {
+    "report": lambda explorer: explorer.report,
+    "certificate": lambda explorer: explorer.certificate,
 }
 QUESTIONS: Mapping[str, Callable[[Explorer, Json], Json]] = {
     "offers": lambda explorer, asked: explorer.offers(_text(asked, "before")),
@@ -155,13 +165,16 @@ class App:
                 await _reply(send, HTTPStatus.OK, asset(file.package, file.name), file.type)
             elif verb == "GET" and name in FACTS:
                 await _reply_json(send, await self._work(receive, lambda: FACTS[name](self.explorer)))
+            elif verb == "GET" and name in PAGES:
+                page = await self._work(receive, lambda: {"html": PAGES[name](self.explorer)})
+                await _reply(send, HTTPStatus.OK, str(page["html"]), "text/html", PAGE_POLICY)
             elif verb == "POST" and name in QUESTIONS:
                 question = await _body(receive)
                 await _reply_json(
                     send, await self._work(receive, lambda: QUESTIONS[name](self.explorer, question))
                 )
             else:
-                exists = name in FILES or name in FACTS or name in QUESTIONS
+                exists = name in FILES or name in FACTS or name in PAGES or name in QUESTIONS
                 raise RequestRefused(HTTPStatus.METHOD_NOT_ALLOWED if exists else HTTPStatus.NOT_FOUND)
         except RequestRefused as refused:
             await _reply(send, refused.status, f"{refused.status.phrase}\n", "text/plain")
@@ -247,9 +260,13 @@ async def _reply_json(send: Send, value: Json) -> None:
     await _reply(send, HTTPStatus.OK, json.dumps(value, allow_nan=False), "application/json")
 
 
-async def _reply(send: Send, status: HTTPStatus, text: str, kind: str) -> None:
+async def _reply(send: Send, status: HTTPStatus, text: str, kind: str, policy: str = POLICY) -> None:
     body = text.encode()
-    headers = HEADERS | {"content-type": f"{kind}; charset=utf-8", "content-length": str(len(body))}
+    headers = (
+        HEADERS
+        | {"content-security-policy": policy}
+        | {"content-type": f"{kind}; charset=utf-8", "content-length": str(len(body))}
+    )
     pairs = [(name.encode(), value.encode()) for name, value in headers.items()]
     await send({"type": "http.response.start", "status": int(status), "headers": pairs})
     await send({"type": "http.response.body", "body": body})

@@ -11,14 +11,19 @@ import decimal
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from html import escape
 from typing import Any
 
 from dpsql.answer.output import NUMERIC, number, plain, render, shown
 from dpsql.answer.result import Result
 from dpsql.answer.session import OpenReleases
+from dpsql.api import certificate
+from dpsql.doors.certificate import certificate_page
 from dpsql.doors.complete import Words, complete, words_of
 from dpsql.doors.describe import TableInfo, describe
+from dpsql.doors.page import document
 from dpsql.doors.questions import together, well_answered
+from dpsql.doors.report import report_page
 from dpsql.errors import Error
 from dpsql.release import Release
 from dpsql.release.promises import FREE, promise_words
@@ -70,6 +75,24 @@ class Explorer:
                 table["views"] += [views] if views and views not in table["views"] else []
         return {"tables": list(tables.values())}
 
+    @cached_property
+    def report(self) -> str:
+        """The page about the first release, and what it promises beside the others."""
+        first, *others = self.releases.releases
+        return _with_way_back(report_page(first, self.releases if others else None))
+
+    @cached_property
+    def certificate(self) -> str:
+        """The first release's certificate, or why it has none."""
+        release = self.releases.releases[0]
+        try:
+            page = certificate_page(certificate(release.path))
+        except Error as error:
+            page = document(
+                release.name, f"<h1>{escape(release.name)}</h1><p>No certificate: {escape(str(error))}</p>"
+            )
+        return _with_way_back(page)
+
     def offers(self, before: str) -> Json:
         """Words that may go on from the text before the cursor."""
         offers = [offer for offer, _ in zip(complete(self.words, before), range(MOST_OFFERS), strict=False)]
@@ -95,6 +118,13 @@ class Explorer:
             return {"csv": render(self.releases.query(sql), "csv", level) + "\n"}
         except Error as error:
             return refusal(error)
+
+
+def _with_way_back(page: str) -> str:
+    """A whole page with links to the others."""
+    links = (("./", "Questions"), ("report", "Report"), ("certificate", "Certificate"))
+    anchors = " ".join(f'<a href="{place}">{words}</a>' for place, words in links)
+    return page.replace("<body>", f'<body><nav aria-label="Pages" class="pages">{anchors}</nav>', 1)
 
 
 def refusal(error: Error) -> Json:

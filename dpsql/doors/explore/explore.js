@@ -3,7 +3,7 @@
 "use strict";
 
 const at = (id) => document.getElementById(id);
-const MOST_SERIES = 6, WAIT = 80, MOST_BEFORE = 4000, NARROWEST = 320, WIDEST = 800;
+const MOST_SERIES = 6, WAIT = 80, MOST_BEFORE = 4000, NARROWEST = 320, WIDEST = 1600;
 
 function element(name, attributes = {}, ...children) {
   const made = document.createElement(name);
@@ -263,8 +263,12 @@ function showBuilder(found) {
   at("builder").hidden = tables.length === 0;
   if (!tables.length) return;
   at("what").replaceChildren(...aggregates().map(({ words }) => element("option", { value: words }, words)));
-  at("views").replaceChildren(...tables.flatMap((table) => table.views.map((view) =>
-    element("li", {}, `${table.source}: ${view.map((by) => by.words).join(", ")}`))));
+  at("views").replaceChildren(
+    element("thead", {}, element("tr", {}, ...["rows of", "show", "any of these together"].map((words) => element("th", { scope: "col" }, words)))),
+    element("tbody", {}, ...tables.flatMap((table) => table.views.map((view, v) => element("tr", {},
+      element("th", { scope: "row" }, v ? "" : table.source),
+      element("td", {}, v ? "" : table.aggregates.map(([words]) => words).join(", ")),
+      element("td", {}, view.map((by) => by.words).join(", ")))))));
   build(false);
 }
 
@@ -311,6 +315,13 @@ function showAnswer() {
   showPicture();
 }
 
+// What a bar stands for, where the answer is that of the builder's question: rows of its first or second column's value.
+function pressedBar(label, name) {
+  const { across, series } = keysOf(), key = across[0];
+  const row = answer.rows.find((row) => row[key].text.replace(/ 00:00:00$/, "") === label && (series === null || row[series].text === name));
+  if (row && row[key].literal) filterBy(key, row[key]);
+}
+
 // Which columns lie across and which one tells series apart: the first two keys, the one with fewer values as series.
 function keysOf() {
   const keys = answer.columns.flatMap((column, c) => (column.noisy ? [] : [c]));
@@ -352,7 +363,8 @@ function showPicture() {
   if (!drawn) return;
   const data = pictured();
   const width = Math.min(WIDEST, Math.max(NARROWEST, at("picture").clientWidth));
-  at("picture").replaceChildren(chart.draw(data, width));
+  const ofBuilder = built !== null && asked === built.sql && keysOf().across.length === 1;
+  at("picture").replaceChildren(chart.draw(data, width, ofBuilder ? pressedBar : null));
   at("caption").textContent = `${data.up} by ${data.across}; error bars and bands are ${answer.level} intervals.`
     + (answer.total > answer.rows.length ? ` The first ${answer.rows.length} of ${answer.total} rows.` : "");
 }

@@ -26,11 +26,10 @@ STILL = "default-src 'none'; style-src 'unsafe-inline'"
 SHEET = """
 @page { size: A4; margin: 12mm }
 @media print { body { font-size: 9.5pt } :root { color-scheme: light } }
-body { padding: 1rem 1.5rem 3rem } main { max-width: 64rem }
+body { padding: 1rem 1.5rem 3rem; overflow-wrap: anywhere } main { max-width: 64rem }
 h1 { font-size: 1.4rem } h2 { font-size: 1.1rem; border-bottom: 1px solid var(--rule) }
-th { font-weight: normal; color: var(--soft) } code { font-size: .85rem; overflow-wrap: anywhere }
+th { font-weight: normal; color: var(--soft) } code { font-size: .85rem }
 caption { text-align: left }
-nav a { margin-right: 1rem; color: var(--accent) }
 """
 
 

@@ -72,11 +72,13 @@ const chart = (() => {
     return [shape("path", { class: "error", d: `M${x} ${low}V${high}M${x - cap} ${low}h${2 * cap}M${x - cap} ${high}h${2 * cap}` })];
   }
 
-  function bars(picture, data, place) {
+  // A bar that may be pressed tells its label and its series.
+  function bars(picture, data, place, press) {
     const all = data.series.length, width = Math.max(0.5, (place.step * 0.8) / all);
     data.series.forEach((series, s) => series.points.forEach((point, i) => {
       if (point === null) return;
-      const x = place.x(i) + (s - all / 2) * width, group = shape("g", {});
+      const x = place.x(i) + (s - all / 2) * width, group = shape("g", press ? { class: "press" } : {});
+      if (press) group.addEventListener("click", () => press(data.x[i], series.name));
       const [from, to] = [place.y(0), place.y(point.value)];
       group.append(
         shape("title", {}, words(data.x[i], series.name, point)),
@@ -129,7 +131,7 @@ const chart = (() => {
 
   const KINDS = { bars, lines };
 
-  function draw(data, width = 800) {
+  function draw(data, width = 800, press = null) {
     const points = data.series.flatMap((series) => series.points).filter((point) => point !== null);
     const ends = points.flatMap((point) => [point.value, point.low ?? point.value, point.high ?? point.value]);
     const many = data.series.length > 1, top = TOP + (many ? 14 : 0);
@@ -145,7 +147,7 @@ const chart = (() => {
     const place = { left, right, bottom, step, every, slanted, y, x: (i) => left + (i + 0.5) * step };
     const picture = shape("svg", { viewBox: `0 0 ${width} ${HEIGHT}`, class: "chart", role: "img", "aria-label": data.title });
     frame(picture, data, marks, place);
-    KINDS[data.kind](picture, data, place);
+    KINDS[data.kind](picture, data, place, press);
     if (many) legend(picture, data, right);
     return picture;
   }
