@@ -256,9 +256,10 @@ pictures: $(VENV)/.dev data/sales.parquet
 	$(BIN)/python -m docs.make_pictures
 
 # The first hour of somebody who has never seen dpsql: drafts of every star as files, DuckDB and PostgreSQL copies, designed
-# views against those made by hand, the README's lines, and `make explore`. Needs Debian's `postgresql` and `chromium`, and npm.
+# views against those made by hand, unseen stars, a scripted person, agents, frames, an app's devices, pages typed and read, the
+# README's lines, and `make explore`. Needs Debian's `postgresql` and `chromium`, and npm.
 first-hour: $(VENV)/.dev
-	$(BIN)/python -m pip install --quiet --editable '.[postgresql]'
+	$(BIN)/python -m pip install --quiet --editable '.[postgresql,explore]' 'playwright>=1.48'
 	rm -f $(VENV)/first-hour.short; short=0; $(BIN)/python -m pytest -q -s -rs tests/engines/test_drafts.py > $(VENV)/drafts.log 2>&1 || short=1; \
 	grep -oE 'figure .*|^(FAILED|ERROR|SKIPPED).*' $(VENV)/drafts.log; test $$(grep -c 'figure ' $(VENV)/drafts.log) -ge 3 || short=1; \
 	for part in $$(ls benchmarks/firsthour | sed -n 's/^\([a-z]*\)\.py$$/\1/p'); do \

@@ -42,7 +42,7 @@ def main() -> int:
     figures, chance = Figures(), random.Random(11)
     asked = right = quoted = passed = invented = 0
     with tempfile.TemporaryDirectory(prefix="dpsql-agents-") as folder:
-        for star in STARS:
+        for star in STARS[:3]:
             place = Path(folder) / star.name
             file = published(star, place)
             releases = open_session([file])

@@ -465,7 +465,10 @@ def test_a_name_that_no_catalog_may_hold_is_read_by_its_plain_one(tmp_path: Path
     made = draft_from_source(folder, tmp_path / "v.yaml", None, lambda _: choices, DraftWorkload(asked))
     assert made.design is not None and made.design.served == 2
     text, _ = confirm_tables(made.text, {"visits": False})
-    publish_release(parse_catalog(text), tmp_path / "v.dpsql", noise=ZeroNoise(), key=bytes(range(32)))
+    (tmp_path / "v.yaml").write_text(text)
+    publish_release(
+        load_catalog(tmp_path / "v.yaml"), tmp_path / "v.dpsql", noise=ZeroNoise(), key=bytes(range(32))
+    )
     with closing(open_release(tmp_path / "v.dpsql", insecure=True)) as opened:
         answerer = Answerer(opened)
         rows = answerer.query(asked[0] + " ORDER BY 1").rows
