@@ -196,7 +196,7 @@ class Store:
             listed = ", ".join(f'"{name}"' for name in _COLUMNS)
             rows = self._connection.execute(f"SELECT {listed} FROM entry ORDER BY sequence").fetchall()
             counters = self._connection.execute("SELECT * FROM lineage").fetchall()
-        except duckdb.IOException:
+        except (duckdb.IOException, duckdb.OutOfMemoryException):  # of the machine; the ledger may be whole
             raise
         except duckdb.Error as error:
             raise IntegrityError(f"{self.path} is not a ledger or is damaged", hint=RESTORE) from error

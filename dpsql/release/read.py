@@ -19,7 +19,7 @@ from typing import Any, TypeVar, cast
 import duckdb
 import numpy as np
 
-from dpsql.errors import CatalogError, InterfaceError, InternalError, ReleaseError
+from dpsql.errors import CatalogError, InterfaceError, InternalError, MachineFault, ReleaseError
 from dpsql.release.claims import read_meta
 from dpsql.release.format import DOMAIN, OTHER, AxisMeta, Meta, ScaleMeta, StatisticMeta
 from dpsql.release.held import held
@@ -419,6 +419,7 @@ def open_release(
     Raises:
         ReleaseError: no such file, not a release, damaged, of another format, drawn with test entropy, or not signed
             as required.
+        MachineFault: there is no memory for it.
     """
     file = release_file(path, as_of)
     if not file.is_file():
@@ -434,6 +435,8 @@ def open_release(
             except BaseException:
                 connection.close()
                 raise
+        except duckdb.OutOfMemoryException as error:
+            raise MachineFault(f"{path} was not opened: no memory", hint="close other programs") from error
         except (duckdb.Error, UnicodeDecodeError) as error:
             raise damaged(Path(path)) from error
     return Release(file, connection, meta, nonnegative, signer)

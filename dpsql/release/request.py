@@ -405,8 +405,13 @@ def executed(
     with _guard:
         _running.add(running)
         if not _threads:
-            _threads.append(threading.Thread(target=_watch, name="dpsql-watchdog", daemon=True))
-            _threads[0].start()
+            watchdog = threading.Thread(target=_watch, name="dpsql-watchdog", daemon=True)
+            try:
+                watchdog.start()
+            except RuntimeError as error:  # how Python says that the system gives no thread
+                _running.discard(running)
+                raise MemoryError("no thread could be started") from error
+            _threads.append(watchdog)
         elif len(_running) == 1:
             _guard.notify()
     try:

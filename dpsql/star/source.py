@@ -114,6 +114,7 @@ DELTA, ICEBERG = LAKES = SourceKind("delta"), SourceKind("iceberg")
 FRAMES = SourceKind("frames", has_paths=False)
 """Data frames of a program, written to private Parquet files while they are read; no catalog names them."""
 
+_STORE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _SECRET = re.compile(r"(password|token|secret)\s*=|://[^/@\s]*:[^/@\s]*@", re.IGNORECASE)
 
 
@@ -152,6 +153,16 @@ class Source(Model):
         unknown = sorted(set(self.hive) - set(self.tables))
         if unknown:
             raise ValueError(f"`hive` names `{unknown[0]}`, which is not in `tables`")
+        return self
+
+    @model_validator(mode="after")
+    def _on_disk(self) -> Self:
+        places = () if self.kind.is_server else (self.root, *self.tables.values(), *self.reports.values())
+        stored = next((place for place in places if _STORE.match(place)), None)
+        if stored is not None:
+            raise ValueError(
+                f"`{stored}` is in an object store, which is not read; mount or copy it, or read it by `kind: spark`"
+            )
         return self
 
     @model_validator(mode="after")

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from docs.make_reference import catalog_schema
 from dpsql.errors import CatalogError
@@ -292,3 +293,16 @@ def test_reading_depends_on_no_environment() -> None:
     before = dict(os.environ)
     parse_catalog(SHOP)
     assert dict(os.environ) == before
+
+
+@pytest.mark.parametrize(("kind", "where"), [
+    ("parquet", {"root": "s3://bucket/shop"}), ("parquet", {"tables": {"sales": "gs://bucket/sales.parquet"}}),
+    ("csv", {"tables": {"sales": "https://example.com/sales.csv"}}), ("delta", {"root": "abfss://lake@x/shop"}),
+    ("iceberg", {"tables": {"sales": "s3a://bucket/sales@1"}}), ("duckdb", {"root": "s3://bucket/shop.duckdb"}),
+])  # fmt: skip
+def test_object_stores_are_refused_in_one_sentence(kind: str, where: dict[str, object]) -> None:
+    with pytest.raises(ValidationError, match=r"is in an object store, which is not read; mount or copy it"):
+        Source.model_validate({"kind": kind, "tables": {"sales": "sales"}} | where)
+    Source.model_validate(
+        {"kind": "spark", "root": "spark://host:7077", "tables": {"sales": "s3a://bucket/sales"}}
+    )

@@ -56,6 +56,7 @@ class CommandGroup(click.Group):
         """Run the command; print an error's one line and leave with its code."""
         try:
             with stopped_by_keys():
+                _check_address_space()
                 return super().invoke(ctx)
         except Error as error:
             _refuse(ctx, error)
@@ -68,6 +69,29 @@ class CommandGroup(click.Group):
             from dpsql.faults import ANEW, reason
 
             _refuse(ctx, MachineFault(f"the machine refused: {reason(fault)}", hint=ANEW))
+
+
+SPACE, SPACE_OF_A_CORE = 1200, 200
+"""Megabytes of addresses (`ulimit -v`) that a command may come to reserve: a small publish on two cores 1,545."""
+
+
+def _check_address_space() -> None:
+    """Refuse to begin where threads could not be started later: the system ends such a process without a word of ours.
+
+    Raises:
+        MachineFault: the limit is below what a command may need.
+    """
+    if sys.platform == "win32":
+        return
+    import resource
+
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    needed = SPACE + SPACE_OF_A_CORE * (os.cpu_count() or 1)
+    if limit != resource.RLIM_INFINITY and limit < needed * 1_000_000:
+        raise MachineFault(
+            f"`ulimit -v` leaves {limit // 1_000_000} MB of addresses, {needed} are needed; nothing was begun",
+            hint=f"ulimit -v {needed * 1000}, or limit the memory of a control group",
+        )
 
 
 def _sentences() -> dict[str, str]:
