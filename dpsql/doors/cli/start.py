@@ -5,7 +5,7 @@ Each step says the command that does the same, and writes a file that the next o
 
     init      questions about whose rows, what is public, how much, and which questions -> shop.yaml
     confirm   bounds that were read from private rows, one question a table
-    plan      the intervals to expect
+    plan      the intervals to expect, in words and as a picture                            -> shop.plan.html
     publish   asks first, then spends                                                   -> shop.dpsql
     explore   the page
 """
@@ -49,7 +49,11 @@ def start(
         return
     catalog = _loaded(file)
     if not release.exists():
-        _step(context, ["plan", str(file), *workload])
+        picture = file.with_suffix(".plan.html")
+        shown = ["--html", str(picture)] if workload and not picture.exists() else []
+        _step(context, ["plan", str(file), *workload, *shown])
+        if shown:
+            say(f"the same as a picture: {picture}", err=True)
         spends = f"epsilon {float(catalog.privacy.epsilon or 0):g} of {float(catalog.privacy.cap):g}"
         if not click.confirm(f"Publish {release} and spend {spends}? This cannot be undone", err=True):
             say(
