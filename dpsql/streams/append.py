@@ -25,13 +25,14 @@ from fractions import Fraction
 from itertools import pairwise
 from math import prod
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
 from dpsql.errors import BatchOrderError, IntegrityError, InternalError
 from dpsql.ledger.files import beside, remove_aside
 from dpsql.ledger.locks import held
+from dpsql.mechanisms.family.joint_rows import shared_law
 from dpsql.mechanisms.law import Laplace, NoiseLaw, again, shaped, signed, with_stored
 from dpsql.mechanisms.rows import AxisBudget
 from dpsql.mechanisms.timeline.time_strategy import Emission, NodeRead, TimeStrategy
@@ -128,14 +129,10 @@ class StreamSpec:
     def text(self) -> str:
         """Canonical JSON; an append under another specification is refused."""
         time = {"kind": self.strategy.kind, "law": self.strategy.law.name, **self.strategy.frozen()}
-        fixed: dict[str, Any] = {
-            "time": time,
-            "cells": self.cells,
-            "lifetime": self.lifetime,
-            "grains": self.grains,
-        }
-        if self.together:
-            fixed["together"] = self.together
+        fixed = {
+            "time": time, "cells": self.cells, "lifetime": self.lifetime, "grains": self.grains,
+            "together": self.together,
+        }  # fmt: skip
         return json.dumps(fixed, sort_keys=True)
 
     def refined(self, exact: Exact, statistic: int) -> Exact:
@@ -241,12 +238,7 @@ class StreamNoise:
         return with_stored(leaf, exacts, drawn, self.noise)
 
     def _law(self, group: Group) -> Laplace:
-        laws = {self.statistics[s].law for s in group}
-        spends = {self.statistics[s].spend for s in group}
-        (law,) = laws if len(laws) == len(spends) == 1 else (None,)
-        if not isinstance(law, Laplace):
-            raise InternalError("statistics that share a draw need one Laplace noise and one spend")
-        return law
+        return shared_law([(self.statistics[s].law, self.statistics[s].spend) for s in group])
 
     def _sensitivities(self, group: Group) -> list[int]:
         return [self.statistics[s].sensitivity for s in group]

@@ -34,10 +34,11 @@ from functools import cached_property, partial
 from math import prod
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from dpsql.axis import Axis, CategoryRule, KeyRule
 from dpsql.errors import CatalogError, IntegrityError, InterfaceError
 from dpsql.mechanisms.axis import thaw
-from dpsql.mechanisms.axis.leaves import LeafStrategy
 from dpsql.mechanisms.axis.strategy import AxisChoice, JointCells, axis_budgets
 from dpsql.mechanisms.family.question import MOST_NUMBERS
 from dpsql.mechanisms.law import LAPLACE, LAWS, NoiseLaw
@@ -226,10 +227,12 @@ def _drawn_ahead(plan: ReleasePlan, stream: Stream, law: NoiseLaw) -> JointCells
     rooms, cells = [], []
     for s in plan.statistics:
         others = [plan.axes[axis] for axis in s.axes if not is_time(plan.axes[axis].resolved, stream)]
-        if any(not isinstance(planned.strategy, LeafStrategy) for planned in others):
+        budgets = axis_budgets([planned.strategy for planned in others])
+        if any(
+            np.any(axis.budget != axis.total) for axis in budgets
+        ):  # rows that add leaves have a part of it
             return None
         cells.append(prod(planned.axis.leaves for planned in others))
-        budgets = axis_budgets([planned.strategy for planned in others])
         rooms.append(s.law.column_cap(budgets, s.spend / (stream.max_batches or 1), s.drawn_sensitivity))
     return JointCells(numbers, max(cells), min(rooms))
 

@@ -70,7 +70,7 @@ class JointTimeStrategy:
     def __post_init__(self) -> None:
         """Refuse levels that spend more than the whole, or fewer leaves than batches."""
         arities, shares = self.levels
-        if self.law.norm != 1 or len(shares) != len(arities) + 1 or min(arities, default=2) < 2:
+        if self.law != LAPLACE or len(shares) != len(arities) + 1 or min(arities, default=2) < 2:
             raise ValueError("a tree drawn ahead has one share a level, and Laplace noise")
         if min(shares) < 0 or shares[-1] < 1 or sum(shares) > TOTAL or prod(arities) < self.horizon:
             raise ValueError(
@@ -183,7 +183,7 @@ KINDS: Kinds = {JointTimeStrategy.kind: _thawed}
 def offers(question: TimeQuestion) -> Iterator[TimeOffer | Refusal]:
     """The best tree, for pure streams with an end whose other axes are measured leaf by leaf."""
     cells = question.joint
-    if cells is None or question.law.norm != 1 or question.batches < FEWEST_LEAVES:
+    if cells is None or not question.allows(LAPLACE) or question.batches < FEWEST_LEAVES:
         return
     if question.batches > DENSE:
         yield too_long(NAME)
