@@ -29,7 +29,7 @@ from benchmarks.figures import Figures
 from dpsql.mechanisms.axis.leaves import LeafStrategy
 from dpsql.mechanisms.axis.strategy import draw_view, leaf_estimates
 from dpsql.mechanisms.family.blocks import Blocks
-from dpsql.mechanisms.family.measurement import DrawnMember
+from dpsql.mechanisms.family.measurement import DrawnMember, Terms
 from dpsql.noise import Noise
 
 EPSILONS = (Fraction(1, 10), Fraction(1))
@@ -143,7 +143,9 @@ def default(counts: IntArray, epsilon: Fraction, noise: Noise) -> FloatArray:
     measurement = family.choice.strategy.measurement
     if not isinstance(measurement, Blocks):
         return product(counts, epsilon, noise)
-    drawn = measurement.draw(counts, terms(counts.shape, epsilon), noise)
+    (view,) = family.choice.strategy.views
+    planned_terms = Terms([choice.strategy for choice in view.axes], view.law, epsilon, 1)
+    drawn = measurement.draw(counts, planned_terms, noise)
     return np.asarray(measurement.estimate([DrawnMember((), drawn)], {})[0].leaves)
 
 

@@ -196,6 +196,9 @@ def test_moments_and_errors_of_loud_blocks_are_those_of_all_boxes() -> None:
     closed = run_moments(axis(8), edges)
     assert np.allclose(listed.first, closed.first)
     assert np.allclose(listed.second, closed.second)
+    mixed = run_moments(axis(8), edges, 0.5)
+    assert np.allclose(2 * mixed.first, closed.first + np.array([3, 3, 2]))
+    assert np.allclose(2 * mixed.second, closed.second + np.array([9, 9, 4]))
 
 
 def test_the_sides_are_those_of_the_page() -> None:

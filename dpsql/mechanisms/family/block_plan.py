@@ -1,8 +1,8 @@
 """What is public about a view by blocks before anything is drawn: grid, budgets, and the forecast it is chosen by.
 
-The error of a grid of loud blocks over random boxes is a sum over blocks,
+The error of a grid of loud blocks over random questions is a sum over blocks,
 
-    E_b = v2 E[m] - v2^2 / (k v2 + v1) E[m^2]         m cells of block b in a random box, k cells in all
+    E_b = v2 E[m] - v2^2 / (k v2 + v1) E[m^2]         m cells of block b in a question, k cells in all
 
 and a quiet block adds next to nothing, so the sum over blocks of E_b min(x_b, c) / c foretells what a plane will err
 by. That number is linear in the cells up to a cut, so one row moves it by at most the largest E_b.
@@ -85,18 +85,27 @@ class Moments(NamedTuple):
     second: FloatArray
 
 
-def run_moments(axis: FamilyAxis, edges: IntArray) -> Moments:
-    """How many leaves of each run a random range of the axis covers.
+def run_moments(axis: FamilyAxis, edges: IntArray, whole: float = 0.0) -> Moments:
+    """How many leaves of each run a question of the axis covers.
 
     Args:
         axis: its number of leaves and the ranges asked; None means all.
         edges: borders of the runs.
+        whole: how often the axis is asked as a whole.
 
     >>> from dpsql.mechanisms.family.question import Grains
     >>> moments = run_moments(FamilyAxis("x", 3, None, Grains(1, 1)), np.array([0, 2, 3]))
     >>> (6 * moments.first).round(9).tolist(), (6 * moments.second).round(9).tolist()
     ([7.0, 3.0], [11.0, 3.0])
     """
+    ranges, lengths = _range_moments(axis, edges), np.diff(edges).astype(np.float64)
+    return Moments(
+        (1 - whole) * ranges.first + whole * lengths, (1 - whole) * ranges.second + whole * lengths**2
+    )
+
+
+def _range_moments(axis: FamilyAxis, edges: IntArray) -> Moments:
+    """The same of ranges alone."""
     if axis.workload is not None:
         low, high, weight = (np.asarray(column, np.float64)[:, None] for column in axis.workload)
         covered = np.maximum(np.minimum(high, edges[1:]) - np.maximum(low, edges[:-1]), 0.0)
@@ -115,15 +124,18 @@ def run_moments(axis: FamilyAxis, edges: IntArray) -> Moments:
     return Moments(first / ranges, second / ranges)
 
 
-def loud_errors(axes: Sequence[FamilyAxis], grid: BlockGrid, variances: Variances) -> FloatArray:
+def loud_errors(
+    axes: Sequence[FamilyAxis], grid: BlockGrid, variances: Variances, whole: float = 0.0
+) -> FloatArray:
     """E_b of each block, of the grid's shape.
 
     Args:
         axes: what is asked of them.
         grid: the blocks.
         variances: of both stages.
+        whole: how often each axis is asked as a whole.
     """
-    moments = [run_moments(axis, edges) for axis, edges in zip(axes, grid.edges, strict=True)]
+    moments = [run_moments(axis, edges, whole) for axis, edges in zip(axes, grid.edges, strict=True)]
     first, second = (
         reduce(np.multiply.outer, [axis_moments[i] for axis_moments in moments])
         for i in range(len(Moments._fields))
@@ -134,11 +146,11 @@ def loud_errors(axes: Sequence[FamilyAxis], grid: BlockGrid, variances: Variance
     )
 
 
-def best_grid(axes: Sequence[FamilyAxis]) -> BlockGrid:
-    """The grid of least error if all blocks are loud."""
+def best_grid(axes: Sequence[FamilyAxis], whole: float = 0.0) -> BlockGrid:
+    """The grid of least error if all blocks are loud; arguments as of `loud_errors`."""
     equal = Variances(1.0, 1.0)
     grids = [block_grid([a.leaves for a in axes], [a.strips for a in axes], side) for side in SIDES]
-    return min(grids, key=lambda grid: float(loud_errors(axes, grid, equal).sum()))
+    return min(grids, key=lambda grid: float(loud_errors(axes, grid, equal, whole).sum()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,7 +185,7 @@ class SelectionStatistic:
 
 
 def forecast(
-    axes: Sequence[FamilyAxis], grid: BlockGrid, spend: Fraction, sensitivity: int
+    axes: Sequence[FamilyAxis], grid: BlockGrid, spend: Fraction, sensitivity: int, whole: float = 0.0
 ) -> SelectionStatistic:
     """The number that chooses, and its noise.
 
@@ -182,6 +194,7 @@ def forecast(
         grid: the blocks.
         spend: epsilon of the whole statistic.
         sensitivity: M.
+        whole: how often each axis is asked as a whole.
 
     Raises:
         PrivacyError: there is no room for it in 64 bits.
@@ -190,7 +203,7 @@ def forecast(
     """
     variances = stages(spend * (1 - CHOICE), sensitivity).variances
     unit = float(spend) ** 2 / float(sensitivity) ** 2
-    weights = np.ceil(GRAIN * unit * loud_errors(axes, grid, variances)).astype(np.int64)
+    weights = np.ceil(GRAIN * unit * loud_errors(axes, grid, variances, whole)).astype(np.int64)
     bar, reach = bar_of(spend, sensitivity), int(weights.max()) * sensitivity
     if bar * max(int(weights.sum()), int(grid.cells.max())) >= 1 << 62:
         raise PrivacyError(

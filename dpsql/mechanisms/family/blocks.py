@@ -32,6 +32,7 @@ import numpy as np
 
 from dpsql.errors import InternalError
 from dpsql.mechanisms.axis import AUTO
+from dpsql.mechanisms.axis import WHOLE as WHOLE
 from dpsql.mechanisms.axis.strategy import AxisStrategy
 from dpsql.mechanisms.family.block_plan import (
     CHOICE,
@@ -128,15 +129,17 @@ class Blocks:
 
     Args:
         axes: the view's axes.
-        product_error: of the product over random boxes, at epsilon 1.
+        product_error: of the product over the questions that the view is asked, at epsilon 1.
         first: whether it is the count that chooses; the view's other statistics follow.
         outcome: what was drawn.
+        whole: how often each axis is asked as a whole; 0 where boxes alone are.
     """
 
     axes: tuple[FamilyAxis, ...]
     product_error: float
     first: bool = True
     outcome: Outcome = BEFORE
+    whole: float = 0.0
 
     @property
     def choice(self) -> Fraction:
@@ -253,11 +256,11 @@ class Blocks:
         return None if self.first or terms.beside is None else _drawn(terms.beside).rows
 
     def _grid(self, terms: Terms) -> BlockGrid:
-        return best_grid(self.axes)
+        return best_grid(self.axes, self.whole)
 
     def _forecast(self, terms: Terms) -> SelectionStatistic:
         """The number that chooses, before it is known."""
-        return forecast(self.axes, self._grid(terms), terms.spend, terms.sensitivity)
+        return forecast(self.axes, self._grid(terms), terms.spend, terms.sensitivity, self.whole)
 
     def _takes_blocks(self, chosen: Sequence[Noisy], terms: Terms) -> bool:
         """What the count's noisy number says; other statistics follow the count."""
@@ -306,9 +309,8 @@ def _words(pieces: Partition) -> str:
 
 
 TITLE = "blocks"
-WHOLE = 0.0
-"""Such a view is asked for boxes alone."""
-NAMED: Mapping[str, NamedFamily] = {TITLE: NamedFamily(stands_alone, whole=WHOLE)}
+NAMED: Mapping[str, NamedFamily] = {TITLE: NamedFamily(stands_alone, whole=0.0)}
+"""A view that names it is asked for boxes alone; one that competes as its rivals are (`WHOLE`)."""
 
 
 def offers(question: FamilyQuestion) -> Iterator[Answer]:
@@ -321,7 +323,9 @@ def offers(question: FamilyQuestion) -> Iterator[Answer]:
     def make() -> FamilyCandidate:
         (view,) = question.views
         product_choice = product_view(question, view)
-        blocks = Blocks(tuple(question.axes[axis] for axis in view.axes), product_choice.error)
+        blocks = Blocks(
+            tuple(question.axes[axis] for axis in view.axes), product_choice.error, whole=question.whole
+        )
         following = replace(blocks, first=False)
         largest_error = product_choice.error / float(1 - CHOICE) ** 2
         return FamilyCandidate(
@@ -347,6 +351,6 @@ def _refusal(question: FamilyQuestion) -> tuple[str, str] | None:
         ("is not made batch by batch", "write auto"): not question.batches,
     }  # fmt: skip
     short = next((reason for reason, met in reasons.items() if not met), None)
-    if short is None and prod(best_grid(axes).shape) < FEWEST_BLOCKS:
+    if short is None and prod(best_grid(axes, question.whole).shape) < FEWEST_BLOCKS:
         return "finds too few blocks on axes of so few leaves", "write auto, or cut the axes finer"
     return short
