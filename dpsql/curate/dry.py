@@ -17,10 +17,10 @@ dry release is marked as not private, so nothing opens it by mistake.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from math import prod, sqrt
+from math import pi, prod, sqrt
 from pathlib import Path
 from typing import NamedTuple
 
@@ -288,6 +288,36 @@ def allowed_selections(catalog: Catalog, make_axis: AxisMaker) -> tuple[AllowedS
         for view in question.views
         if view.name in views and choice.runners_up and choice.runners_up[0][1] < choice.expected_error
     )
+
+
+class CubeForecast(NamedTuple):
+    """A cube, and of about how many rows it errs less than synthetic rows do."""
+
+    view: str
+    rows: int
+
+    @property
+    def line(self) -> str:
+        """As `dpsql plan` prints it."""
+        return (
+            f"{self.view}: below about {self.rows:,} rows MST would do better here (synthetic rows err in proportion "
+            "to them, a cube by noise alone; measured on one census)"
+        )
+
+
+MODEL_ERROR = 0.0042 / sqrt(2 / pi)
+"""MST over 10,000 rows of the census of docs/peers.md: mean absolute error over rows, as normal noise has it."""
+
+
+def cube_forecast(view: str, errors: Sequence[float]) -> CubeForecast:
+    """When synthetic rows would be the better choice.
+
+    Args:
+        view: the cube.
+        errors: typical standard errors of its largest sets.
+    """
+    rows = int(sum(errors) / len(errors) / MODEL_ERROR)
+    return CubeForecast(view, int(round(rows, 1 - len(str(rows)))))
 
 
 def write_dry_release(

@@ -140,7 +140,8 @@ def test_the_plan_says_why_others_were_not_taken(tmp_path: Path):
     assert "not DiffHR: is had by name alone" in text
     catalog.write_text(catalog.read_text().replace("delta: 1e-6", "delta: 0"))
     pure = api.plan(catalog)
-    assert pure.not_taken[0].expected_error is None  # nobody else answers, so nothing is compared
+    family = pure.not_taken[0]  # rows of each axis, and trees by one draw
+    assert family.expected_error <= min(error for _, error in family.lost)
     (day,) = (
         each
         for each in pure.not_taken
@@ -246,6 +247,28 @@ def test_a_plan_is_a_picture_without_a_script(tmp_path: Path) -> None:
     drawn = plan_picture([("SELECT '<i>'", None, [odd]), ("SELECT 2", "no <u>", [])])
     assert not {"<b>", "<i>", "<u>"} & set(re.findall("<.>", drawn)) and "176.4%" in drawn
     assert "No question" in api.plan(catalog)._repr_html_()
+
+
+def test_a_plan_of_a_cube_says_when_synthetic_rows_would_do_better(tmp_path: Path) -> None:
+    text = """
+dpsql: 1
+name: census
+source: {kind: parquet, root: ., tables: {people: people.parquet}}
+privacy: {lineage: p, cap: 9, unit: row, epsilon: EPSILON, delta: 1e-9}
+tables:
+  people: {role: fact, columns: {a: {type: int, lower: 0, upper: 9}, b: {type: int, lower: 0, upper: 9},
+    c: {type: int, lower: 0, upper: 9}}}
+views:
+  cube: {of: people, axes: [people.a, people.b, people.c], measures: [count], ways: 2}
+"""
+    rows = {}
+    for epsilon in ("1", "2"):
+        (tmp_path / "c.yaml").write_text(text.replace("EPSILON", epsilon))
+        report = api.plan(tmp_path / "c.yaml")
+        (cube,) = report.cubes
+        assert f"cube: below about {cube.rows:,} rows MST would do better here" in plan_text(report)
+        rows[epsilon] = cube.rows
+    assert 0 < rows["2"] < rows["1"]
 
 
 def test_a_plan_says_by_what_two_axes_were_compared_and_what_allow_would_bring(tmp_path: Path) -> None:

@@ -218,6 +218,7 @@ def _release_lines(report: PlanReport) -> list[str]:
     lines += report.sums
     lines += [f"  warning: {_beaten_line(beaten)}" for beaten in report.beaten]
     lines += [allowed.line for allowed in report.allowed]
+    lines += [cube.line for cube in report.cubes]
     return lines if report.refreshes is None else [*lines, _refreshes_line(report.refreshes)]
 
 
