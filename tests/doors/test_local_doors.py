@@ -104,7 +104,7 @@ def test_predicted_errors_are_printed(tmp_path: Path) -> None:
     assert code == 0
     assert "a range of answer.age" in said
     rows, _ = run("collection-plan", SURVEY, "-o", tmp_path / "more.json", "--people", "200000", "--json")
-    first = {each["question"]: each["error"] for each in json.loads(rows)}["a range of answer.age"]
+    first = {each["question"]: each["error"] for each in json.loads(rows)["result"]}["a range of answer.age"]
     assert 0 < first < 0.05
     with pytest.raises(InterfaceError, match="one person"):
         dpsql.collection_plan(SURVEY, tmp_path / "x", people=0)

@@ -48,7 +48,8 @@ def test_append_query_as_of_and_exit_codes(tmp_path: Path) -> None:
         run(*append, "--batch", "2025-01-02", "--source", rows, "--check", "--json") for rows in (day, other)
     ]
     assert [done.returncode for done in checks] == [0, 3]
-    assert json.loads(checks[0].stdout)["same"] is True and checks[1].stdout == ""
+    assert json.loads(checks[0].stdout)["same"] is True
+    assert json.loads(checks[1].stdout)["error"]["type"] == "BatchConflict"
 
     elsewhere = tmp_path / "elsewhere" / shop.directory.name
     lost = run("append", elsewhere, *append[2:], "--batch", "2025-01-03")

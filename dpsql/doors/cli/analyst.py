@@ -14,7 +14,17 @@ import click
 
 from dpsql import api
 from dpsql.answer.output import FORMATS, STYLES, notes_beside, render
-from dpsql.doors.cli.command import FILE, CommandOutput, cli, say, steps, tells, write_text
+from dpsql.doors.cli.command import (
+    FILE,
+    CommandOutput,
+    as_object,
+    cli,
+    say,
+    steps,
+    tells,
+    wants_json,
+    write_text,
+)
 from dpsql.errors import Error
 from dpsql.progress import silent
 from dpsql.release.request import Request, heeding_keys
@@ -63,17 +73,27 @@ several = click.argument("releases", type=FILE, nargs=-1, required=True)
     type=click.FloatRange(0, min_open=True),
     help="hide groups that drown in noise, such as 0.5",
 )
-def query(releases: tuple[Path, ...], sql: str, style: str, level: float, **asking: Any) -> None:
+@click.option(
+    "--json", "as_json", is_flag=True, help="report as JSON, as `--format json` with command and code"
+)
+def query(
+    releases: tuple[Path, ...], sql: str, style: str, level: float, as_json: bool, **asking: Any
+) -> None:
     """Answer one SQL statement on RELEASES (files or streams); every aggregate comes with its error.
 
     Several releases of one population are alternatives: block by block the smallest predicted error answers.
     """
+
+    if as_json:
+        style = "json"
+        wants_json()
 
     def answer() -> tuple[str, tuple[str, ...]]:
         answered = api.query(sql, release=releases, **asking)
         return render(answered, style, level), notes_beside(answered, style, level)
 
     shown, notes = heeding_keys(answer)
+    shown = as_object(json.loads(shown)) if as_json else shown
     click.echo(shown)
     for note in notes:
         say(f"note: {note}", err=True)
@@ -90,23 +110,25 @@ def query(releases: tuple[Path, ...], sql: str, style: str, level: float, **aski
 def explain(releases: tuple[Path, ...], sql: str, as_json: bool, **asking: Any) -> None:
     """Say how a statement would be answered: route, view, nodes, predicted error, the DuckDB SQL."""
 
-    def answer() -> str:
+    if as_json:
+        wants_json()
+
+    def answer() -> Any:
         if not as_json:
             return api.explain(sql, release=releases, **asking)
-        answered = api.query(sql, release=releases, **asking)
-        report = {
-            "columns": answered.columns,
-            "plan": answered.plan,
-            "stderr": answered.stderr_rows,
-            "provenance": answered.provenance,
+        result = api.query(sql, release=releases, **asking)
+        return {
+            "columns": result.columns,
+            "plan": result.plan,
+            "stderr": result.stderr_rows,
+            "provenance": result.provenance,
         }
-        return json.dumps(report, indent=2, default=str)
 
-    text = heeding_keys(answer)
+    answered = heeding_keys(answer)
     if as_json:
-        click.echo(text)
+        click.echo(as_object(answered))
     else:
-        say(text)
+        say(answered)
 
 
 @cli.command()
@@ -217,12 +239,15 @@ def explore(releases: tuple[Path, ...], port: int, as_of: str | None, as_json: b
 
     Needs the extra `explore`. Whoever knows the printed address may ask; it is a new one each time.
     """
+    if as_json:
+        wants_json()
     from dpsql.answer.session import open_session
     from dpsql.doors.explore import serve
 
     def told(address: str) -> None:
         click.echo(
-            json.dumps({"url": address}) if as_json else f"open {address} (Ctrl-C ends it)", err=not as_json
+            as_object({"url": address}, indent=None) if as_json else f"open {address} (Ctrl-C ends it)",
+            err=not as_json,
         )
 
     opened = open_session(releases, as_of=as_of)
@@ -396,9 +421,14 @@ def serve(
     from dpsql.answer.session import open_session
     from dpsql.doors import wire
 
+    if as_json:
+        wants_json()
+
     def announce(address: str, number: int) -> None:
         line = (
-            json.dumps({"host": address, "port": number}) if as_json else f"listening on {address}:{number}"
+            as_object({"host": address, "port": number}, indent=None)
+            if as_json
+            else f"listening on {address}:{number}"
         )
         click.echo(line, err=not as_json)
 

@@ -134,7 +134,14 @@ def stopped_by_keys() -> Iterator[None]:
 
 
 def _refuse(ctx: click.Context, error: Error) -> NoReturn:
-    """Print an error's one line and leave with its code."""
+    """Print an error's one line, as JSON too where that is wanted, and leave with its code."""
+    if ctx.meta.get(_AS_JSON):
+        report = {"type": type(error).__name__, "message": str(error)}
+        click.echo(
+            json.dumps(
+                {"command": ctx.invoked_subcommand, "code": error.exit_code, "error": report}, indent=2
+            )
+        )
     click.echo(f"dpsql: {error}", err=True)
     if error.caret:
         say(error.caret, err=True)
@@ -164,14 +171,37 @@ class CommandOutput(NamedTuple):
     code: int = 0
 
 
+_AS_JSON = "dpsql.json"
+
+
+def wants_json() -> None:
+    """Have an error of this command said on standard output too, as JSON."""
+    click.get_current_context().meta[_AS_JSON] = True
+
+
+def as_object(value: Any, code: int = 0, *, indent: int | None = 2) -> str:
+    """What a command says to programs: one object of docs/output.schema.json.
+
+    Args:
+        value: its own keys; another value stands under `result`.
+        code: to exit with.
+        indent: None for one line.
+    """
+    command = click.get_current_context().command_path.partition(" ")[2]
+    report = value if isinstance(value, Mapping) else {"result": value}
+    return json.dumps({"command": command, "code": code, **report}, indent=indent, default=str)
+
+
 def tells(command: Callable[..., CommandOutput]) -> Callable[..., None]:
     """Give a command the option --json, and say what it returns."""
 
     @click.option("--json", "as_json", is_flag=True, help="report as JSON on standard output")
     @wraps(command)
     def run(*, as_json: bool, **arguments: Any) -> None:
+        if as_json:
+            wants_json()
         outcome = command(**arguments)
-        text = json.dumps(outcome.value, indent=2) if as_json else visible_lines(outcome.text)
+        text = as_object(outcome.value, outcome.code) if as_json else visible_lines(outcome.text)
         try:
             click.echo(text, err=not (outcome.result or as_json))
         except BrokenPipeError:

@@ -112,10 +112,12 @@ def _release(path: Path) -> SystemCheck:
 
 @cli.command()
 @click.argument("shell", type=click.Choice(("bash", "zsh", "fish")))
-def completion(shell: str) -> None:
+@tells
+def completion(shell: str) -> CommandOutput:
     """Print the completion script of SHELL: eval "$(dpsql completion bash)"."""
     from click.shell_completion import get_completion_class
 
     completion_class = get_completion_class(shell)
-    if completion_class is not None:
-        click.echo(completion_class(cli, {}, "dpsql", "_DPSQL_COMPLETE").source())
+    assert completion_class is not None  # click knows the three
+    script = completion_class(cli, {}, "dpsql", "_DPSQL_COMPLETE").source()
+    return CommandOutput({"script": script}, script, result=True)
