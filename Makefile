@@ -25,7 +25,7 @@ export PYTHONDONTWRITEBYTECODE :=
 export DPSQL_STATE := /dev/null
 demo: export DPSQL_STATE := $(abspath build/state)
 
-.PHONY: demo test check quick suites lowest dist slow same-release house bench bench-accuracy bench-answers bench-bi bench-collect bench-keys bench-local bench-people bench-promises bench-scale bench-scale-large bench-scale-model bench-sources bench-stream bench-trusts bench-userlevel production soak figures first-hour page-central page-local page-peers page-streams page-userlevel peers test-engines wire explore withstand superset sqlalchemy14 reference data clean
+.PHONY: demo test check quick mutants suites lowest dist slow same-release house bench bench-accuracy bench-answers bench-bi bench-collect bench-keys bench-local bench-people bench-promises bench-scale bench-scale-large bench-scale-model bench-sources bench-stream bench-trusts bench-userlevel production soak figures first-hour page-central page-local page-peers page-streams page-userlevel peers test-engines wire explore withstand superset sqlalchemy14 reference data clean
 
 $(VENV)/.core: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -111,6 +111,10 @@ bench-local: $(VENV)/.dev bench-collect
 # Ten million reports in every format, and texts that both device clients must read alike: ten minutes of two cores.
 bench-collect: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.local.collect
+
+# 400 small defects of the noise, the budgets and the ledger, each against its own tests: hours. A stopped run goes on.
+mutants: $(VENV)/.dev
+	$(BIN)/python -m benchmarks.mutants.run
 
 # Keys that nobody listed: how many are shown, their intervals, refreshes, CPU of the step.
 bench-keys: $(VENV)/.dev

@@ -85,6 +85,15 @@ RUNS: tuple[Run, ...] = (
     ),
     *_modules("Beside other libraries", "peers", "measure", "adult"),
     Run("explore", "The first hour", "make explore", ("tests/explore", "Makefile")),
+    Run(
+        "mutants",
+        "Tests that notice",
+        "python -m benchmarks.mutants.run",
+        (
+            "benchmarks/mutants",
+            *(f"tests/{room}" for room in ("noise", "budget", "ledger", "mechanisms", "privacy")),
+        ),
+    ),
     Run("wire", "Doors", "make wire", ("tests/doors", "Makefile")),
     Run(
         "production-serving",

@@ -1,0 +1,139 @@
+"""Mutants of the noise, the budgets, the noise distributions and the ledger against their own tests.
+
+    python -m benchmarks.mutants.run [--count 400] [--seed 40]
+
+Defects are drawn without replacement, each of all modules with the same chance. One is planted in a copy of the
+package, and the tests of its room run until one fails, at most 60 s of CPU; a mutant that is still running then is
+killed, as a suite that hangs is noticed. What survives is printed with its line. Results are kept in
+build/mutants.jsonl, by the digests of the module and its tests, so a stopped run goes on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import random
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks.figures import Figures
+from benchmarks.mutants.defects import Defect, defects, planted
+
+PROJECT = Path(__file__).resolve().parents[2]
+STORED = PROJECT / "build" / "mutants.jsonl"
+CPU_SECONDS, KILLED = 60, 0.95
+ROOMS = {
+    "dpsql/noise": ("tests/noise",),
+    "dpsql/budget": ("tests/budget",),
+    "dpsql/mechanisms/law.py": (
+        "tests/mechanisms/test_view.py", "tests/mechanisms/test_bound.py", "tests/mechanisms/test_cells_meet_noise.py",
+        "tests/privacy/test_joint_rows.py", "tests/privacy/test_path_sums.py",
+    ),
+    "dpsql/ledger": ("tests/ledger",),
+}  # fmt: skip
+"""Modules, and the tests that are theirs."""
+
+
+class Mutant(NamedTuple):
+    """A defect of a module, and the tests that should notice it."""
+
+    module: str
+    defect: Defect
+    tests: tuple[str, ...]
+
+
+def mutants() -> list[Mutant]:
+    """Every defect of every module."""
+    listed = []
+    for room, tests in ROOMS.items():
+        place = PROJECT / room
+        for path in sorted(place.glob("*.py")) if place.is_dir() else [place]:
+            module = str(path.relative_to(PROJECT))
+            listed += [Mutant(module, defect, tests) for defect in defects(path.read_text("utf-8"))]
+    return listed
+
+
+def is_killed(mutant: Mutant) -> bool:
+    """Whether a test fails."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name in ("dpsql", "tests", "benchmarks", "docs", "catalog"):
+            shutil.copytree(
+                PROJECT / name, Path(folder) / name, ignore=shutil.ignore_patterns("__pycache__", "results")
+            )
+        for name in ("pyproject.toml", "README.md", "CONTRIBUTING.md"):
+            shutil.copy(PROJECT / name, folder)
+        source = (PROJECT / mutant.module).read_text("utf-8")
+        (Path(folder) / mutant.module).write_text(planted(source, mutant.defect.number), "utf-8")
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *mutant.tests],
+            cwd=folder, env={**os.environ, "PYTHONPATH": folder, "PYTHONDONTWRITEBYTECODE": "1"},
+            capture_output=True, check=False, preexec_fn=_limit, text=True,
+        )  # fmt: skip
+    if done.returncode == 0 and " passed" not in done.stdout and "%]" not in done.stdout:
+        raise RuntimeError(f"no test ran: {done.stdout}{done.stderr}")
+    return done.returncode != 0
+
+
+def _limit() -> None:
+    resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
+
+
+def digest(mutant: Mutant) -> str:
+    """What a result stands for: the module, the tests and the defect."""
+    known = hashlib.sha256((PROJECT / mutant.module).read_bytes())
+    for name in mutant.tests:
+        place = PROJECT / name
+        for path in sorted(place.rglob("*.py")) if place.is_dir() else [place]:
+            known.update(path.read_bytes())
+    known.update(str(mutant.defect.number).encode())
+    return known.hexdigest()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Draw, run, print; 1 if too many survive."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--count", type=int, default=400)
+    parser.add_argument("--seed", type=int, default=40)
+    options = parser.parse_args(arguments)
+    listed = mutants()
+    drawn = random.Random(options.seed).sample(listed, min(options.count, len(listed)))
+    STORED.parent.mkdir(exist_ok=True)
+    lines = STORED.read_text("utf-8").splitlines() if STORED.exists() else []
+    stored = {line["digest"]: line["killed"] for line in map(json.loads, lines)}
+    killed = 0
+
+    def result(mutant: Mutant) -> bool:
+        name = digest(mutant)
+        if name not in stored:
+            stored[name] = is_killed(mutant)
+            with STORED.open("a", encoding="utf-8") as file:
+                file.write(
+                    json.dumps({"digest": name, "killed": stored[name], "module": mutant.module}) + "\n"
+                )
+        return bool(stored[name])
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for mutant, found in zip(drawn, pool.map(result, drawn), strict=True):
+            killed += found
+            if not found:
+                shown = f"{mutant.module}:{mutant.defect.line} {mutant.defect.before!r} -> {mutant.defect.after!r}"
+                print(f"  survives: {shown}", flush=True)
+    print(f"  {len(drawn)} of {len(listed)} mutants, seed {options.seed}")
+    figures = Figures()
+    figures.at_least("mutants-killed", killed / len(drawn), KILLED)
+    return figures.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
