@@ -86,7 +86,7 @@ RUNS: tuple[Run, ...] = (
     *_modules("Beside other libraries", "peers", "measure", "adult"),
     Run("explore", "The first hour", "make explore", ("tests/explore", "Makefile")),
     Run(
-        "mutants",
+        "mutants-run",
         "Tests that notice",
         "python -m benchmarks.mutants.run",
         (
