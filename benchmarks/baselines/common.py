@@ -15,7 +15,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.noise import Noise, noised
+from dpsql.noise import ExactNoise, LeafNoise, Noise, TreeNoise, insecure_test_entropy, noised
 from dpsql.tree import Tree
 
 IntArray = npt.NDArray[np.int64]
@@ -49,6 +49,15 @@ class SimulationNoise:
         radius = self.rng.gamma(numbers + 1, 1.0, size) * denominator / np.asarray(units, np.float64)
         cube = self.rng.uniform(-1, 1, (numbers, *size)) * np.reshape(bounds, (-1, *[1] * len(size)))
         return noised(exact, np.rint(radius * cube).astype(np.int64))
+
+    def trees(self, tree: TreeNoise, exact: IntArray) -> IntArray:
+        """The exact sampler on entropy from the generator: no float draws a tree at once."""
+        entropy = insecure_test_entropy(int(self.rng.integers(1 << 31)))
+        return ExactNoise(entropy).trees(tree, exact)
+
+    def stored(self, leaf: LeafNoise, exact: IntArray, drawn: IntArray) -> IntArray:
+        """What was drawn before and kept."""
+        return noised(exact, drawn)
 
     def gaussian(self, sigma2: Fraction, size: int, exact: IntArray | None = None) -> IntArray:
         """Rounded normal draws: close enough to the discrete law to measure errors by."""

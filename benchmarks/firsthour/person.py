@@ -26,7 +26,6 @@ COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 PROMPTS = [
     r"Where the catalog goes \[.*?\]: ", r"Whose privacy \(.*?\) \[.*?\]: ",
     r"anybody may see \(- for none\) \[.*?\]: ", r"ever lose, in epsilon.*?: ", r"spends of it.*?: ",
-    r"\[Y/n\]: ",
     r"which they say \[Y/n\]: ",
     r"\[r\]ead, r\[o\]under, \[l\]ater \[o\]: ", r"\[r\]ead, \[l\]ater \[r\]: ",
     r"cannot be undone \[y/N\]: ", pexpect.EOF,
