@@ -450,6 +450,23 @@ def test_ids_that_repeat_name_the_rows_of_the_one_table_with_such_a_key(tmp_path
     assert {c: k.references for c, k in tables["visits"].foreign_keys.items()} == {"id": "subjects"}
 
 
+def test_a_key_called_after_its_table_beats_a_code_that_many_tables_have(tmp_path: Path) -> None:
+    for name, key in (("employees", "EmployeeID"), ("suppliers", "SupplierID"), ("shops", "ShopID")):
+        rows = "".join(f"{i},{1000 + i}\n" for i in range(40))
+        (tmp_path / f"{name}.csv").write_text(f"{key},PostalCode\n{rows}")
+    (tmp_path / "orders.csv").write_text(
+        "OrderID,EmployeeID\n" + "".join(f"{i},{i % 40}\n" for i in range(99))
+    )
+    draft_from_source(tmp_path, tmp_path / "x.yaml", None, leave_open)
+    tables = load_catalog(tmp_path / "x.yaml").tables
+    assert [tables[name].key for name in ("employees", "suppliers", "shops")] == [
+        "EmployeeID",
+        "SupplierID",
+        "ShopID",
+    ]
+    assert {c: k.references for c, k in tables["orders"].foreign_keys.items()} == {"EmployeeID": "employees"}
+
+
 def test_a_name_that_no_catalog_may_hold_is_read_by_its_plain_one(tmp_path: Path, publishes: None) -> None:
     """R writes alk.phos: the catalog reads alk_phos, and a question may write either."""
     folder = tmp_path / "visits"

@@ -134,7 +134,10 @@ def key_of(table: TableFacts, tables: Sequence[TableFacts]) -> str | None:
         for column in other_table.columns
     }
     shared = [name for name in unique if name in elsewhere and not is_name(words(name))]
-    called_so = [*named_after, *ends]
+    surely = [
+        name for name in named_after if stems[name]
+    ]  # EmployeeID of Employees, though more tables have postcodes
+    called_so = surely or [*named_after, *ends]
     return max(called_so or shared[:1], key=lambda name: _named_by(name, table, tables), default=None)
 
 
