@@ -153,8 +153,8 @@ def offers(question: FamilyQuestion) -> Iterator[Answer]:
         yield Refusal(name, f"needs a declared number in max_ids of {question.of}")
         return
 
-    def design(views: Sequence[ViewChoice]) -> FamilyCandidate:
-        words = " x ".join(choice.name for choice in views[0].axes) if len(views) == 1 else name
+    def design(views: Sequence[ViewChoice], words: str = name) -> FamilyCandidate:
+        words = " x ".join(choice.name for choice in views[0].axes) if len(views) == 1 else words
         return FamilyCandidate(words, FamilyDesign(PRODUCT, tuple(views)), lambda: _error(question, views))
 
     views = [product_view(question, view, trees=len(question.views) == 1) for view in question.views]
@@ -162,7 +162,7 @@ def offers(question: FamilyQuestion) -> Iterator[Answer]:
     on_trees = [_on_tree(question, views, place) for place in range(len(views))]
     if any(choice is not None for choice in on_trees):
         chosen = [tree or view for tree, view in zip(on_trees, views, strict=True)]
-        yield Offer("joint trees", 0.0, lambda: design(chosen))
+        yield Offer("joint trees", 0.0, lambda: design(chosen, "axes one by one, some leaves by one draw"))
 
 
 def product_view(question: FamilyQuestion, view: FamilyView, *, trees: bool = True) -> ViewChoice:
