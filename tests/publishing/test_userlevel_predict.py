@@ -189,7 +189,7 @@ def test_hopeless_views_are_named_with_a_coarser_one(tmp_path: Path, few_seeds: 
     named = {h.view: h.coarser for h in report.hopeless}
     assert named["regions"] == "plain"
     assert "view regions is hopeless" in plan_text(report)
-    assert "view exact answers better" in plan_text(report)
+    assert "view plain answers better" in plan_text(report)
     tiny = api.plan(catalog, guess=Guess(2, 4))
     assert "table sales is hopeless" in plan_text(tiny)
     assert all(h.coarser is None for h in tiny.hopeless)
