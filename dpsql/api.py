@@ -118,10 +118,9 @@ def buy(
     from dpsql.noise import ExactNoise, os_entropy
     from dpsql.publishing.central import publish_release
 
-    entropy = os_entropy()
+    entropy, bought = os_entropy(), read_purchase(catalog, statements, epsilon, ledger, keys_of)
     return publish_release(
-        read_purchase(catalog, statements, epsilon, ledger, keys_of), Path(output), noise=ExactNoise(entropy),
-        key=entropy(32), label=label, progress=progress or silent,
+        bought, Path(output), noise=ExactNoise(entropy), key=entropy(32), label=label, progress=progress or silent,
         memory=memory_of_this_computer(new_ledger=new_ledger),
     )  # fmt: skip
 
@@ -133,11 +132,7 @@ def quote(
     """What `buy` would give for an epsilon: the standard error of each statement, before anything is spent.
 
     Args:
-        catalog, statements, epsilon, keys_of: as for `buy`.
-        ledger: as for `buy`; it is read only where private keys are those of another release.
-
-    Raises:
-        dpsql.errors.Error: as for `buy`.
+        catalog, statements, epsilon, keys_of, ledger: as for `buy`, and what is raised; a ledger is read for keys alone.
 
     **Privacy**: spends nothing and opens no private table.
     """
