@@ -132,7 +132,7 @@ def quote(
     """What `buy` would give for an epsilon: the standard error of each statement, before anything is spent.
 
     Args:
-        catalog, statements, epsilon, keys_of, ledger: as for `buy`, and what is raised; a ledger is read for keys alone.
+        catalog, statements, epsilon, keys_of, ledger: as for `buy`, what is raised too; a ledger is read for keys.
 
     **Privacy**: spends nothing and opens no private table.
     """
