@@ -46,15 +46,9 @@ if TYPE_CHECKING:
 
 
 def publish(
-    catalog: ReleasePath | Catalog,
-    output: ReleasePath,
-    *,
-    tables: Frames | None = None,
-    label: str | None = None,
-    ledger: ReleasePath | None = None,
-    new_ledger: bool = False,
-    progress: Progress | None = None,
-) -> Published:
+    catalog: ReleasePath | Catalog, output: ReleasePath, *, tables: Frames | None = None, label: str | None = None,
+    ledger: ReleasePath | None = None, new_ledger: bool = False, progress: Progress | None = None,
+) -> Published:  # fmt: skip
     """Spend the budget of a catalog once and write a release.
 
     Args:

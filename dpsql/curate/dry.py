@@ -277,7 +277,7 @@ def allowed_selections(catalog: Catalog, make_axis: AxisMaker) -> tuple[AllowedS
     views = {
         name: view.model_copy(update={"data_dependent": "allow"})
         for name, view in catalog.views.items()
-        if view.data_dependent == "refuse" and view.word == AUTO.name and view.ways is None
+        if not view.may_select and view.word == AUTO.name and view.ways is None
     }
     if not views or catalog.stream is not None:
         return ()

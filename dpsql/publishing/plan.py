@@ -99,7 +99,7 @@ def _question(catalog: Catalog, of: str, planner: AxisPlanner) -> FamilyQuestion
         views.append(
             FamilyView(
                 view.name, tuple(axes.index(axis) for axis in view_axes), _word(view.spec),
-                view.spec.data_dependent == "allow",
+                view.spec.may_select,
                 {measure.name: _charge(catalog, view.name, measure) for measure in view.measures},
                 all(measure.is_count for measure in view.measures), view.spec.share is None, view.spec.questions,
                 view.spec.together, _widest(catalog, view), view.spec.nonnegative is not False,

@@ -184,6 +184,11 @@ class View(Model):
         return "tree" if isinstance(self.mechanism, Model) else str(self.mechanism)
 
     @property
+    def may_select(self) -> bool:
+        """Whether noisy numbers may choose what is measured."""
+        return self.data_dependent == "allow"
+
+    @property
     def tree(self) -> TreeMechanism | None:
         """The shape of its trees, where the catalog says one."""
         return self.mechanism if isinstance(self.mechanism, TreeMechanism) else None

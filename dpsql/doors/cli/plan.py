@@ -73,7 +73,6 @@ def plan(
     mechanisms: bool,
     compare: Path | None,
     page: Path | None,
-    keys: tuple[str, ...],
     **known: Any,
 ) -> CommandOutput:
     """Say how far each answer over CATALOG will be off and what publishing it will cost; spends nothing.
@@ -84,8 +83,8 @@ def plan(
     on made-up rows and get the errors that a release will show, and reported columns the error of their channel; state
     what is public anyway, not what a private table says.
     """
+    sizes = dict(map(_size, known.pop("keys")))
     guess = _guess(**known)
-    sizes = dict(map(_size, keys))
     asked = statements(workload) if workload else ()
     if page is not None and page.exists():
         raise InterfaceError(f"{page} exists", hint="choose another file, or remove it")
