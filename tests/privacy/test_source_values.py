@@ -6,8 +6,11 @@ from contextlib import closing
 from pathlib import Path
 
 import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from dpsql.answer import Answerer
 from dpsql.api import certificate as certify_release
 from dpsql.doors.certificate import certificate_page
 from dpsql.doors.report import report_page
@@ -16,6 +19,7 @@ from dpsql.errors import CatalogError, SourceError
 from dpsql.noise import ZeroNoise
 from dpsql.publishing.central import publish_release
 from dpsql.release import open_release
+from dpsql.star import load_catalog
 from tests.privacy.source_star import cells, opened, star
 
 PEOPLE = "SELECT i AS id, i % 10 AS age FROM range(100) t(i)"
@@ -34,6 +38,16 @@ def month(amount: str, rows: int = 1000) -> str:
 
 
 FILES = {"kind": "parquet", "root": ".", "tables": {"person": "person.parquet", "sales": "sales/*.parquet"}}
+
+VISITS = """
+dpsql: 1
+name: visits
+source: {kind: parquet, root: ., tables: {visit: visit.parquet}}
+privacy: {lineage: visits, cap: 9, unit: row, epsilon: 1}
+tables: {visit: {role: fact, columns: {
+  at: {type: timestamp, grain: hour, lower: 1969-12-30, upper: 1970-01-06, nullable: true}}}}
+views: {hours: {of: visit, axes: [{axis: visit.at, cuts: {width: day}}], measures: [count]}}
+"""
 
 
 # several files of one table
@@ -349,3 +363,27 @@ def test_the_certificate_names_types_and_equalities(tmp_path: Path) -> None:
         "sales": "person_id compared as canonical text; amount kept to 1 decimal place, half up",
     }  # fmt: skip
     assert "person_id compared as canonical text" in page
+
+
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
+def test_nanoseconds_with_a_zone_count_as_their_microsecond(tmp_path: Path, zone: str) -> None:
+    """As pandas writes moments; the last nanosecond of a day stays in its day, before 1970 too."""
+    day = 86_400 * 10**9
+    moments = [-1, -day - 1, 0, 1, day - 1, day, 5 * day + 999, 5 * day - 1, None]
+    whole = [None if moment is None else moment // 1000 for moment in moments]
+    answers = []
+    for unit, stamps in (("ns", moments), ("us", whole)):
+        folder = tmp_path / unit
+        folder.mkdir()
+        rows = pa.table({"at": pa.array(stamps, pa.timestamp(unit, zone))})
+        pq.write_table(rows, folder / "visit.parquet")
+        (folder / "visits.yaml").write_text(VISITS)
+        publish_release(
+            load_catalog(folder / "visits.yaml"), folder / "r.dpsql", noise=ZeroNoise(), key=bytes(32)
+        )
+        answerer = Answerer(open_release(folder / "r.dpsql", insecure=True))
+        answers.append(
+            answerer.query("""SELECT DATE_TRUNC('day', "at") AS day, COUNT(*) FROM visit GROUP BY 1""").rows
+        )
+    assert answers[0] == answers[1]
+    assert [count for _, count in answers[0]] == [1, 1, 3, 1, 0, 0, 1, 1, 1]

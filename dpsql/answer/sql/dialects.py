@@ -209,7 +209,8 @@ def _in_utc(text: str) -> str:
 
 
 CHANGES: dict[type[Node], Callable[[Node, str], Node]] = {
-    exp.Like: _like, exp.ILike: _like, exp.RegexpLike: _matches, exp.Substring: _substring,
+    exp.Like: _like, exp.ILike: _like, exp.RegexpLike: _matches, exp.RegexpFullMatch: _matches,
+    exp.Substring: _substring,
     exp.DayOfWeek: _day_of_week, exp.Extract: _extract, exp.Week: _week, exp.Anonymous: _called, exp.Cast: _cast,
     exp.TryCast: _cast, exp.AtTimeZone: _in_zone,
 }  # fmt: skip

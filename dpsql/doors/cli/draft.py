@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from dpsql.publishing.userlevel.guess import Guess
 
 
+SELECTED = ("refuse", "allow")
+"""Whether noisy numbers may choose how views are measured: no, yes."""
+
+
 @cli.command()
 @click.argument("source")
 @click.option("-o", "--output", required=True, type=FILE, help="catalog to write")
@@ -41,7 +45,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--data-dependent",
-    type=click.Choice(["allow", "refuse"]),
+    type=click.Choice(SELECTED),
     help="whether noisy numbers may choose how views are measured",
 )
 @click.option("--interactive", is_flag=True, help="ask for these in the terminal")
@@ -101,7 +105,7 @@ def _choices(
 ) -> CuratorChoices:
     from dpsql.curate.draft import CuratorChoices
 
-    allows = None if data_dependent is None else data_dependent == "allow"
+    allows = None if data_dependent is None else bool(SELECTED.index(data_dependent))
     return CuratorChoices(unit, frozenset(public) - {"none"} if public else None, epsilon, cap, allows)
 
 

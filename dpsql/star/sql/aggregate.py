@@ -32,6 +32,7 @@ INSTEAD = {
     "Median": "a number of the order is `nth(x, n)`",
     "Window": "an aggregate of all her rows takes no OVER",
     "ArrayAgg": "a summary is one value; count, or take `mode`",
+    "List": "a summary is one value; count, or take `mode`",
     "GroupConcat": "a summary is one value; count, or take `mode`",
     "Select": "a summary is one aggregate, without a query",
     "Subquery": "a summary is one aggregate, without a query",
