@@ -137,7 +137,7 @@ def test_the_command_says_costs_ways_out_and_people(catalog: Path, tmp_path: Pat
     told = run("collection-plan", catalog, "-o", tmp_path / "b.json", "--target", "5%")
     rows = json.loads(
         run("collection-plan", catalog, "-o", tmp_path / "b.json", "--target", "0.05", "--json")
-    )
+    )["result"]
     assert f"for errors of at most 5.000% of the people, {rows[0]['people']} people must answer" in told
     assert max(row["error"] for row in rows) <= 0.05
     done = CliRunner().invoke(cli, ["collection-plan", str(catalog), "-o", "x", "--target", "much"])

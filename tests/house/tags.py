@@ -40,7 +40,7 @@ WORDS_OF_OTHERS = frozenset({
     "BOOLEAN", "DATE", "TIMESTAMP", "VARCHAR", "DOUBLE", "FLOAT", "REAL", "DECIMAL", "TINYINT", "SMALLINT", "INTEGER",
     "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "UHUGEINT", "TIME", "TIMESTAMPTZ",
     "TIMESTAMP WITH TIME ZONE",
-    "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS",
+    "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS", "TIMESTAMPTZ_NS",
     "inner", "left", "INNER", "LEFT", "OUTER", "SEMI", "ANTI", "open", "close", "p", "X", "S", "Q", "f",
 })  # fmt: skip
 """What SQL calls types and joins, a parser its tokens, PostgreSQL its frames and numpy its dtypes: words of languages

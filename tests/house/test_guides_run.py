@@ -83,6 +83,13 @@ def published(folder: Path) -> None:
     ran(folder, "publish", "catalog/retail.yaml", "-o", "retail.dpsql")
 
 
+def published_shop(folder: Path) -> None:
+    """The same as a shop of the reader's own."""
+    shop(folder)
+    shutil.copy(folder / "catalog" / "retail.yaml", folder / "shop.yaml")
+    ran(folder, "publish", "shop.yaml", "-o", "shop.dpsql")
+
+
 def workload(folder: Path) -> None:
     """The questions that the page shows, and one between them."""
     shop(folder)
@@ -304,6 +311,7 @@ GUIDES: Mapping[str, Mapping[str, Mapping[str, Prepare]]] = {
         "dpsql plan": {"dpsql plan": joined},
     },
     "doors.md": {
+        "dpsql budget shop.yaml": {"dpsql budget": published_shop},
         "dpsql query days.dpsql": {"dpsql query": days},
         "dpsql export": {"dpsql export": published},
         "dpsql site": {"dpsql site": published},

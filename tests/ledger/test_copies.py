@@ -202,6 +202,7 @@ def test_a_copy_is_looked_at(curator, tmp_path, monkeypatch):
 def test_commands(curator, tmp_path):
     done = dpsql_command("ledger", "backup", curator.ledger, "-o", tmp_path / "copy", "--json")
     assert json.loads(done.stdout) == {
+        "command": "ledger backup", "code": 0,
         "ledger": str(tmp_path / "copy"), "entries": 1, "files": [str(tmp_path / "copy.head")],
     }  # fmt: skip
     moved = dpsql_command("ledger", "move", curator.ledger, tmp_path / "new")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -49,8 +50,8 @@ HOSTILE = [
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
     programs = postgres_programs()
-    if programs is None:
-        pytest.skip("there is no PostgreSQL server here")
+    if programs is None or find_spec("psycopg") is None:
+        pytest.skip("there is no PostgreSQL server or no psycopg here")
     with running_postgres(programs) as server:
         yield server
 

@@ -370,7 +370,7 @@ class DraftWorkload(NamedTuple):
 
 
 def allowing(text: str) -> str:
-    """A drafted catalog whose views let noisy numbers choose how they are measured.
+    r"""A drafted catalog whose views let noisy numbers choose how they are measured.
 
     >>> print(allowing("name: a\nviews:\n  x: {of: t, measures: [count]}\n  y:\n    of: t\n"), end="")
     name: a

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import signal
 import socket
@@ -161,8 +162,12 @@ def _start(command: Sequence[str], descriptors: Sequence[int]) -> Worker:
 
 
 def _listens(worker: Worker) -> bool:
-    """Wait until a process says where it listens; False if it has ended."""
-    return worker.stdout is not None and bool(worker.stdout.readline())
+    """Wait until a process says where it listens; False if it ends first, which it may say in JSON too."""
+    line = worker.stdout.readline() if worker.stdout is not None else ""
+    try:
+        return "port" in json.loads(line)
+    except ValueError:
+        return False
 
 
 def _stamp(files: Sequence[Path]) -> Stamp:

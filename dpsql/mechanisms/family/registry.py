@@ -19,6 +19,7 @@ of families gets it or is refused. All other views of a table compete together:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import isfinite, nan
@@ -193,7 +194,8 @@ def _rival(question: FamilyQuestion, offer: Offer) -> _Rival:  # type: ignore[ty
     others, candidate = _independent(question), offer.make()
     without = (others.name, others.expected_error)
     choice = FamilyChoice(candidate.strategy, candidate.name, candidate.error, (without, *others.runners_up))
-    return _Rival(question, choice, candidate.error / others.expected_error)
+    times = candidate.error / others.expected_error if others.expected_error else math.inf
+    return _Rival(question, choice, times)
 
 
 def _split_error(question: FamilyQuestion, taken: Mapping[str, _Rival]) -> float:
