@@ -51,8 +51,9 @@ check: $(VENV)/.dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
+# Three workers for two cores: tests that wait for servers and killed children leave a tenth of the time.
 test: check
-	$(BIN)/python -m pytest -n 2 --dist worksteal --durations=20
+	$(BIN)/python -m pytest -n 3 --dist worksteal --durations=20
 
 # What to run after every small change: tests that take neither `publishes` nor the mark `long`, see tests/README.md.
 quick: $(VENV)/.dev

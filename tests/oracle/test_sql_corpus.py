@@ -22,7 +22,7 @@ from dpsql.release import open_release
 
 CATALOGS = Path(__file__).resolve().parents[2] / "catalog"
 NAMES = {"bf": "blackfriday", "taxi": "nyc_taxi"}
-QUICK = ("adult", "bf", "chinook", "foodmart", "northwind")
+QUICK = ("adult", "chinook", "foodmart", "northwind")
 
 REFUSED = {
     "row-level": "holds none",

@@ -23,6 +23,7 @@ from dpsql.streams.public import read_manifest, read_segments
 from dpsql.tree import IntArray
 from tests.privacy.joints import BATCHES, VICTIM, catalog, crowd, joined
 from tests.privacy.loss import Loss, measure
+from tests.thinned import by_default
 from tests.time_forms import create_stream
 
 pytestmark = pytest.mark.usefixtures("publishes")
@@ -193,7 +194,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", by_default(CASES, 2))
 def test_a_stream_drawn_ahead_loses_what_it_claims(name: str, tmp_path: Path) -> None:
     loss = CASES[name](tmp_path)
     assert 0.98 <= loss.share <= 1
