@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.engines.servers import Server, postgres_programs, running_postgres, running_spark
+from tests.engines.servers import Server, postgres_or_skip, running_spark
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -25,10 +25,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Server]:
     """A PostgreSQL server of this run."""
-    programs = postgres_programs()
-    if programs is None or find_spec("psycopg") is None:
-        pytest.skip("there is no PostgreSQL server or no psycopg here")
-    with running_postgres(programs) as server:
+    with postgres_or_skip() as server:
         yield server
 
 

@@ -15,8 +15,11 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import pytest
 
 DATABASE = "shop"
 USER = "curator"
@@ -57,6 +60,16 @@ def _ordinary() -> dict[str, Any]:
         return {}
     nobody = pwd.getpwnam("nobody")
     return {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
+
+
+@contextmanager
+def postgres_or_skip() -> Iterator[Server]:
+    """A PostgreSQL of this run; its test is skipped where there is no server, or no psycopg."""
+    programs = postgres_programs()
+    if programs is None or find_spec("psycopg") is None:
+        pytest.skip("there is no PostgreSQL server or no psycopg here")
+    with running_postgres(programs) as server:
+        yield server
 
 
 @contextmanager

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
 from dpsql.errors import CatalogError
-from tests.engines.servers import postgres_programs, running_postgres
+from tests.engines.servers import postgres_or_skip
 from tests.privacy.meetings import ENTRIES, PAIRS, Chosen, chosen, measured
 from tests.privacy.test_key_releases import Steps
 
@@ -45,12 +46,9 @@ def cases() -> Iterator[object]:
 
 
 @pytest.fixture(scope="module")
-def server(request: pytest.FixtureRequest) -> Iterator[str]:
+def server() -> Iterator[str]:
     """A PostgreSQL's connection string."""
-    programs = postgres_programs()
-    if programs is None or find_spec("psycopg") is None:
-        pytest.skip("there is no PostgreSQL server or no psycopg here")
-    with running_postgres(programs) as running:
+    with postgres_or_skip() as running, mock.patch.dict(os.environ):  # each side's address is put there
         yield running.dsn
 
 

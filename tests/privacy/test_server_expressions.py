@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -14,7 +13,7 @@ from dpsql.engines import postgresql
 from dpsql.engines.dialect import Dialect
 from dpsql.errors import EngineLost
 from dpsql.star.sql import typed
-from tests.engines.servers import Server, postgres_programs, running_postgres
+from tests.engines.servers import Server, postgres_or_skip
 from tests.privacy import source_cases
 from tests.privacy.loss import Loss
 
@@ -49,10 +48,7 @@ HOSTILE = [
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    programs = postgres_programs()
-    if programs is None or find_spec("psycopg") is None:
-        pytest.skip("there is no PostgreSQL server or no psycopg here")
-    with running_postgres(programs) as server:
+    with postgres_or_skip() as server:
         yield server
 
 
