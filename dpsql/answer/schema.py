@@ -15,7 +15,7 @@ from dpsql.answer.terms import ColumnRef
 from dpsql.errors import CatalogError
 from dpsql.release import AxisMeta, ColumnMeta, Release
 from dpsql.star.graph import own_path
-from dpsql.star.sql.calendar import calendar_field
+from dpsql.star.sql.calendar import RANGES, calendar_field
 from dpsql.star.sql.expression import parse_one
 from dpsql.star.summaries import summaries_of, summary_spelling
 
@@ -232,18 +232,23 @@ def read_schema(release: Release) -> Schema:
     counted = tuple(name for name in release.catalog.tables if name in counts)
     return replace(
         schema, name=release.name, tables=tables, axes=release.axes, measures=measures, counted=counted,
-        fields=dict(_fields(tables, release.axes)),
+        fields=dict(_fields(tables, release)),
     )  # fmt: skip
 
 
 def _fields(
-    tables: Mapping[str, SchemaTable], axes: Iterable[AxisMeta]
+    tables: Mapping[str, SchemaTable], release: Release
 ) -> Iterator[tuple[tuple[str, str, str], str]]:
-    """Fields of times that axes hold."""
-    for table, column in {(column.table, column.column) for axis in axes for column in axis.columns}:
+    """Fields of times that axes hold with every value that they may have: hours 8 to 18 say nothing of the others."""
+    columns = {(column.table, column.column) for axis in release.axes for column in axis.columns}
+    for table, column in columns:
         derived = tables[table.lower()].derived.get(column) if table.lower() in tables else None
         held = None if derived is None else calendar_field(parse_one(derived))
-        if held is not None:
+        spec = release.catalog.tables[table].columns.get(column) if held is not None else None
+        if held is None or spec is None or spec.type != "int" or spec.lower is None or spec.upper is None:
+            continue
+        (low, high), (lowest, highest) = spec.bounds, RANGES[held.name]
+        if low <= lowest and highest <= high:
             yield (table.lower(), held.column.lower(), held.name), column
 
 
