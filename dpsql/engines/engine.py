@@ -6,7 +6,7 @@
     relations run the statement of `dpsql.engines.template` and return whole numbers
 
 DuckDB is the engine of files and of its own databases (`dpsql.engines.duck`). Another one is a class with these
-methods and a `Dialect`; `dpsql.engines.registry` has them all. `tests/engines/test_engine.py` is what each must pass.
+methods and a `Dialect`; `dpsql.engines.registry` has them all. `tests/engines` is what each must pass.
 
 **Privacy**: sees raw rows. Only `public_rows` and `relations` hand any value out: the first of tables that the catalog
 declares public, the second cells, which go to mechanisms alone. Errors name the engine and the step; an engine's own

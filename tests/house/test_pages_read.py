@@ -75,6 +75,14 @@ def test_a_page_s_links_lead_to_files(page: Path) -> None:
     assert [target for target in here if not (page.parent / target).exists()] == []
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS.parent)))
+def test_the_modules_that_a_page_names_are_there(page: Path) -> None:
+    """Whole paths, or paths within the package."""
+    named = re.findall(r"`((?:[a-z_]+/)+[a-z_0-9]+\.py)`", page.read_text("utf-8"))
+    places = (DOCS.parent, DOCS.parent / "dpsql")
+    assert [path for path in named if not any((place / path).exists() for place in places)] == []
+
+
 def test_the_site_s_contents_name_every_page() -> None:
     lists = re.findall(r"^```\{toctree\}\n(.*?)^```", (DOCS / "index.md").read_text("utf-8"), re.M | re.S)
     entries = [line for text in lists for line in text.splitlines() if line and not line.startswith(":")]
