@@ -5,18 +5,19 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
+import threading
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import settings
 
 import dpsql.client.entropy
 import dpsql.noise.source
+from dpsql.noise import Entropy, insecure_test_entropy
 from dpsql.release.write import ReleaseBuilder
 from tests.release_fixture import HAND_WRITTEN
 
@@ -54,16 +55,18 @@ class RepeatedEntropy:
     """
 
     def __init__(self) -> None:
-        self._streams: list[np.random.Generator] = []
+        self._streams: list[Entropy] = []
+        self._lock = threading.Lock()
 
     def __call__(self, size: int) -> bytes:
-        return self._streams[-1].bytes(size) if self._streams else os.urandom(size)
+        with self._lock:
+            return (self._streams[-1] if self._streams else os.urandom)(size)
 
     @contextmanager
     def stream(self, name: str) -> Iterator[None]:
         """Draws inside come from the stream of a test or a shared fixture."""
         seed = int.from_bytes(hashlib.sha256(name.encode()).digest(), "big")
-        self._streams.append(np.random.default_rng(seed))
+        self._streams.append(insecure_test_entropy(seed))
         try:
             yield
         finally:
@@ -72,6 +75,7 @@ class RepeatedEntropy:
     def forget(self) -> None:
         """From now on, draws come from the operating system."""
         self._streams.clear()
+        self._lock = threading.Lock()  # another thread of the parent may have held it
 
 
 ENTROPY = RepeatedEntropy()

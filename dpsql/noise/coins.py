@@ -22,7 +22,7 @@ BoolArray: TypeAlias = npt.NDArray[np.bool_]
 
 HEADROOM = 512  # X reaches HEADROOM * t with probability e^-512 < 10^-222, so int64 holds every draw
 BLOCK = 1 << 17  # draws at a time: the working arrays stay within a few MB
-_TOP = np.uint64(1 << 63)
+_TOP = 1 << 63
 
 
 def check_denominator(denominator: int) -> None:
@@ -47,9 +47,10 @@ def below(bound: int, size: int, entropy: Entropy) -> IntArray:
     if bound & (bound - 1) == 0:
         return (word & np.uint64(bound - 1)).view(np.int64)
     remainder = word % np.uint64(bound)
-    bad = np.flatnonzero(word - remainder > _TOP - np.uint64(bound))
-    if bad.size:
-        remainder[bad] = below(bound, bad.size, entropy).view(np.uint64)
+    incomplete = word >= np.uint64(_TOP - _TOP % bound)
+    if np.count_nonzero(incomplete):  # about bound / 2^63 of them
+        again = np.flatnonzero(incomplete)
+        remainder[again] = below(bound, again.size, entropy).view(np.uint64)
     return remainder.view(np.int64)
 
 
@@ -59,9 +60,10 @@ def exp_coin(numerator: IntArray, denominator: int, entropy: Entropy) -> BoolArr
     alive = np.arange(numerator.size)
     k = 1  # reaches k with probability at most 1 / (k - 1)!, so t k stays far inside the headroom
     while alive.size:
-        heads = below(denominator * k, alive.size, entropy) < numerator[alive]
-        accept[alive[~heads]] = k % 2 == 1
-        alive = alive[heads]
+        heads = below(denominator * k, alive.size, entropy) < numerator
+        if k % 2 == 1:
+            accept[alive[~heads]] = True
+        alive, numerator = alive[heads], numerator[heads]
         k += 1
     return accept
 

@@ -44,6 +44,12 @@ def test_shapes_and_types():
     assert discrete_gaussian(Fraction(5), 0, os_entropy()).size == 0
 
 
+def test_the_test_source_gives_the_bytes_of_its_generator():
+    source, generator = insecure_test_entropy(5), np.random.default_rng(5)
+    for size in (8, 0, 3, 4, 12, 1, 16_000, 16_390, 5, 40_000, 8):
+        assert source(size) == generator.bytes(size)
+
+
 def test_more_draws_than_one_block():
     noise = discrete_laplace(np.full(300_001, 1 << 20, dtype=np.int64), 1 << 30, insecure_test_entropy(1))
     assert noise.size == 300_001
