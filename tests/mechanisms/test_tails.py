@@ -7,7 +7,6 @@ from math import exp, hypot, inf, log, log2, sqrt
 
 import numpy as np
 import pytest
-from scipy.integrate import trapezoid
 
 from dpsql.mechanisms.family.people import NoisyHistogram, NoisyTotal, cleaned, doubling_edges
 from dpsql.mechanisms.family.tails import best_clip, high_total, mean_excess, read_tail, told_total
@@ -49,7 +48,8 @@ def excess(edge: float, bound: float) -> float:
     """Mean of (x - bound)+ under x^-1.7 on (edge / 2, edge], by a sum."""
     x = np.linspace(edge / 2, edge, 20_001)
     density = x**-1.7
-    return float(trapezoid(np.maximum(x - bound, 0) * density, x) / trapezoid(density, x))
+    halves = np.array([1.0] + [2.0] * (x.size - 2) + [1.0])  # the trapezoid rule
+    return float((halves * np.maximum(x - bound, 0) * density).sum() / (halves * density).sum())
 
 
 def test_mean_excess_of_a_bin_is_its_integral():

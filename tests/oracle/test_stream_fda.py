@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.optimize import minimize
 
 from dpsql.mechanisms.law import GAUSSIAN as G
 from dpsql.mechanisms.law import LAPLACE as L
@@ -23,6 +22,8 @@ VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "continual.json").
 
 def solved(n: int) -> float:
     """The least sum of uses / lambda^2 that SLSQP finds."""
+    from scipy.optimize import minimize
+
     cover = strategy_matrix(n).astype(float)
     uses = fenwick_nodes(n).uses.astype(float)
     result = minimize(

@@ -8,7 +8,6 @@ from functools import cache
 
 import numpy as np
 import pytest
-from scipy.stats import beta
 
 from benchmarks.baselines.common import SimulationNoise
 from dpsql.curate.audit import blackbox as audit
@@ -159,6 +158,8 @@ def test_planted_bugs_are_found(name: str, plant: str) -> None:
 
 
 def test_bounds_are_clopper_and_pearsons() -> None:
+    from scipy.stats import beta
+
     for hits, size in [(0, 10), (3, 10), (10, 10), (700, 7000), (1, 7000)]:
         low, high = audit.exact_bounds(hits, size, 0.01)
         assert low == pytest.approx(0.0 if hits == 0 else beta.ppf(0.01, hits, size - hits + 1), abs=1e-9)

@@ -13,7 +13,7 @@ from math import isqrt, prod
 
 import numpy as np
 import pytest
-from scipy.stats import norm
+from scipy.special import ndtr
 
 from dpsql.budget import epsilon_of, mu2_of
 from dpsql.curate.audit import blackbox as audit
@@ -216,7 +216,7 @@ def gaussian_epsilon(shift: float, delta: float) -> float:
     for _ in range(60):
         middle = (low + high) / 2
         cut = middle / shift
-        spent = norm.cdf(shift / 2 - cut) - np.exp(middle) * norm.cdf(-shift / 2 - cut)
+        spent = ndtr(shift / 2 - cut) - np.exp(middle) * ndtr(-shift / 2 - cut)
         low, high = (middle, high) if spent > delta else (low, middle)
     return high
 

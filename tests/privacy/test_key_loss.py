@@ -15,7 +15,7 @@ from typing import Any
 import duckdb
 import numpy as np
 import pytest
-from scipy.stats import norm
+from scipy.special import ndtr, ndtri
 
 from dpsql.budget import SLACK, gaussian_sigma2
 from dpsql.budget.threshold import SQUARED_SENSITIVITY, UNIT, key_threshold, key_weight
@@ -115,7 +115,7 @@ def test_a_release_costs_its_mu2_and_its_new_keys_their_delta(
         shared = sum((left.get(key, 0) - right[key]) ** 2 for key in right)
         assert Fraction(shared) / (sigma2 - SLACK) * moves**2 <= step.charge
         new = [weight for key, weight in left.items() if key not in right]
-        chance = sum(norm.sf((step.threshold - weight - 1) / math.sqrt(sigma2)) for weight in new)
+        chance = sum(ndtr(-(step.threshold - weight - 1) / math.sqrt(sigma2)) for weight in new)
         assert chance <= float(step.delta) * (1 + 1e-6)
         assert new or shared or not PAIRS[pair]
 
@@ -136,16 +136,16 @@ def test_new_keys_pass_no_more_often_than_delta_over_drawn_steps(per_unit: int) 
         weight, passed = key_weight(held), np.zeros(steps, np.bool_)
         for _ in range(held):
             passed |= noise.gaussian(sigma2, steps, np.full(steps, weight, np.int64)) >= threshold
-        bound = held * norm.sf((threshold - weight - 1) / math.sqrt(sigma2))
+        bound = held * ndtr(-(threshold - weight - 1) / math.sqrt(sigma2))
         assert passed.mean() <= bound + 4 * math.sqrt(bound / steps)
         assert bound <= float(delta) * (1 + 1e-9)
 
 
 PLANTED = {
     "T without the factor d": lambda sigma2, delta, k: int(
-        UNIT + 1 + math.sqrt(sigma2) * norm.isf(float(delta))
+        UNIT + 1 - math.sqrt(sigma2) * ndtri(float(delta))
     ),
-    "T without W(d)": lambda sigma2, delta, k: int(1 + math.sqrt(sigma2) * norm.isf(float(delta) / k)),
+    "T without W(d)": lambda sigma2, delta, k: int(1 - math.sqrt(sigma2) * ndtri(float(delta) / k)),
 }
 
 
@@ -153,9 +153,9 @@ PLANTED = {
 def test_planted_thresholds_break_the_bound(name: str) -> None:
     sigma2, delta, per_unit = gaussian_sigma2(Fraction(1, 20), SQUARED_SENSITIVITY), Fraction(1, 10**6), 50
     wrong = PLANTED[name](sigma2, delta, per_unit)
-    worst = max(d * norm.sf((wrong - key_weight(d) - 1) / math.sqrt(sigma2)) for d in range(1, per_unit + 1))
+    worst = max(d * ndtr(-(wrong - key_weight(d) - 1) / math.sqrt(sigma2)) for d in range(1, per_unit + 1))
     assert worst > float(delta) * 1.01
     right = key_threshold(sigma2, delta, per_unit)
-    assert max(d * norm.sf((right - key_weight(d) - 1) / math.sqrt(sigma2)) for d in range(1, 51)) <= float(
+    assert max(d * ndtr(-(right - key_weight(d) - 1) / math.sqrt(sigma2)) for d in range(1, 51)) <= float(
         delta
     )

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from scipy.optimize import minimize
 
 from dpsql.errors import InterfaceError
 from dpsql.tree import kary_tree
@@ -41,6 +40,8 @@ def test_grouped_projection_equals_each_group_alone(groups: list[list[float]], d
 
 
 def test_the_projection_is_the_nearest_point() -> None:
+    from scipy.optimize import minimize
+
     value = np.array([3.0, -2.0, 0.5, 1.0])
     best = minimize(
         lambda z: float(((z - value) ** 2).sum()),
