@@ -46,6 +46,12 @@ class Workload(NamedTuple):
     weight: FloatArray
 
 
+def single_leaves(n: int) -> Workload:
+    """Every leaf of an axis by itself, equally often."""
+    leaf = np.arange(n)
+    return Workload(leaf, leaf + 1, np.full(n, 1 / n))
+
+
 @dataclass(frozen=True, eq=False)
 class Tree:
     """A tree of nested intervals. Make one with `kary_tree` or `tree_from_arrays`, which check it.

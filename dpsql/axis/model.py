@@ -163,6 +163,14 @@ class Axis:
         return all(value is None or isinstance(value, ORDERED) for value in next(first, ("",)))
 
     @property
+    def names(self) -> bool:
+        """Whether leaves are names without an order, so that a range of them means nothing: no levels, no second
+        column of a grain that makes runs of leaves."""
+        spec = self.resolved.spec
+        levels = () if spec is None or spec.axis is None else spec.axis.levels
+        return not self.ordered and len(levels) < 2 and len(self.resolved.by) < 2
+
+    @property
     def special(self) -> tuple[tuple[int, int], ...]:
         """(leaf, kind) of the special leaves there are, in leaf order."""
         pairs = ((self.null_leaf, NULL), (self.missing_leaf, MISSING), (self.other_leaf, OTHER))

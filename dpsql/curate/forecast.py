@@ -511,6 +511,13 @@ def _predicted(answerer: Answerer, sql: str) -> Prediction:
 
 
 def _with_mechanism(catalog: Catalog, word: str) -> Catalog:
+    """The catalog with one word for all views.
+
+    Raises:
+        CatalogError: a cube, which is measured by sets of axes.
+    """
+    if word != "residual" and any(view.ways is not None for view in catalog.views.values()):
+        raise CatalogError(f"views: {word} measures no cube", hint="write `mechanism: auto`")
     views = {name: view.model_copy(update={"mechanism": word}) for name, view in catalog.views.items()}
     return catalog.model_copy(update={"views": views})
 

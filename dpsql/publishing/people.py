@@ -196,8 +196,8 @@ def _of_own_axes(
         written = star[view.name].axes if view.name in star else ()
         ids = tuple(
             sorted(
-                query.planner.placed(axis.meant, axis.written, choice)
-                for axis, choice in zip(written, chosen.axes, strict=True)
+                query.planner.placed(axis.meant, choice, question.workload(i))
+                for axis, choice, i in zip(written, chosen.axes, view.axes, strict=True)
             )
         )
         place = _PeopleStatistic(view.name, ids, chosen.law)

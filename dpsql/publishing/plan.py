@@ -145,8 +145,12 @@ def _statistics(catalog: Catalog, planner: AxisPlanner, families: Sequence[Famil
     placed = {}
     for name, view in catalog.star.views.items():
         family, own = chosen[name]
-        wanted = zip(view.axes, own.axes, strict=True)
-        ids = tuple(planner.placed(axis.meant, axis.written, choice) for axis, choice in wanted)
+        question = family.question
+        axes = next(family_view.axes for family_view in question.views if family_view.name == name)
+        ids = tuple(
+            planner.placed(axis.meant, choice, question.workload(i))
+            for axis, choice, i in zip(view.axes, own.axes, axes, strict=True)
+        )
         placed[name] = _Placed(ids, own, family)
     declared = {name: _of_view(catalog, name, place) for name, place in placed.items()}
     direct = [

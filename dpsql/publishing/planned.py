@@ -116,16 +116,15 @@ class AxisPlanner:
             axis = self.axis(resolved)
             workload = declared_workload(spec, resolved, axis)
             self._family_axes[key] = FamilyAxis(
-                axis.name, axis.leaves, workload, self._grains, len(axis.special)
+                axis.name, axis.leaves, workload, self._grains, len(axis.special), axis.names
             )
         return self._family_axes[key]
 
-    def placed(self, resolved: ResolvedAxis, spec: AxisSpec, choice: AxisChoice) -> int:
+    def placed(self, resolved: ResolvedAxis, choice: AxisChoice, workload: Workload | None) -> int:
         """The axis's id in the release."""
         for i, planned in enumerate(self.entries):
             if planned.resolved == resolved and planned.choice is choice:
                 return i
-        workload = self.family_axis(resolved, spec).workload
         self.entries.append(PlannedAxis(resolved, self.axis(resolved), choice, workload))
         return len(self.entries) - 1
 

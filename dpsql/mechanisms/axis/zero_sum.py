@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from math import isqrt
+from math import isqrt, sqrt
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -28,7 +28,7 @@ from dpsql.mechanisms.axis.dense import DENSE_LEAVES, DENSE_SCALE, Mixing, workl
 from dpsql.mechanisms.axis.strategy import AxisChoice, AxisStrategy, Frozen, check_sensitivity, expected_error
 from dpsql.mechanisms.law import GAUSSIAN, NoiseLaw
 from dpsql.mechanisms.rows import SparseRows, square_rows
-from dpsql.tree import FloatArray, IntArray, Workload
+from dpsql.tree import FloatArray, IntArray, Workload, single_leaves
 from dpsql.variance.leaves import PrefixVariance
 
 
@@ -158,7 +158,10 @@ def zero_sum_strategy(n: int, workload: Workload | None = None, scale: int = DEN
     **Privacy** `total` is the exact largest column norm of the integer rows, rounded up.
     """
     values, vectors = np.linalg.eigh(best_gram(n, workload))
-    rows = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+    return _in_integers((vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T, scale)
+
+
+def _in_integers(rows: FloatArray, scale: int) -> ZeroSumStrategy:
     matrix = _rounded(scale * np.asarray(rows, np.float64))
     largest = int((matrix * matrix).sum(axis=0).max())
     return ZeroSumStrategy(matrix, isqrt(largest - 1) + 1)
@@ -172,6 +175,18 @@ def zero_sum_choice(n: int, workload: Workload | None, scale: int) -> AxisChoice
     """
     strategy = zero_sum_strategy(n, workload, scale)
     return AxisChoice(strategy, "residual rows", expected_error(strategy, workload))
+
+
+def single_leaf_choice(n: int, scale: int) -> AxisChoice:
+    """The zero-sum rows with the least error of single leaves: each leaf less the mean, R = (I - 11'/n) sqrt(n/(n-1)).
+
+    All leaves are alike to single leaves, so the best X is the one matrix that no exchange of leaves changes.
+
+    Args:
+        n, scale: as of `zero_sum_strategy`.
+    """
+    strategy = _in_integers((np.eye(n) - 1 / n) * sqrt(n / (n - 1)), scale)
+    return AxisChoice(strategy, "residual rows of cells", expected_error(strategy, single_leaves(n)))
 
 
 def _rounded(rows: FloatArray) -> IntArray:

@@ -270,9 +270,7 @@ def _error(question: FamilyQuestion, views: Sequence[ViewChoice]) -> float:
     for view, choice in zip(question.views, views, strict=True):
         own = [(axis, axis_choice.strategy) for axis, axis_choice in zip(view.axes, choice.axes, strict=True)]
         members.append(tuple(sorted(ids.setdefault(pair, len(ids)) for pair in own)))
-    asked_axes = {
-        i: AxisWorkload(own.variance(), question.axes[axis].workload) for (axis, own), i in ids.items()
-    }
+    asked_axes = {i: AxisWorkload(own.variance(), question.workload(axis)) for (axis, own), i in ids.items()}
     errors = []
     for measure in question.measures:
         charges = [float(view.charges.get(measure, 0)) for view in question.views]

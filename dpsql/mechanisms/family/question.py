@@ -32,7 +32,7 @@ from dpsql.mechanisms.axis.strategy import AxisChoice, JointCells, Word
 from dpsql.mechanisms.family.measurement import Measurement
 from dpsql.mechanisms.law import GAUSSIAN, Laplace, NoiseLaw
 from dpsql.mechanisms.offers import Choice, Offer, Refusal
-from dpsql.tree import Workload
+from dpsql.tree import Workload, single_leaves
 
 MOST_NUMBERS = 2
 """A draw of more numbers has a variance on trees that is not known."""
@@ -55,6 +55,7 @@ class FamilyAxis:
         workload: the ranges asked; None means all.
         grains: how fine full rows may be.
         strips: how many leaves, at its end, hold no values (NULL, MISSING, OTHER).
+        names: whether leaves are names without an order.
     """
 
     name: str
@@ -62,6 +63,7 @@ class FamilyAxis:
     workload: Workload | None
     grains: Grains
     strips: int = 0
+    names: bool = False
     _made: dict[Hashable, AxisChoice] = field(default_factory=dict)
 
     def once(self, make: Callable[..., AxisChoice], *words: Any) -> AxisChoice:
@@ -125,6 +127,7 @@ class FamilyQuestion:
         named: the word by which all views ask for one mechanism of families; empty where it is left open.
         alone: whether these are all views of the table.
         whole: how often an axis that shares its view is asked as a whole.
+        cells: whether axes of names are asked by single leaves, not by ranges.
     """
 
     of: str
@@ -136,6 +139,7 @@ class FamilyQuestion:
     named: str = ""
     alone: bool = True
     whole: float = WHOLE
+    cells: bool = False
 
     @property
     def open(self) -> bool:
@@ -158,6 +162,14 @@ class FamilyQuestion:
     def leaves(self, view: FamilyView) -> list[int]:
         """Leaves of each axis of a view."""
         return [self.axes[axis].leaves for axis in view.axes]
+
+    def by_cells(self, axis: int) -> bool:
+        """Whether an axis is asked by single leaves."""
+        return self.cells and self.axes[axis].names
+
+    def workload(self, axis: int) -> Workload | None:
+        """The ranges asked of an axis; None means all."""
+        return single_leaves(self.axes[axis].leaves) if self.by_cells(axis) else self.axes[axis].workload
 
     def price(self, law: NoiseLaw) -> float:
         """What a law's variances are multiplied by in the currency of the promise, whose own law comes first."""
@@ -192,6 +204,12 @@ class FamilyQuestion:
         """The questions by which mechanisms of a view of several axes are compared, in words."""
         if len(view.axes) < 2 or view.questions:
             return ""
+        named = [self.axes[axis].name for axis in view.axes if self.by_cells(axis)]
+        if named:
+            return (
+                f"{'pairs' if len(view.sets[0]) == 2 else 'all axes at once'}: cells of {', '.join(named)}, ranges of "
+                "other axes; fewer axes and the total within bounds"
+            )
         if self.whole == 0:
             return "ranges on all axes at once"
         if len(view.axes) == 2:
@@ -275,11 +293,12 @@ class NamedFamily(NamedTuple):
 
     Args:
         kin: a view's name -> what views that write the word must have in common to be measured together.
-        whole: as of `FamilyQuestion`.
+        whole, cells: as of `FamilyQuestion`.
     """
 
     kin: Callable[[str], str]
     whole: float = WHOLE
+    cells: bool = False
 
 
 def stands_alone(view: str) -> str:

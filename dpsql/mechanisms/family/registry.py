@@ -125,7 +125,8 @@ def _named_question(
     owner = _owner(word)
     assert owner is not None
     open_views = tuple(view._replace(word=AUTO) for view in views)
-    return replace(table, views=open_views, named=word, alone=alone, whole=owner.named.whole)
+    named = owner.named
+    return replace(table, views=open_views, named=word, alone=alone, whole=named.whole, cells=named.cells)
 
 
 def _named(question: FamilyQuestion) -> Family:
