@@ -65,6 +65,7 @@ RUNS: tuple[Run, ...] = (
             "planning",
             "questions",
             "cubes",
+            "text_cubes",
             "measure chosen",
             "dense",
             "blocks",

@@ -291,10 +291,11 @@ def allowed_selections(catalog: Catalog, make_axis: AxisMaker) -> tuple[AllowedS
 
 
 class CubeForecast(NamedTuple):
-    """A cube, and of about how many rows it errs less than synthetic rows do."""
+    """A cube: what it is designed for, and of about how many rows it errs less than synthetic rows do."""
 
     view: str
     rows: int
+    objective: str
 
     @property
     def line(self) -> str:
@@ -309,15 +310,16 @@ MODEL_ERROR = 0.0042 / sqrt(2 / pi)
 """MST over 10,000 rows of the census of docs/peers.md: mean absolute error over rows, as normal noise has it."""
 
 
-def cube_forecast(view: str, errors: Sequence[float]) -> CubeForecast:
+def cube_forecast(view: str, errors: Sequence[float], objective: str) -> CubeForecast:
     """When synthetic rows would be the better choice.
 
     Args:
         view: the cube.
         errors: typical standard errors of its largest sets.
+        objective: the questions that it is designed for.
     """
     rows = int(sum(errors) / len(errors) / MODEL_ERROR)
-    return CubeForecast(view, int(round(rows, 1 - len(str(rows)))))
+    return CubeForecast(view, int(round(rows, 1 - len(str(rows)))), objective)
 
 
 def write_dry_release(

@@ -355,6 +355,7 @@ class _Dry:
     not_taken: tuple[NotTaken, ...] = ()
     looks: frozenset[str] = frozenset()
     bounds: tuple[BoundForecast, ...] = ()
+    cubes: tuple[CubeForecast, ...] = ()
 
 
 def plan_catalog(
@@ -414,18 +415,18 @@ def plan_catalog(
         tuple(str(column) for column in reported_columns(catalog)) if guess is None else (),
         refreshes(catalog), planned.bounds,
         key_forecasts(inside, {name: len(made.keys) for name, made in planning_lists(inside, keys).items()}),
-        tuple(summed_words(catalog)), allowed, _cubes(catalog, planned.statistics),
+        tuple(summed_words(catalog)), allowed, planned.cubes,
     )  # fmt: skip
 
 
-def _cubes(catalog: Catalog, statistics: Sequence[StatisticForecast]) -> tuple[CubeForecast, ...]:
+def _cubes(plan: ReleasePlan, statistics: Sequence[StatisticForecast]) -> tuple[CubeForecast, ...]:
     """Of how many rows cubes err less than synthetic rows, by the mean error of their largest sets."""
     counts = [s for s in statistics if s.measure == "count"]
     cubes = {
         name: [s.typical for s in counts if s.of == view.of and len(s.axes) == view.ways]
-        for name, view in catalog.views.items()
+        for name, view in plan.catalog.views.items()
     }
-    return tuple(cube_forecast(name, errors) for name, errors in cubes.items() if errors)
+    return tuple(cube_forecast(name, errors, plan.asked(name)) for name, errors in cubes.items() if errors)
 
 
 def _dry(
@@ -438,14 +439,16 @@ def _dry(
             RehearsalStage(priced, catalog, crowds(catalog, public, priced.plan), workload), guess
         )
     with dry_answerer(priced, catalog, guess) as answerer:
+        statistics = _with_channel(forecast(priced), typical_errors(answerer.release, priced.plan, catalog))
         return _Dry(
-            _with_channel(forecast(priced), typical_errors(answerer.release, priced.plan, catalog)),
+            statistics,
             tuple(_predicted(answerer, sql) for sql in workload),
             foresight,
             hopeless(priced.plan, foresight.classes),
             not_taken(priced.plan),
             frozenset(s.view for s in priced.plan.statistics if s.measurement.facts.biased),
             bound_forecasts(priced.plan),
+            _cubes(priced.plan, statistics),
         )
 
 

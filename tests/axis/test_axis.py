@@ -249,6 +249,16 @@ def test_leaves_of_numbers_and_dates_are_ordered_and_those_of_names_are_not() ->
     assert not axis_of(AxisSpec(axis="product", by=("family", "price"))).ordered
 
 
+def test_a_range_of_names_means_nothing_but_one_of_nested_names_is_a_coarser_name() -> None:
+    assert axis_of("sale.amount", "amount: {type: string, categories: [x, y]}").names
+    assert axis_of("sale.amount", "amount: {type: bool}").names
+    assert axis_of(AxisSpec(axis="product", by=("family",))).names
+    assert not axis_of("sale.amount").names
+    assert not axis_of(AxisSpec(axis="product", by=("price",))).names
+    assert not axis_of(AxisSpec(axis="product", by=("family", "brand"))).names
+    assert not axis_of("home_id.city").names
+
+
 def test_missing_dimension_rows() -> None:
     catalog = star()
     spec = AxisSpec(axis="home_id.city")

@@ -267,6 +267,7 @@ views:
         report = api.plan(tmp_path / "c.yaml")
         (cube,) = report.cubes
         assert f"cube: below about {cube.rows:,} rows MST would do better here" in plan_text(report)
+        assert "designed for ranges of each axis half of the time" in plan_text(report, mechanisms=True)
         rows[epsilon] = cube.rows
     assert 0 < rows["2"] < rows["1"]
 

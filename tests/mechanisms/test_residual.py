@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from itertools import combinations
 
@@ -11,7 +11,7 @@ import pytest
 
 from dpsql.errors import InterfaceError
 from dpsql.mechanisms.axis.dense import dense_strategy
-from dpsql.mechanisms.axis.zero_sum import zero_sum_basis, zero_sum_strategy
+from dpsql.mechanisms.axis.zero_sum import single_leaf_choice, zero_sum_basis, zero_sum_strategy
 from dpsql.mechanisms.family.measurement import (
     AxisWorkload,
     StatisticShare,
@@ -19,8 +19,8 @@ from dpsql.mechanisms.family.measurement import (
     mean_error,
     range_variance,
 )
-from dpsql.mechanisms.family.residual import RESIDUAL, best_shares
-from dpsql.tree import Workload
+from dpsql.mechanisms.family.residual import RESIDUAL, best_shares, bounded_shares
+from dpsql.tree import Workload, single_leaves
 from dpsql.variance import mean_variance
 from dpsql.variance.reconcile import Subset, subsets
 
@@ -107,6 +107,56 @@ def test_residual_beats_separate_marginals():
     separate = sum(np.sqrt(one ** len(s)) for s in every) ** 2 / len(every)
     drawn = [StatisticShare(part, 1 / share) for part, share in best_shares(sets, asked).items()]
     assert mean_error(RESIDUAL, drawn, sets, asked) < 0.8 * separate
+
+
+@pytest.mark.parametrize("n", [2, 3, 16, 300])
+def test_rows_of_single_leaves_are_the_best_for_them(n: int) -> None:
+    """No zero-sum rows of columns of norm 1 do better: the mean of X^+ over n - 1 directions whose traces add up to n
+    at most is at least (n - 1)^2 / n^2."""
+    for scale in (64, 1 << 12):
+        choice = single_leaf_choice(n, scale)
+        assert not np.any(choice.strategy.measure_columns(np.ones((n, 1), np.int64)))
+        model = AxisWorkload(choice.strategy.variance(), single_leaves(n))
+        close = 1.6 if scale < n else 1.07 if scale == 64 else 1.002
+        assert 1 - 1e-9 < model.parts.rest / ((n - 1) / n) ** 2 < close
+        assert model.parts.share == pytest.approx(n**-2.0)
+
+
+def cells_of(sizes: Sequence[int]) -> dict[int, AxisWorkload]:
+    return {
+        i: AxisWorkload(single_leaf_choice(n, 1 << 12).strategy.variance(), single_leaves(n))
+        for i, n in enumerate(sizes)
+    }
+
+
+@pytest.mark.parametrize("sizes", [(4, 3, 5), (2, 2, 2), (3, 40, 6, 2, 11)])
+def test_bounded_sets_keep_their_bounds_and_no_move_that_does_lowers_the_error(
+    sizes: tuple[int, ...],
+) -> None:
+    asked, pairs = cells_of(sizes), list(combinations(range(len(sizes)), 2))
+    below = [(), *((i,) for i in range(len(sizes)))]
+    even = best_shares(dict.fromkeys([*pairs, *below], 1.0), asked)
+    components = {part: 1 / share for part, share in even.items()}
+    bounds = {axes: 1.3 * range_variance(components, axes, asked) for axes in below}
+    wanted = {**dict.fromkeys(pairs, 1.0), **dict.fromkeys(below, 0.0)}
+    shares = bounded_shares(wanted, bounds, asked)
+
+    def errors(parts: Mapping[Subset, float]) -> tuple[float, float]:
+        variances = {part: 1 / share for part, share in parts.items()}
+        over = max(range_variance(variances, axes, asked) / bound for axes, bound in bounds.items())
+        return sum(range_variance(variances, axes, asked) for axes in pairs), over
+
+    best, over = errors(shares)
+    assert sum(shares.values()) == pytest.approx(1) and over <= 1.002
+    assert best < errors(even)[0]
+    draw, tried = np.random.default_rng(2), 0
+    for spread in (0.3, 0.03):
+        for _ in range(400):
+            moved = {p: share * float(np.exp(spread * draw.standard_normal())) for p, share in shares.items()}
+            error, over = errors({p: share / sum(moved.values()) for p, share in moved.items()})
+            tried += over <= 1
+            assert over > 1 or error > 0.999 * best
+    assert tried, "no move keeps the bounds"
 
 
 def test_basis_is_orthonormal_and_adds_to_zero():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+from math import sqrt
 from pathlib import Path
 
 import duckdb
@@ -9,7 +11,9 @@ import pytest
 
 import dpsql
 from dpsql.answer.answerer import Answerer
+from dpsql.doors.cli.plan import plan_text
 from dpsql.errors import CatalogError, NoViewError
+from dpsql.mechanisms.law import GAUSSIAN
 from dpsql.noise import ZeroNoise
 from dpsql.publishing.central import publish_release
 from dpsql.release import open_release
@@ -109,7 +113,9 @@ def test_a_customer_costs_what_is_claimed(tmp_path: Path):
         " ways: 2}\n"
     )
     catalog = people("unit: customer.id, epsilon: 1, delta: 1e-6", "max_ids: 4,", views)
-    derived = "derive: {size: 'day % 2 = 0'}, columns: {\n    size: {type: bool},\n    day:"
+    sizes = "CASE WHEN day % 3 = 0 THEN 'small' WHEN day % 3 = 1 THEN 'large' ELSE 'huge' END"
+    derived = f'derive: {{size: "{sizes}"}}, columns: {{\n    size: {{type: string, categories: [small, large, huge]}},'
+    derived += "\n    day:"
     catalog = catalog.replace("columns: {\n    day:", derived)
     loss = measure(catalog, star(500), star(500, victim=False), tmp_path)
     assert 0.98 <= loss.share <= 1
@@ -124,3 +130,34 @@ def test_people_of_sets_of_axes_are_refused(tmp_path: Path) -> None:
     path.write_text(text.replace("ROOT", str(tmp_path)).replace("LEDGER", str(tmp_path / "ledger.duckdb")))
     with pytest.raises(CatalogError, match=r"views.all.measures: people are counted on all axes"):
         dpsql.plan(path)
+
+
+NAMES = """
+  sales: {role: fact, columns: {
+    a: {type: string, categories: [p, q, r, s, t], out_of_domain: drop}, b: {type: int, lower: 0, upper: 6},
+    c: {type: string, categories: [u, v], out_of_domain: drop},
+    d: {type: string, categories: [x, y, z], out_of_domain: drop}}}
+"""
+
+
+def names(folder: Path, views: str) -> Path:
+    head = CATALOG[: CATALOG.index("  sales: {role")].replace("ROOT", str(folder)).replace("DELTA", "1e-6")
+    (folder / "names.yaml").write_text(head + NAMES + f"views:\n{views}")
+    return folder / "names.yaml"
+
+
+def test_names_are_asked_by_cells_and_pairs_come_first(tmp_path: Path) -> None:
+    """Groups and totals err more than by ranges, within their bounds, and pairs less than flat ones by hand."""
+    axes = "sales.a, sales.c, sales.d"
+    path = names(tmp_path, f"  all: {{of: sales, axes: [{axes}], ways: 2}}\n")
+    report = dpsql.plan(path, compare=True)
+    (cube,) = report.cubes
+    assert cube.objective == (
+        "pairs: cells of sales.a, sales.c, sales.d; groups of fewer axes and totals have bounds"
+    )
+    assert f"all: designed for {cube.objective}" in plan_text(report, mechanisms=True)
+    flat = sqrt(3 * GAUSSIAN.unit_noise(sum(Fraction(s.charge) for s in report.statistics)) ** 2)
+    pairs = [s.typical for s in report.statistics if len(s.axes) == 2]
+    assert max(pairs) < flat
+    mixed = dpsql.plan(names(tmp_path, "  all: {of: sales, axes: [sales.a, sales.b, sales.d], ways: 2}\n"))
+    assert "cells of sales.a, sales.d, ranges of the other axes" in mixed.cubes[0].objective

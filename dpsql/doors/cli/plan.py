@@ -223,7 +223,10 @@ def _release_lines(report: PlanReport) -> list[str]:
 
 def _mechanism_lines(report: PlanReport) -> list[str]:
     """How each view is measured, and what was compared."""
-    lines = ["views and measures (typical: standard error of a random range on every axis)"]
+    lines = [
+        "views and measures (typical: standard error of a random range on every axis; names of a cube: a cell)"
+    ]
+    lines += [f"  {cube.view}: designed for {cube.objective}" for cube in report.cubes]
     lines += [line for statistic in report.statistics for line in _statistic_lines(statistic)]
     if report.not_taken:
         lines.append("what was compared, and why other mechanisms were not taken")

@@ -206,10 +206,9 @@ class FamilyQuestion:
             return ""
         named = [self.axes[axis].name for axis in view.axes if self.by_cells(axis)]
         if named:
-            return (
-                f"{'pairs' if len(view.sets[0]) == 2 else 'all axes at once'}: cells of {', '.join(named)}, ranges of "
-                "other axes; fewer axes and the total within bounds"
-            )
+            together = "pairs" if len(view.sets[0]) == 2 else "all axes at once"
+            ranges = "" if len(named) == len(view.axes) else ", ranges of the other axes"
+            return f"{together}: cells of {', '.join(named)}{ranges}; groups of fewer axes and totals have bounds"
         if self.whole == 0:
             return "ranges on all axes at once"
         if len(view.axes) == 2:
