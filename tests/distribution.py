@@ -2,7 +2,7 @@
 
 python -m tests.distribution dist build/again        after two builds into these folders; `make dist` does all three
 
-The wheel names what it needs (PEP 770: `sboms/` of its metadata) and holds its licence; both builds are equal, byte by byte.
+The wheel names what it needs (PEP 770: `sboms/` of its metadata) and holds its licence; both builds are equal.
 """
 
 from __future__ import annotations
