@@ -59,7 +59,10 @@ CREATE TABLE entry (
     PRIMARY KEY (sequence), UNIQUE (release_id), UNIQUE (lineage, label));
 """
 RESTORE = "restore the ledger and its .head file from their newest backup; spending has stopped"
-_OTHER = "restore the ledger, or name another file under `ledger` if an older version wrote this one"
+_OTHER = (
+    "restore the ledger; if an older version wrote this one, name another file under `ledger` and lower the cap by what it"
+    " spent"
+)
 
 
 class Head(NamedTuple):
