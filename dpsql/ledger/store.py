@@ -60,8 +60,8 @@ CREATE TABLE entry (
 """
 RESTORE = "restore the ledger and its .head file from their newest backup; spending has stopped"
 _OTHER = (
-    "restore the ledger; if an older version wrote this one, name another file under `ledger` and lower the cap by what it"
-    " spent"
+    "restore the ledger; if an older version wrote this one, name another file under `ledger` and lower the cap by what"
+    " it spent"
 )
 
 
