@@ -5,7 +5,8 @@
 Defects are drawn without replacement, each of all modules with the same chance. One is planted in a copy of the
 package, and the tests of its room run until one fails, at most 60 s of CPU; a mutant that is still running then is
 killed, as a suite that hangs is noticed. What survives is printed with its line. Results are kept in
-build/mutants.jsonl, by the digests of the module and its tests, so a stopped run goes on.
+build/mutants.jsonl, so a stopped run goes on: a killed mutant for as long as its module and the file of the test that
+failed are as they were, a survivor for as long as its module and all its tests are.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import hashlib
 import json
 import os
 import random
+import re
 import resource
 import shutil
 import subprocess
@@ -72,12 +74,16 @@ def refuse_failing_tests() -> None:
         RuntimeError: a room's tests fail without a defect.
     """
     for room, tests in ROOMS.items():
-        if is_killed(Mutant(room, None, tests)):
+        if killer(Mutant(room, None, tests)) != SURVIVED:
             raise RuntimeError(f"{room}: {' '.join(tests)} fail without a defect")
 
 
-def is_killed(mutant: Mutant) -> bool:
-    """Whether a test fails."""
+SURVIVED = "nothing"
+"""Stands where the file of the failing test would."""
+
+
+def killer(mutant: Mutant) -> str:
+    """The file of the test that fails, the room's tests if they hang, `SURVIVED` if all pass."""
     with tempfile.TemporaryDirectory() as folder:
         for name in ("dpsql", "tests", "benchmarks", "docs", "catalog"):
             shutil.copytree(
@@ -95,22 +101,45 @@ def is_killed(mutant: Mutant) -> bool:
         )  # fmt: skip
     if done.returncode == 0 and " passed" not in done.stdout and "%]" not in done.stdout:
         raise RuntimeError(f"no test ran: {done.stdout}{done.stderr}")
-    return done.returncode != 0
+    if done.returncode == 0:
+        return SURVIVED
+    failed = re.search(r"^(?:FAILED|ERROR) ([\w/]+\.py)", done.stdout, re.M)
+    return failed[1] if failed else " ".join(mutant.tests)
 
 
 def _limit() -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
 
 
-def digest(mutant: Mutant) -> str:
-    """What a result stands for: the module, the tests and the defect."""
+def digest(mutant: Mutant, by: str) -> str:
+    """What a result stands for: the module, the defect, and the tests that it rests on."""
     known = hashlib.sha256((PROJECT / mutant.module).read_bytes())
-    for name in mutant.tests:
+    for name in mutant.tests if by == SURVIVED else by.split():
         place = PROJECT / name
-        for path in sorted(place.rglob("*.py")) if place.is_dir() else [place]:
+        for path in sorted(place.rglob("*.py")) if place.is_dir() else [place] if place.exists() else []:
             known.update(path.read_bytes())
-    known.update(str(mutant.defect and mutant.defect.number).encode())
+    known.update(f"{mutant.defect and mutant.defect.number} {by}".encode())
     return known.hexdigest()
+
+
+class Results:
+    """What earlier runs found, one line of `STORED` each."""
+
+    def __init__(self) -> None:
+        STORED.parent.mkdir(exist_ok=True)
+        lines = STORED.read_text("utf-8").splitlines() if STORED.exists() else []
+        self._by: dict[str, str] = {line["digest"]: line["by"] for line in map(json.loads, lines)}
+
+    def killer(self, mutant: Mutant) -> str:
+        """Of `mutant`, found again or looked up."""
+        for by in {*self._by.values()}:
+            if digest(mutant, by) in self._by:
+                return by
+        by = killer(mutant)
+        self._by[digest(mutant, by)] = by
+        with STORED.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"digest": digest(mutant, by), "by": by, "module": mutant.module}) + "\n")
+        return by
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -124,25 +153,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     refuse_failing_tests()
     listed = mutants()
     drawn = random.Random(options.seed).sample(listed, min(options.count, len(listed)))
-    STORED.parent.mkdir(exist_ok=True)
-    lines = STORED.read_text("utf-8").splitlines() if STORED.exists() else []
-    stored = {line["digest"]: line["killed"] for line in map(json.loads, lines)}
-    killed = 0
-
-    def result(mutant: Mutant) -> bool:
-        name = digest(mutant)
-        if name not in stored:
-            stored[name] = is_killed(mutant)
-            with STORED.open("a", encoding="utf-8") as file:
-                file.write(
-                    json.dumps({"digest": name, "killed": stored[name], "module": mutant.module}) + "\n"
-                )
-        return bool(stored[name])
-
+    results, killed = Results(), 0
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for mutant, found in zip(drawn, pool.map(result, drawn), strict=True):
-            killed += found
-            if not found and mutant.defect:
+        for mutant, by in zip(drawn, pool.map(results.killer, drawn), strict=True):
+            killed += by != SURVIVED
+            if by == SURVIVED and mutant.defect:
                 shown = f"{mutant.module}:{mutant.defect.line} {mutant.defect.before!r} -> {mutant.defect.after!r}"
                 print(f"  survives: {shown}", flush=True)
     print(f"  {len(drawn)} of {len(listed)} mutants, seed {options.seed}")
