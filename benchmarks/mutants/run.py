@@ -37,8 +37,10 @@ ROOMS = {
     "dpsql/noise": ("tests/noise",),
     "dpsql/budget": ("tests/budget",),
     "dpsql/mechanisms/law.py": (
-        "tests/privacy/test_joint_rows.py", "tests/privacy/test_path_sums.py", "tests/mechanisms/test_view.py",
-        "tests/mechanisms/test_bound.py", "tests/mechanisms/test_cells_meet_noise.py",
+        "tests/mechanisms/test_view.py", "tests/mechanisms/test_strategy.py", "tests/mechanisms/test_joint_tree.py",
+        "tests/variance/test_levels.py", "tests/privacy/test_auditor_gaussian.py", "tests/privacy/test_path_sums.py",
+        "tests/privacy/test_joint_rows.py", "tests/mechanisms/test_bound.py",
+        "tests/mechanisms/test_cells_meet_noise.py",
     ),
     "dpsql/ledger": (
         "tests/ledger/test_ledger.py", "tests/ledger/test_spend_memory.py", "tests/ledger/test_copies.py",
