@@ -7,15 +7,16 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpsql.mechanisms.axis.dense import dense_strategy
+from dpsql.mechanisms.axis.dense import dense_strategy, workload_gram
 from dpsql.mechanisms.axis.leaves import LeafStrategy
 from dpsql.mechanisms.axis.lue_dptree import lue_dptree
 from dpsql.mechanisms.axis.sine import SineStrategy
 from dpsql.mechanisms.axis.strategy import draw_view, leaf_estimates
 from dpsql.mechanisms.axis.tents import tents
+from dpsql.mechanisms.family.measurement import mean_square
 from dpsql.mechanisms.law import GAUSSIAN
 from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
-from dpsql.tree import kary_tree
+from dpsql.tree import Workload, kary_tree
 from dpsql.variance.kronecker import AxisSplit, ProductReading
 from dpsql.variance.reconcile import component_variances
 from tests.thinned import by_default
@@ -91,3 +92,13 @@ def check_spread(strategies, draw):
     # 600 runs of roughly normal errors: a sample variance is within 25% five times in a million
     np.testing.assert_allclose(observed, predicted, rtol=0.25)
     assert abs(np.mean(observed / predicted) - 1) < 0.1
+
+
+@pytest.mark.parametrize("n", [1, 2, 7, 40])
+def test_mean_squares_of_range_sums_are_a_quadratic_form(n: int) -> None:
+    rng = np.random.default_rng(n)
+    value, lo = rng.normal(3, 1, n), rng.integers(0, n, 30)
+    workload = Workload(lo, rng.integers(lo + 1, n + 1), rng.random(30))
+    for ranges in (None, workload):
+        gram = workload_gram(n, ranges, uniform=0.0)
+        assert mean_square(value, ranges) == pytest.approx(value @ gram @ value, rel=1e-12)

@@ -25,7 +25,6 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from dpsql.mechanisms.axis.dense import workload_gram
 from dpsql.mechanisms.axis.strategy import AxisStrategy
 from dpsql.mechanisms.law import NoiseLaw, NoisyRows
 from dpsql.noise import Noise
@@ -139,10 +138,24 @@ class AxisWorkload:
     @cached_property
     def parts(self) -> RangeParts:
         """Means over the declared ranges."""
-        split = self.split
-        gram = workload_gram(len(split.spread), self.workload, uniform=0.0)
-        share = float(split.spread @ gram @ split.spread)
+        split, share = self.split, mean_square(self.split.spread, self.workload)
         return RangeParts(max(mean_variance(self.model, self.workload) - split.total * share, 0.0), share)
+
+
+def mean_square(value: FloatArray, workload: Workload | None) -> float:
+    """Mean over ranges of the square of the range's sum.
+
+    Args:
+        value: of each leaf, shape (n,).
+        workload: the ranges declared; None means all ranges, equally often.
+
+    >>> mean_square(np.array([1.0, 2.0]), None) == (1 + 4 + 9) / 3
+    True
+    """
+    prefix = np.concatenate([[0.0], np.cumsum(value)])
+    if workload is None:  # all pairs of n + 1 ends: their squared differences add up to n + 1 times the spread
+        return float(2 * ((prefix - prefix.mean()) ** 2).sum() / len(value))
+    return float(np.average((prefix[workload.hi] - prefix[workload.lo]) ** 2, weights=workload.weight))
 
 
 def range_variance(
