@@ -1,13 +1,18 @@
 """A small release for the doors' tests: a shop of 400 people, published with repeatable draws.
 
-The stamp `insecure_entropy` is taken off this copy, so that commands open it as they open a real one.
+The stamp `insecure_entropy` is taken off this copy, so that commands open it as they open a real one. Thirty modules
+take the same shop: a run of the tests publishes it once (`ORIGINALS`, set by tests/conftest.py), and each gets a
+copy that it may write to.
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
+import os
 import random
+import shutil
 from pathlib import Path
 
 from dpsql.scratch import scratch
@@ -46,8 +51,12 @@ views:
 """
 
 
+ORIGINALS: Path | None = None
+"""Where processes of one run keep the shops that they published."""
+
+
 def build(folder: Path, seed: int = 7, name: str = "shop", text: str = CATALOG) -> Path:
-    """Publish the shop into a folder.
+    """A folder with the shop, its catalog, its ledger and its release.
 
     Args:
         folder: made if it is absent.
@@ -58,6 +67,34 @@ def build(folder: Path, seed: int = 7, name: str = "shop", text: str = CATALOG) 
     Returns:
         The release.
     """
+    if ORIGINALS is None:
+        return publish(folder, seed, name, text)
+    original = ORIGINALS / hashlib.sha256(repr((seed, name, text)).encode()).hexdigest()[:16]
+    ORIGINALS.mkdir(exist_ok=True)
+    with (ORIGINALS / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not original.exists():
+            _publish_alone(original, seed, name, text)
+    shutil.copytree(original, folder, dirs_exist_ok=True)
+    return folder / f"{name}.dpsql"
+
+
+def _publish_alone(folder: Path, seed: int, name: str, text: str) -> None:
+    """Publish so that neither the memory nor the entropy of the test that comes first differs from another's."""
+    from tests.conftest import ENTROPY
+
+    partial, state = folder.with_suffix(".partial"), os.environ["DPSQL_STATE"]
+    os.environ["DPSQL_STATE"] = str(folder.with_suffix(".state"))
+    try:
+        with ENTROPY.stream(f"the shop {name} {seed}"):
+            publish(partial, seed, name, text)
+    finally:
+        os.environ["DPSQL_STATE"] = state
+    partial.rename(folder)
+
+
+def publish(folder: Path, seed: int, name: str, text: str) -> Path:
+    """Publish the shop; see `build`."""
     from dpsql.noise import ExactNoise, insecure_test_entropy
     from dpsql.publishing.central import publish_release
     from dpsql.star import load_catalog
