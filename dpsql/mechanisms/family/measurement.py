@@ -153,7 +153,8 @@ def mean_square(value: FloatArray, workload: Workload | None) -> float:
     True
     """
     prefix = np.concatenate([[0.0], np.cumsum(value)])
-    if workload is None:  # all pairs of n + 1 ends: their squared differences add up to n + 1 times the spread
+    if workload is None:
+        # All pairs of n + 1 ends: their squared differences add up to n + 1 times the squared deviations.
         return float(2 * ((prefix - prefix.mean()) ** 2).sum() / len(value))
     return float(np.average((prefix[workload.hi] - prefix[workload.lo]) ** 2, weights=workload.weight))
 
