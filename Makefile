@@ -122,7 +122,8 @@ bench-bi: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.bi.measure
 
 bench-local: $(VENV)/.dev bench-collect
-	$(BIN)/python -m benchmarks.local.measure
+	$(BIN)/python -m benchmarks.local.measure; measured=$$?; \
+	$(BIN)/python -m benchmarks.local.columns && exit $$measured
 
 # Ten million reports in every format, and texts that both device clients must read alike: ten minutes of two cores.
 bench-collect: $(VENV)/.dev

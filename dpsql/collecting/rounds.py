@@ -26,7 +26,7 @@ from dpsql.collecting.collector import CollectionManifest
 from dpsql.collecting.content import adaptive_local, local_estimate, survey_axes, survey_promise
 from dpsql.collecting.estimate import model_of
 from dpsql.collecting.plan import PlannedAxis, canonical, facts_of, plan_body
-from dpsql.collecting.smooth import FLAGGED, outside
+from dpsql.collecting.smooth import compatible, outside
 from dpsql.collecting.survey import Survey, design_of
 from dpsql.collecting.tallies import Tallies, ViewTally, shares
 from dpsql.collecting.tau import Prediction
@@ -278,9 +278,10 @@ def adaptive_content(
     flagged = {}
     if len(view_axes) == 1:
         name, total = survey.axes[view_axes[0]].name, float(margins[0].sum())
-        flagged = {name: outside(positive * people, ShareEstimate(values, margins[0]))}
+        unbiased = ShareEstimate(values, margins[0])
+        flagged = {name: outside(positive * people, unbiased)}
         errors = _positive_errors(plan, boxes, positive * people, box_variance, margins[0])
-        smooth = Smooth(positive * people, errors, flagged[name] <= FLAGGED)
+        smooth = Smooth(positive * people, errors, compatible(positive * people, unbiased))
         estimated = local_estimate(values, {(): total, (0,): 1.0}, words, smooth)
     else:
         positions = tuple(range(len(view_axes)))

@@ -4,9 +4,9 @@ How smooth is chosen by people held out. A measure's bit is one more axis of two
 from one fit. Slots without a row are taken out first: these tables describe rows.
 
 The smooth counts are non-negative, biased towards smooth histograms and far less noisy; they are stored beside the
-unbiased ones and answer on request. A stack has error bars of its own, from repeating its fits; how often it leaves the
-unbiased estimate's interval is stored as a warning. A joint fit's answers keep the unbiased ones' bars, which are wider
-than they need be.
+unbiased ones and answer on request. A stack answers unasked where the unbiased estimate does not reject it, and has
+error bars of its own, from repeating its fits; how often it leaves the unbiased intervals is stored. A joint fit's
+answers keep the unbiased ones' bars, which are wider than they need be.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 from dpsql.client.plan import Plan
 from dpsql.collecting.estimate import AxisTable, axis_groups, view_cells
 from dpsql.collecting.tallies import FOLDS, Tallies
-from dpsql.mechanisms.local.blue import ShareEstimate, range_variances
+from dpsql.mechanisms.local.blue import ShareEstimate, range_variances, range_workload
 from dpsql.mechanisms.local.joint import (
     JointModel,
     Marginal,
@@ -342,15 +342,41 @@ def _stacked(
     refits = stack_errors(stack, unbiased.covariance, smooth, rng)
     shares = stack.shares[: unbiased.shares.size]
     errors = StackVariance(refits.covariance, unbiased.covariance, shares, refits.small, refits.large)
-    return Positive(shares, errors, outside(shares, unbiased) <= FLAGGED)
+    return Positive(shares, errors, compatible(shares, unbiased))
 
 
-FLAGGED = 0.05
-"""Part of all ranges outside the unbiased 95% intervals above which smooth counts are not to be believed unasked."""
+REJECTED = 2.326
+"""Normal quantile of 99%: one true histogram in a hundred is rejected."""
+
+
+def compatible(shares: FloatArray, unbiased: ShareEstimate) -> bool:
+    """Whether smooth counts may answer unasked: the unbiased estimate does not reject them at 1%.
+
+    The statistic is the mean squared distance over all ranges. If the shares were true, it would be a weighted sum of
+    chi-squares; its quantile is that of a multiple of one chi-square with the same mean and variance. The part of
+    ranges outside their intervals (`outside`) is no such test: ranges err together, and a third of all collections
+    leave more than 5% of the true ranges outside.
+
+    Args:
+        shares: leaf shares, in the unit of `unbiased`.
+        unbiased: the unbiased estimate of the same leaves.
+
+    Example:
+        >>> unbiased = ShareEstimate(np.array([0.5, 0.5]), np.diag([1e-4, 1e-4]))
+        >>> compatible(np.array([0.51, 0.49]), unbiased), compatible(np.array([0.9, 0.1]), unbiased)
+        (True, False)
+    """
+    ranges, off = range_workload(shares.size), shares - unbiased.shares
+    spread = ranges @ unbiased.covariance
+    mean, variance = float(np.trace(spread)), 2 * float(np.sum(spread * spread.T))
+    if mean <= 0:
+        return not off.any()
+    part = variance / (9 * mean**2)  # 2 / (9 k) of k degrees of freedom: Wilson and Hilferty (1931)
+    return float(off @ ranges @ off) <= mean * (1 - part + REJECTED * math.sqrt(part)) ** 3
 
 
 def outside(shares: FloatArray, unbiased: ShareEstimate) -> float:
-    """Share of all ranges where an estimate leaves the unbiased one's 95% interval; above 5% it is a warning.
+    """Share of all ranges where an estimate leaves the unbiased one's 95% interval.
 
     Example:
         >>> held = ShareEstimate(np.array([0.5, 0.5]), np.diag([1e-4, 1e-4]))

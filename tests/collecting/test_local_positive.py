@@ -17,9 +17,9 @@ from dpsql.collecting.estimate import axis_table
 from dpsql.collecting.plan import CollectionDesign, PlannedAxis, build_plan
 from dpsql.collecting.run import Reports, collect, write_plan
 from dpsql.collecting.simulate import simulate_reports, write_spool
-from dpsql.collecting.smooth import positive_shares
+from dpsql.collecting.smooth import compatible, outside, positive_shares
 from dpsql.curate.audit.contents import check_tables
-from dpsql.mechanisms.local.blue import range_variances
+from dpsql.mechanisms.local.blue import ShareEstimate, range_variances
 from dpsql.mechanisms.local.joint import make_model, weights_of
 from dpsql.mechanisms.local.smooth import HIDDEN, ROUGH, with_hidden
 from dpsql.release.read import open_release
@@ -155,15 +155,33 @@ def test_they_answer_one_axis_unless_unbiased_ones_are_asked_for(release: Path) 
     connection.close()
 
 
-def test_a_flagged_fit_is_not_preferred(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert fits.FLAGGED == 0.05
+def test_a_fit_that_the_reports_reject_is_not_preferred(monkeypatch: pytest.MonkeyPatch) -> None:
     fine = table_of([40], [40])
     assert fine is not None
     assert fine.preferred
-    monkeypatch.setattr(fits, "outside", lambda shares, unbiased: 0.051)
-    flagged = table_of([40], [40])
-    assert flagged is not None
-    assert not flagged.preferred
+    stacked = fits.smooth_axis
+
+    def reversed_axis(*of: object) -> fits.Stack:
+        fit = stacked(*of)  # type: ignore[arg-type]
+        return fit._replace(shares=fit.shares[::-1])
+
+    monkeypatch.setattr(fits, "smooth_axis", reversed_axis)
+    rejected = table_of([40], [40])
+    assert rejected is not None
+    assert not rejected.preferred
+
+
+def test_the_truth_is_rejected_once_in_a_hundred_draws() -> None:
+    """Ranges err together, so more than 5% of them lie outside their own intervals far more often."""
+    rng, leaves = np.random.default_rng(0), 48
+    root = rng.standard_normal((leaves, leaves)) / leaves
+    truth, covariance = np.full(leaves, 1 / leaves), root @ root.T + np.eye(leaves) / leaves
+    draws = [
+        ShareEstimate(truth + rng.multivariate_normal(0 * truth, covariance), covariance) for _ in range(2000)
+    ]
+    rejected = float(np.mean([not compatible(truth, unbiased) for unbiased in draws]))
+    assert 0.004 <= rejected <= 0.025
+    assert np.mean([outside(truth, unbiased) > 0.05 for unbiased in draws[:300]]) > 0.2
 
 
 def test_the_part_of_the_unbiased_noise_follows_the_answered_share() -> None:

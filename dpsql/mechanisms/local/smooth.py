@@ -155,6 +155,12 @@ def _step(point: _Point, prior: Spiky, stiff: FloatArray, damping: float) -> tup
 
 TRUST = 10.0
 """How much the held-out likelihood counts beside the workload when candidates are weighed, in units of noise."""
+USUAL = (3, 10)
+"""Places in `candidates` of the two priors that err least over columns of every kind: kinks; spikes on a stiff base."""
+PULL = 3.0
+"""How strongly weights are drawn to those two, in units of noise: where few people are held out, noise chose them.
+Over ten columns (40 settings, 50,000 people) it took 5% off the mean squared error, 11% at epsilon .5; ten times as
+much would double it on a bell of a million people."""
 
 
 REPEATS = 8
@@ -218,9 +224,11 @@ class Absolute:
 
 
 class Stack(NamedTuple):
-    """The stack's answer: leaf shares, each candidate's weight, the unbiased estimate, the equations of all groups."""
+    """The stack's answer: leaf shares, its candidates (one a row) and their weights, the unbiased estimate, the
+    equations of all groups."""
 
     shares: FloatArray
+    fits: FloatArray
     weights: FloatArray
     unbiased: ShareEstimate
     equations: System
@@ -232,8 +240,8 @@ def penalties(leaves: int) -> list[Penalty]:
     return [
         SquaredBends(3, 1e6 * grain**5),
         SquaredBends(2, 1e2 * grain**3),
-        *(Absolute(2, w * grain) for w in (10.0, 100.0)),
-        *(Absolute(1, w) for w in (1.0, 3.0, 10.0)),
+        *(Absolute(2, w * grain) for w in (10.0, 100.0, 1000.0)),
+        *(Absolute(1, w) for w in (1.0, 3.0)),
     ]
 
 
@@ -324,14 +332,15 @@ def stack(folds: Sequence[Sequence[ViewReports]], smooth: int, workload: FloatAr
     systems = [system(groups, guess, tilted=False) for groups in folds]
     total = _sum(systems)
     weights = mix(systems, norm, smooth)
-    return Stack(weights @ candidates(total, smooth), weights, solve(first), total)
+    fits = candidates(total, smooth)
+    return Stack(weights @ fits, fits, weights, solve(first), total)
 
 
 class Refits(NamedTuple):
     """How far refits scatter, (m, m), and which part of the unbiased covariance takes their place.
 
     Args:
-        covariance: products of the refits' errors.
+        covariance: products of the refits' errors; of a stack with those of its candidates around their mean.
         small, large: the part, for small and for large answers.
     """
 
@@ -341,7 +350,7 @@ class Refits(NamedTuple):
 
 
 def stack_errors(found: Stack, unbiased: FloatArray, smooth: int, rng: np.random.Generator) -> Refits:
-    """How far a stack errs: its fits, with the weights they have, repeated on redrawn reports.
+    """How far a stack errs: its fits, with the weights they have, repeated on redrawn reports, and how they differ.
 
     Args:
         found: the stack.
@@ -362,7 +371,10 @@ def stack_errors(found: Stack, unbiased: FloatArray, smooth: int, rng: np.random
             :leaves
         ]
         total += np.outer(off, off) / REPEATS
-    return with_hidden(total, unbiased)
+    refits = with_hidden(total, unbiased)
+    # Refits keep the weights; that held-out people could have chosen others is the candidates' spread.
+    spread = (found.fits - found.shares)[:, :leaves]
+    return refits._replace(covariance=refits.covariance + (spread.T * found.weights) @ spread)
 
 
 def with_hidden(redrawn: FloatArray, unbiased: FloatArray) -> Refits:
@@ -401,7 +413,8 @@ def mix(parts: Sequence[System], workload: FloatArray, smooth: int) -> FloatArra
 
     The workload's norm alone looks at few coarse directions, in which the held-out people are noisy, and the weights
     are drawn by that noise. What the fold itself tells best (its own precision) tells candidates apart far more
-    surely, so it is added: in units of noise, TRUST times the workload.
+    surely, so it is added: in units of noise, TRUST times the workload. And weights that noise alone would choose stay
+    at those of `USUAL`.
     """
     total, leaves = _sum(parts), workload.shape[0]
     noise = float(np.sum(workload * constrained_inverse(total.precision)))
@@ -412,7 +425,9 @@ def mix(parts: Sequence[System], workload: FloatArray, smooth: int) -> FloatArra
         norm = workload / noise + TRUST / leaves * fold.precision
         inner = inner + fits @ norm @ fits.T
         cross = cross + fits @ norm @ constrained_solution(fold)
-    return simplex_fit(inner, cross)
+    usual = np.zeros(rows)
+    usual[list(USUAL)] = 1 / len(USUAL)
+    return simplex_fit(inner + PULL * np.eye(rows), cross + PULL * usual)
 
 
 def constrained_solution(equations: System) -> FloatArray:
