@@ -371,8 +371,8 @@ def compatible(shares: FloatArray, unbiased: ShareEstimate) -> bool:
     mean, variance = float(np.trace(spread)), 2 * float(np.sum(spread * spread.T))
     if mean <= 0:
         return not off.any()
-    part = variance / (9 * mean**2)  # 2 / (9 k) of k degrees of freedom: Wilson and Hilferty (1931)
-    return float(off @ ranges @ off) <= mean * (1 - part + REJECTED * math.sqrt(part)) ** 3
+    ninth = variance / (9 * mean**2)  # 2 / (9 k) of k degrees of freedom: Wilson and Hilferty (1931)
+    return float(off @ ranges @ off) <= mean * (1 - ninth + REJECTED * math.sqrt(ninth)) ** 3
 
 
 def outside(shares: FloatArray, unbiased: ShareEstimate) -> float:

@@ -349,11 +349,11 @@ class Refits(NamedTuple):
     large: float
 
 
-def stack_errors(found: Stack, unbiased: FloatArray, smooth: int, rng: np.random.Generator) -> Refits:
+def stack_errors(fit: Stack, unbiased: FloatArray, smooth: int, rng: np.random.Generator) -> Refits:
     """How far a stack errs: its fits, with the weights they have, repeated on redrawn reports, and how they differ.
 
     Args:
-        found: the stack.
+        fit: the stack.
         unbiased: exact covariance of the unbiased shares of the first leaves, (m, m).
         smooth: as for `stack`.
         rng: source of pseudo-random numbers; this is post-processing and protects nobody.
@@ -361,20 +361,18 @@ def stack_errors(found: Stack, unbiased: FloatArray, smooth: int, rng: np.random
     Returns:
         Mean squared errors and products of errors of the same leaves, and what they do not see.
     """
-    leaves, size = unbiased.shape[0], found.shares.size
-    values, vectors = np.linalg.eigh(found.equations.precision)
+    leaves, size = unbiased.shape[0], fit.shares.size
+    values, vectors = np.linalg.eigh(fit.equations.precision)
     root = vectors * np.sqrt(np.maximum(values, 0.0))
     total = np.zeros((leaves, leaves))
     for _ in range(REPEATS):
-        pull = found.equations.precision @ found.shares + root @ rng.standard_normal(size)
-        off = (found.weights @ candidates(System(found.equations.precision, pull), smooth) - found.shares)[
-            :leaves
-        ]
+        pull = fit.equations.precision @ fit.shares + root @ rng.standard_normal(size)
+        off = (fit.weights @ candidates(System(fit.equations.precision, pull), smooth) - fit.shares)[:leaves]
         total += np.outer(off, off) / REPEATS
     refits = with_hidden(total, unbiased)
     # Refits keep the weights; that held-out people could have chosen others is the candidates' spread.
-    spread = (found.fits - found.shares)[:, :leaves]
-    return refits._replace(covariance=refits.covariance + (spread.T * found.weights) @ spread)
+    spread = (fit.fits - fit.shares)[:, :leaves]
+    return refits._replace(covariance=refits.covariance + (spread.T * fit.weights) @ spread)
 
 
 def with_hidden(redrawn: FloatArray, unbiased: FloatArray) -> Refits:
