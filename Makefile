@@ -25,7 +25,7 @@ export PYTHONDONTWRITEBYTECODE :=
 export DPSQL_STATE := /dev/null
 demo: export DPSQL_STATE := $(abspath build/state)
 
-.PHONY: demo test check quick mutants suites lowest lock dist slow same-release house bench bench-accuracy bench-answers bench-bi bench-collect bench-keys bench-local bench-people bench-promises bench-scale bench-scale-large bench-scale-model bench-sources bench-stream bench-trusts bench-userlevel production soak figures first-hour page-central page-local page-peers page-streams page-userlevel peers test-engines wire explore withstand superset sqlalchemy14 reference data clean
+.PHONY: demo test check quick mutants suites pythons lowest lock dist slow same-release house bench bench-accuracy bench-answers bench-bi bench-collect bench-keys bench-local bench-people bench-promises bench-scale bench-scale-large bench-scale-model bench-sources bench-stream bench-trusts bench-userlevel production soak figures first-hour page-central page-local page-peers page-streams page-userlevel peers test-engines wire explore withstand superset sqlalchemy14 reference data clean
 
 $(VENV)/.core: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -73,9 +73,14 @@ test: check
 quick: $(VENV)/.dev
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "$(QUICK)" tests
 
-# CPU time of `quick` and `test`, one `figure` line each.
+# What `quick` and `test` say and cost, one `figure` line each.
 suites: $(VENV)/.dev
 	$(BIN)/python -m tests.suites
+
+# `quick` with every Python that is here: `python3.11` .. `python3.14` of the PATH, or those that PYTHONS names.
+PYTHONS ?= $(foreach minor,11 12 13 14,$(shell command -v python3.$(minor)))
+pythons: $(VENV)/.dev
+	$(BIN)/python -m tests.suites --python $(PYTHONS)
 
 # `quick` with the oldest dependencies that pyproject.toml allows.
 lowest: $(VENV)/.dev

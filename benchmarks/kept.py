@@ -1,12 +1,15 @@
-"""Figures that are kept: each with its command, commit and date, and the page docs/figures.md made from them.
+"""Figures that are kept: each with its command, commit and date, and the pages made from them.
 
-    python -m benchmarks.kept [--only RUN]...         what has no result for its inputs, then the page
-    python -m benchmarks.kept --page                  the page alone
+    python -m benchmarks.kept [--only RUN]...         what has no result for its inputs, then the pages
+    python -m benchmarks.kept --missing               what has no result at all, then the pages
+    python -m benchmarks.kept --page                  the pages alone
     python -m benchmarks.kept --only RUN --log FILE --at REVISION     what a run of that revision printed elsewhere
 
 A result stands for the committed files that its run reads: the package, the catalogs, the run's own folder. It is
 written when the run has ended, so a stopped command goes on with the run that it was in. What is not committed is not
 measured: nobody else could measure it again.
+
+docs/figures.md has one line a run, and what is short with its reason; benchmarks/results/README.md has every figure.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
 
+from benchmarks.reasons import REASONS
 from benchmarks.runs import RUNS, Run
 
 PROJECT = Path(__file__).resolve().parents[1]
@@ -31,12 +35,18 @@ RESULTS = PROJECT / "benchmarks" / "results"
 PAGE = PROJECT / "docs" / "figures.md"
 EVERY_RUN_READS = ("dpsql", "catalog", "pyproject.toml", "benchmarks/figures.py")
 FIGURE = re.compile(r"figure (?P<figure>.+): (?P<value>\S+) \((?P<bound>[^()]*)\) (?P<verdict>ok|short)$")
+TABLES = "README.md"
 HEAD = """# Every figure
 
 *Evidence: proofs, methods and measurements.*
 
-Made by `make figures`, which measures again whatever has no result for the files that its run reads.
-One line of `benchmarks/results/*.jsonl` is one figure with its command, commit and date.
+What dpsql promises in numbers, and whether it held when it was measured: one line a run. Every figure with its value
+and its bound stands in [the tables](../benchmarks/results/README.md). Made by `make figures`, which measures again
+whatever has no result for the files that its run reads.
+"""
+TABLES_HEAD = """# Figures, run by run
+
+Made by `make figures` from the `*.jsonl` files beside it; [docs/figures.md](../../docs/figures.md) is the summary.
 `short` is a figure that did not reach its bound.
 """
 
@@ -135,18 +145,42 @@ def measure(run: Run) -> list[Kept]:
 
 
 def page() -> str:
-    """The page: a table for each topic, what is short in bold, and what has never been measured."""
-    parts = [HEAD]
+    """The summary: what is short and why, a line a run, and what has never been measured."""
+    figures = [figure for run in RUNS for figure in kept(run)]
+    short = [figure for figure in figures if not figure.held]
+    parts = [HEAD, f"{len(figures) - len(short)} of {len(figures)} figures hold.\n"]
+    if short:
+        parts.append("## Short\n\n| figure | value | bound | why |\n|---|--:|--:|---|")
+        parts += [
+            f"| {_cell(figure.figure)} | **{figure.value}** | {_cell(figure.bound)} | {why} |"
+            for figure in short
+            for why in [REASONS.get(figure.figure, "")]
+        ]
+        parts.append("")
     missing = [run.name for run in RUNS if not kept(run)]
-    held = [figure.held for run in RUNS for figure in kept(run)]
-    parts.append(f"{sum(held)} of {len(held)} figures hold.\n")
     if missing:
         parts.append("Not kept yet: " + ", ".join(f"`{name}`" for name in missing) + ".\n")
+    parts.append("## Runs\n\n| topic | command | hold | commit, date |\n|---|---|--:|---|")
+    parts += [_line(run, figures) for run in RUNS if (figures := kept(run))]
+    return "\n".join(parts) + "\n"
+
+
+def tables() -> str:
+    """Every figure, a table a run."""
+    parts = [TABLES_HEAD]
     for topic, runs in groupby(RUNS, lambda run: run.topic):
         sections = [_section(figures) for run in runs if (figures := kept(run))]
         if sections:
             parts.append(f"## {topic}\n\n" + "\n".join(sections))
     return "\n".join(parts)
+
+
+def _line(run: Run, figures: Sequence[Kept]) -> str:
+    first, held = figures[0], sum(figure.held for figure in figures)
+    broke = "" if first.ended in (0, 1) else f", broke off with exit code {first.ended}"
+    hold = f"{held} of {len(figures)}"
+    bold = "**" if held < len(figures) or broke else ""
+    return f"| {run.topic} | `{run.command}` | {bold}{hold}{bold} | {first.commit}, {first.date}{broke} |"
 
 
 def _section(figures: Sequence[Kept]) -> str:
@@ -190,6 +224,7 @@ def main() -> int:
         "--log", type=Path, help="what one run printed elsewhere; a last line `exit N` is its code"
     )
     parser.add_argument("--at", metavar="REVISION", help="the revision that the log is of")
+    parser.add_argument("--missing", action="store_true", help="measure only what has no result at all")
     given = parser.parse_args()
     runs = [run for run in RUNS if not given.only or run.name in given.only]
     try:
@@ -197,12 +232,14 @@ def main() -> int:
             _take(runs, given.log, given.at)
         elif not given.page:
             for run in runs:
-                if [figure.inputs for figure in kept(run)[:1]] != [inputs_of(run)]:
+                inputs = [figure.inputs for figure in kept(run)[:1]]
+                if not inputs or (not given.missing and inputs != [inputs_of(run)]):
                     measure(run)
     except UsageError as refusal:
         print(refusal, file=sys.stderr)
         return 2
     PAGE.write_text(page())
+    (RESULTS / TABLES).write_text(tables())
     return 0 if all(figure.held for run in RUNS for figure in kept(run)) else 1
 
 

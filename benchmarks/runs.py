@@ -114,6 +114,16 @@ RUNS: tuple[Run, ...] = (
             *(f"tests/{room}" for room in ("noise", "budget", "ledger", "mechanisms", "privacy")),
         ),
     ),
+    *(
+        Run(f"suites-{name}", "Suites", command, ("tests", "docs", "benchmarks", "clients", "Makefile"))
+        for name, command in (
+            ("quick", "python -m tests.suites quick"),
+            ("test", "python -m tests.suites test"),
+            ("slow", "python -m tests.suites slow"),
+            ("lowest", "python -m tests.suites lowest"),
+            ("pythons", "make pythons"),
+        )
+    ),
     Run("wire", "Doors", "make wire", ("tests/doors", "Makefile")),
     Run(
         "production-serving",

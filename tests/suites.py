@@ -1,40 +1,103 @@
-"""CPU time of `make quick` and `make test`, as figures. `make suites` prints them.
+"""What the suites of tests say and cost, as figures. `make suites` and `make pythons` print them.
 
-    python -m tests.suites [quick] [test]
+    python -m tests.suites [quick] [test] [lowest] [slow]      targets of make
+    python -m tests.suites --python python3.13 ...             `quick` with other interpreters, locked versions
 
-User and system time of make and of everything that it started and waited for.
+CPU is user and system time of everything that was started and waited for. An interpreter gets an environment of its
+own under build/.
 """
 
 from __future__ import annotations
 
+import re
 import resource
 import subprocess
 import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
 
 from benchmarks.figures import Figures
 
+ROOT = Path(__file__).resolve().parents[1]
+CPU_SECONDS = {"quick": 120, "test": 16 * 60}
+"""What a suite may take."""
+SUMMARY = re.compile(r"(\d+) (failed|passed|skipped|xfailed|xpassed|errors?)\b")
 
-def cpu_seconds(target: str) -> float:
-    """CPU seconds of a target that succeeds.
 
-    Raises:
-        CalledProcessError: it fails.
+class Suite(NamedTuple):
+    """What a run of tests said and cost.
+
+    Args:
+        counts: tests by outcome, as pytest names it.
+        cpu, wall: seconds.
     """
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run(["make", target], check=True)
+
+    counts: Counter[str]
+    cpu: float
+    wall: float
+
+
+def suite(*command: str) -> Suite:
+    """Run it and show what it prints."""
+    before, began, last = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic(), ""
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            print(line, end="", flush=True)
+            last = line if SUMMARY.search(line) and " in " in line else last
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
+    counts = Counter({word.rstrip("s"): int(number) for number, word in SUMMARY.findall(last)})
+    if process.returncode and not counts["failed"] + counts["error"]:
+        counts["error"] += 1  # a linter, or a run that broke off
+    cpu = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
+    return Suite(counts, cpu, time.monotonic() - began)
 
 
-def main(targets: list[str]) -> int:
-    """Measure each target; 1 if one takes longer than it may."""
+def print_figures(figures: Figures, name: str, outcome: Suite, most: float | None = None) -> None:
+    """Failed, passed, skipped and the time of a suite; `most` is the CPU that it may take."""
+    figures.at_most(f"{name}: failed", outcome.counts["failed"] + outcome.counts["error"], 0)
+    figures.at_least(f"{name}: passed", outcome.counts["passed"], 1)
+    print(
+        f"  {name}: {outcome.counts['skipped']} skipped, {outcome.wall / 60:.1f} minutes, {outcome.cpu:.0f} CPU s"
+    )
+    if most is not None:
+        figures.at_most(f"{name}: CPU seconds", outcome.cpu, most)
+
+
+def of_python(interpreter: str) -> tuple[str, Suite]:
+    """Version of an interpreter, and `quick` with it and the versions of tests/locked.txt."""
+    say = "import platform; print(platform.python_version())"
+    version = subprocess.run(
+        [interpreter, "-c", say], check=True, capture_output=True, text=True
+    ).stdout.strip()
+    place = ROOT / "build" / f"python-{version}"
+    python = str(place / "bin" / "python")
+    if not place.exists():
+        subprocess.run([interpreter, "-m", "venv", place], check=True)
+    for words in (
+        ["--require-hashes", "--requirement", "tests/locked.txt"],
+        ["--no-deps", "--no-build-isolation", "--editable", "."],
+    ):
+        subprocess.run([python, "-m", "pip", "install", "--quiet", *words], check=True, cwd=ROOT)
+    marks = "not slow and not publishes and not long"
+    return version, suite(python, "-m", "pytest", "-n", "2", "--dist", "worksteal", "-m", marks, "tests")
+
+
+def main(words: Sequence[str]) -> int:
+    """Run and measure; 1 if a test fails or a suite takes longer than it may."""
     figures = Figures()
-    if "quick" in targets:
-        figures.at_most("make-quick-cpu-seconds", cpu_seconds("quick"), 120)
-    if "test" in targets:
-        figures.at_most("make-test-cpu-minutes", cpu_seconds("test") / 60, 16)
+    if words[:1] == ["--python"]:
+        for interpreter in words[1:]:
+            version, outcome = of_python(interpreter)
+            print_figures(figures, f"quick tests on Python {version}", outcome)
+    else:
+        for target in words or ("quick", "test"):
+            print_figures(figures, f"make {target}", suite("make", target), CPU_SECONDS.get(target))
     return figures.finish()
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:] or ["quick", "test"]))
+    sys.exit(main(sys.argv[1:]))

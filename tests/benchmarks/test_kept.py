@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import kept
+from benchmarks.reasons import REASONS
 from benchmarks.runs import RUNS, Run
 
 COUNT = Run("count", "Counting", "python tool/count.py", ("tool",))
@@ -56,7 +57,9 @@ def test_a_result_is_kept_until_its_inputs_change(project: Path, monkeypatch: py
     assert command(monkeypatch, "--only", "count") == 0
     assert times_run(project) == 1
     page = (project / "docs" / "figures.md").read_text()
-    assert r"| cells that \<differ\> | 0 | \<= 0 | ok |" in page
+    assert "| Counting | `python tool/count.py` | 2 of 2 | " in page
+    tables = (project / "benchmarks" / "results" / "README.md").read_text()
+    assert r"| cells that \<differ\> | 0 | \<= 0 | ok |" in tables
     assert "Not kept yet: `other`." in page
     (project / "tool" / "count.py").write_text(TOOL + "# changed\n")
     (project / "benchmarks" / "results" / "count.jsonl").unlink()
@@ -70,7 +73,15 @@ def test_a_short_figure_is_bold_and_the_exit_code(project: Path, monkeypatch: py
     assert command(monkeypatch) == 1
     page = (project / "docs" / "figures.md").read_text()
     assert "2 of 3 figures hold." in page
-    assert "**short**" in page
+    assert r"| other | **3** | \<= 2 | |" in page.replace("|  |", "| |")
+    assert "**0 of 1**" in page
+    assert command(monkeypatch, "--missing") == 1
+    assert times_run(project) == 1
+
+
+def test_every_short_figure_has_a_reason_and_no_other_figure_has() -> None:
+    short = {figure.figure for run in RUNS for figure in kept.kept(run) if not figure.held}
+    assert short == set(REASONS)
 
 
 def test_a_log_counts_for_its_own_revision(

@@ -1,0 +1,11 @@
+"""Why a figure is short, for the page docs/figures.md: one line each, as long as it is."""
+
+from __future__ import annotations
+
+ONCE = "opendp adds integers of a histogram in memory; a statement of SQL is parsed, routed and given an interval"
+
+REASONS: dict[str, str] = {
+    "peers, CPU a question, repeated shapes, over the fastest peer's (opendp)": ONCE,
+    "peers, CPU a question, new shapes, over the fastest peer's (opendp)": f"{ONCE}, and a new shape is planned",
+}
+"""Figure -> reason."""
