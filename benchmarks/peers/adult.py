@@ -199,7 +199,8 @@ def synthetic(
     """What a model's rows err by, from its file where it has one."""
     file = JOBS / f"census-{name}-{size}.json"
     if not file.exists():
-        found = fitted(leaves_of(rows), MODELS[name], name, seconds)
+        sizes = {column.name: len(column.starts) for column in COLUMNS}
+        found = fitted(leaves_of(rows), sizes, name, seconds)
         if "tables" in found:
             exact = pair_tables(leaves_of(rows))
             tables = found.pop("tables")
@@ -209,8 +210,17 @@ def synthetic(
     return dict(json.loads(file.read_text()))
 
 
-def fitted(leaves: Mapping[str, np.ndarray], model: Model, name: str, seconds: int) -> dict[str, Any]:
-    """Counts of every pair in fresh synthetic rows, or why there are none."""
+def fitted(
+    leaves: Mapping[str, np.ndarray], sizes: Mapping[str, int], name: str, seconds: int
+) -> dict[str, Any]:
+    """Counts of every pair in fresh synthetic rows, or why there are none.
+
+    Args:
+        leaves, sizes: the leaf of each row and the number of leaves, by column.
+        name: of the model.
+        seconds: of CPU that the fit may take.
+    """
+    model = MODELS[name]
     reason = prepare("dpmm")
     if reason:
         return {"failed": reason}
@@ -219,7 +229,7 @@ def fitted(leaves: Mapping[str, np.ndarray], model: Model, name: str, seconds: i
         job = {
             "rows": f"{folder}/rows.csv", "epsilon": EPSILON, "delta": DELTA, "model": name,
             "iterations": model.iterations, "megabytes": model.megabytes, "seconds": seconds,
-            "leaves": {column.name: len(column.starts) for column in COLUMNS},
+            "leaves": sizes,
         }  # fmt: skip
         command = [python_of("dpmm"), "-m", "benchmarks.peers.with_dpmm"]
         done = subprocess.run(command, input=json.dumps(job), capture_output=True, text=True)

@@ -20,7 +20,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from math import pi, prod, sqrt
+from math import prod, sqrt
 from pathlib import Path
 from typing import NamedTuple
 
@@ -291,35 +291,63 @@ def allowed_selections(catalog: Catalog, make_axis: AxisMaker) -> tuple[AllowedS
 
 
 class CubeForecast(NamedTuple):
-    """A cube: what it is designed for, and of about how many rows it errs less than synthetic rows do."""
+    """A cube: what it is designed for, and of about how many rows it errs less than MST's synthetic rows do.
+
+    Args:
+        view, objective: the cube, and the questions that it is designed for.
+        rows: from how many rows on it errs less, about.
+        expected: how many there are by a public guess; None where nobody says.
+    """
 
     view: str
-    rows: int
     objective: str
+    rows: int
+    expected: int | None
 
     @property
     def line(self) -> str:
         """As `dpsql plan` prints it."""
+        if self.expected is None:
+            return (
+                f"{self.view}: below about {self.rows:,} rows MST would do better here; how many there are is unknown "
+                "(--units and --rows say it)"
+            )
+        if self.expected < self.rows:
+            return (
+                f"{self.view}: MST would do better here: {self.expected:,} rows are expected, and the cube errs less "
+                f"from about {self.rows:,} on"
+            )
         return (
-            f"{self.view}: below about {self.rows:,} rows MST would do better here (synthetic rows err in proportion "
-            "to them, a cube by noise alone; measured on one census)"
+            f"{self.view}: errs less than MST would: it does from about {self.rows:,} rows on, and {self.expected:,} are "
+            "expected"
         )
 
 
-MODEL_ERROR = 0.0042 / sqrt(2 / pi)
-"""MST over 10,000 rows of the census of docs/peers.md: mean absolute error over rows, as normal noise has it."""
+ROWS_OVER_NOISE = 3.0
+"""Rows of a question over its standard error, per axis beyond the first, where a cube and MST err alike: 2.4 on the
+census of docs/peers.md, 1.9 and 5.4 on diamonds and planes; `python -m benchmarks.peers.small` checks it on others."""
 
 
-def cube_forecast(view: str, errors: Sequence[float], objective: str) -> CubeForecast:
-    """When synthetic rows would be the better choice.
+def cube_forecasts(plan: ReleasePlan, errors: Sequence[float], rows: int | None) -> tuple[CubeForecast, ...]:
+    """When synthetic rows would be the better choice, from declared facts alone.
 
     Args:
-        view: the cube.
-        errors: typical standard errors of its largest sets.
-        objective: the questions that it is designed for.
+        plan: of the release.
+        errors: typical standard error of each statistic.
+        rows: how many rows there are, by a public guess.
     """
-    rows = int(sum(errors) / len(errors) / MODEL_ERROR)
-    return CubeForecast(view, int(round(rows, 1 - len(str(rows)))), objective)
+    forecasts = []
+    for name, view in plan.catalog.views.items():
+        sets = [
+            i for i, s in enumerate(plan.statistics)
+            if (s.of, s.measure.name, len(s.axes)) == (view.of, COUNT, view.ways)
+        ]  # fmt: skip
+        if sets:
+            shares = [prod(plan.axes[a].mean_share for a in plan.statistics[i].axes) for i in sets]
+            needed = ROWS_OVER_NOISE * (len(view.axes) - 1) * sum(errors[i] for i in sets) / sum(shares)
+            rounded = int(round(needed, 1 - len(str(int(needed)))))
+            forecasts.append(CubeForecast(name, plan.asked(name), rounded, rows))
+    return tuple(forecasts)
 
 
 def write_dry_release(

@@ -28,7 +28,7 @@ from dpsql.curate.dry import (
     Priced,
     allowed_selections,
     bound_forecasts,
-    cube_forecast,
+    cube_forecasts,
     dry_answerer,
     priced_plan,
     typical_errors,
@@ -419,16 +419,6 @@ def plan_catalog(
     )  # fmt: skip
 
 
-def _cubes(plan: ReleasePlan, statistics: Sequence[StatisticForecast]) -> tuple[CubeForecast, ...]:
-    """Of how many rows cubes err less than synthetic rows, by the mean error of their largest sets."""
-    counts = [s for s in statistics if s.measure == "count"]
-    cubes = {
-        name: [s.typical for s in counts if s.of == view.of and len(s.axes) == view.ways]
-        for name, view in plan.catalog.views.items()
-    }
-    return tuple(cube_forecast(name, errors, plan.asked(name)) for name, errors in cubes.items() if errors)
-
-
 def _dry(
     catalog: Catalog, public: Engine, make: AxisMaker, workload: Sequence[str], guess: Guess | None = None
 ) -> _Dry:
@@ -448,7 +438,7 @@ def _dry(
             not_taken(priced.plan),
             frozenset(s.view for s in priced.plan.statistics if s.measurement.facts.biased),
             bound_forecasts(priced.plan),
-            _cubes(priced.plan, statistics),
+            cube_forecasts(priced.plan, [s.typical for s in statistics], guess and guess.rows),
         )
 
 

@@ -21,6 +21,8 @@ from fractions import Fraction
 from math import prod
 from typing import NamedTuple
 
+import numpy as np
+
 from dpsql.axis import Axis
 from dpsql.budget import Currency, currency_at
 from dpsql.mechanisms.axis.strategy import AxisChoice, AxisStrategy, axis_budgets
@@ -80,6 +82,14 @@ class PlannedAxis:
     def strategy(self) -> AxisStrategy:
         """What is measured on the axis."""
         return self.choice.strategy
+
+    @property
+    def mean_share(self) -> float:
+        """The mean part of the leaves that the ranges asked of it hold."""
+        n = self.axis.leaves
+        if self.workload is None:
+            return (n + 2) / (3 * n)
+        return float(np.average(self.workload.hi - self.workload.lo, weights=self.workload.weight)) / n
 
     def measured(self, model: AxisVariance) -> MeasuredAxis:
         """The axis as a family is estimated on it, with this variance model."""
