@@ -218,8 +218,7 @@ page-userlevel: $(VENV)/.dev
 # dpsql beside other libraries for differential privacy, each in an environment of its own under build/peers. Some
 # minutes of CPU; stopped, it goes on where it was. `make page-peers` writes docs/peers.md from what it kept.
 peers: $(VENV)/.dev
-	$(BIN)/python -m benchmarks.peers.measure; measured=$$?; \
-	$(BIN)/python -m benchmarks.peers.adult && exit $$measured
+	short=0; for part in measure adult small; do $(BIN)/python -m benchmarks.peers.$$part || short=1; done; exit $$short
 
 page-peers: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.peers.page

@@ -103,7 +103,7 @@ RUNS: tuple[Run, ...] = (
         "pages",
         "reading",
     ),
-    *_modules("Beside other libraries", "peers", "measure", "adult"),
+    *_modules("Beside other libraries", "peers", "measure", "adult", "small"),
     Run("explore", "The first hour", "make explore", ("tests/explore", "Makefile")),
     Run(
         "mutants-run",

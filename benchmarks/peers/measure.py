@@ -261,6 +261,18 @@ def best(rows: Mapping[Part, Row], delta: float, total: int, aggregate: int) -> 
     return min(found)
 
 
+def break_even(rows: Mapping[Part, Row], delta: float) -> list[float]:
+    """From how many questions on a release errs less than the best engine that is paid for each: COUNT, SUM, AVG."""
+    ours = next(
+        row for part, row in rows.items()
+        if (part.peer, part.unit, part.delta, part.method) == ("dpsql", "sale", delta, "questions")
+    )  # fmt: skip
+    power = 2 if delta else 1  # of the number of questions that share a budget, an error is this root
+    return [
+        100 * (ours.errors[aggregate] / best(rows, delta, 100, aggregate)) ** power for aggregate in range(3)
+    ]
+
+
 def judge(rows: Mapping[Part, Row], figures: Figures) -> None:
     """The figures."""
     pick = {(p.peer, p.unit, p.delta, p.total, p.method): r for p, r in rows.items()}
@@ -276,6 +288,11 @@ def judge(rows: Mapping[Part, Row], figures: Figures) -> None:
         for aggregate, what in enumerate(("COUNT", "SUM", "AVG")):
             ratio = bought[aggregate] / best(rows, delta, 10, aggregate)
             figures.at_most(f"peers, {name}, {what} bought at K = 10, error over the best peer's", ratio, 1.0)
+    for what, even, bound in zip(("COUNT", "SUM"), break_even(rows, 0.0), (25, 17), strict=False):
+        figures.at_most(f"peers, pure, {what}: questions from which a release errs less", even, bound)
+    ours, by_hand = pick["dpsql", "sale", 0.0, 1000, "questions"], pick["opendp", "sale", 0.0, 1000, "cells"]
+    ratio = ours.errors[0] / by_hand.errors[0]
+    figures.at_most("peers, pure, COUNT, error over OpenDP's with all cells once by hand", ratio, 1.0)
     costs = {
         part.peer: each.cpu for part, each in rows.items()
         if part.peer in PEERS and part.unit == "sale" and part.method == "questions" and not each.failed

@@ -17,7 +17,7 @@ import numpy as np
 from benchmarks.figures import Figures
 from benchmarks.page import markdown, number, write
 from benchmarks.peers import adult
-from benchmarks.peers.measure import DELTA, RESULTS, TOTALS, Part, Row, best, judge
+from benchmarks.peers.measure import DELTA, RESULTS, TOTALS, Part, Row, break_even, judge
 
 mpl.use("svg")
 
@@ -79,10 +79,8 @@ def error_table(rows: Rows, delta: float) -> str:
 def even_table(rows: Rows) -> str:
     """From how many questions on a release errs less than the best engine that is paid for each."""
     body = []
-    for delta, name, power in ((0.0, "pure", 1), (DELTA, f"delta {DELTA:g}", 2)):
-        ours = rows_of(rows, "dpsql", "sale", delta, "questions")[0][1].errors
-        even = [100 * (ours[a] / best(rows, delta, 100, a)) ** power for a in range(3)]
-        body.append([name, *(f"{each:.0f}" for each in even)])
+    for delta, name in ((0.0, "pure"), (DELTA, f"delta {DELTA:g}")):
+        body.append([name, *(f"{questions:.0f}" for questions in break_even(rows, delta))])
     return markdown(["promise", "COUNT", "SUM", "AVG"], body)
 
 

@@ -318,8 +318,8 @@ class CubeForecast(NamedTuple):
                 f"from about {self.rows:,} on"
             )
         return (
-            f"{self.view}: errs less than MST would: it does from about {self.rows:,} rows on, and {self.expected:,} are "
-            "expected"
+            f"{self.view}: errs less than MST would: {self.expected:,} rows are expected, and it does from about "
+            f"{self.rows:,} on"
         )
 
 

@@ -438,7 +438,9 @@ def _dry(
             not_taken(priced.plan),
             frozenset(s.view for s in priced.plan.statistics if s.measurement.facts.biased),
             bound_forecasts(priced.plan),
-            cube_forecasts(priced.plan, [s.typical for s in statistics], guess and guess.rows),
+            cube_forecasts(
+                priced.plan, [s.typical for s in statistics], None if guess is None else guess.rows
+            ),
         )
 
 

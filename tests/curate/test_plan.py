@@ -25,6 +25,7 @@ from dpsql.errors import CatalogError, InterfaceError, ReleaseError
 from dpsql.noise import ExactNoise, insecure_test_entropy
 from dpsql.publishing.axes import axis_maker, open_public
 from dpsql.publishing.central import publish_release
+from dpsql.publishing.userlevel.guess import Guess
 from dpsql.release import open_release
 from dpsql.star import load_catalog
 from dpsql.star.model import Privacy
@@ -261,15 +262,27 @@ tables:
 views:
   cube: {of: people, axes: [people.a, people.b, people.c], measures: [count], ways: 2}
 """
-    rows = {}
+    plans = {}
     for epsilon in ("1", "2"):
         (tmp_path / "c.yaml").write_text(text.replace("EPSILON", epsilon))
-        report = api.plan(tmp_path / "c.yaml")
-        (cube,) = report.cubes
-        assert f"cube: below about {cube.rows:,} rows MST would do better here" in plan_text(report)
-        assert "designed for ranges of each axis half of the time" in plan_text(report, mechanisms=True)
-        rows[epsilon] = cube.rows
-    assert 0 < rows["2"] < rows["1"]
+        plans[epsilon] = api.plan(tmp_path / "c.yaml")
+        (cube,) = plans[epsilon].cubes
+        assert f"cube: below about {cube.rows:,} rows MST would do better here" in plan_text(plans[epsilon])
+        assert "how many there are is unknown" in plan_text(plans[epsilon])
+        assert "designed for ranges of each axis half of the time" in plan_text(
+            plans[epsilon], mechanisms=True
+        )
+    (once,), (twice,) = plans["1"].cubes, plans["2"].cubes
+    assert 0 < twice.rows < once.rows
+    pairs = [s.typical for s in plans["1"].statistics if len(s.axes) == 2]
+    share = (13 / 33) ** 2  # the mean range on ten values and OTHER
+    assert once.rows == pytest.approx(3 * 2 * sum(pairs) / 3 / share, rel=0.35)
+    (tmp_path / "c.yaml").write_text(text.replace("EPSILON", "1"))
+    for rows, words in (
+        (once.rows // 2, "cube: MST would do better here"), (once.rows * 2, "cube: errs less than MST would"),
+    ):  # fmt: skip
+        said = plan_text(api.plan(tmp_path / "c.yaml", guess=Guess(rows, rows)))
+        assert f"{words}: {rows:,} rows are expected" in said and "unknown" not in said
 
 
 def test_a_plan_says_by_what_two_axes_were_compared_and_what_allow_would_bring(tmp_path: Path) -> None:
