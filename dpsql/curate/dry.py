@@ -307,21 +307,26 @@ class CubeForecast(NamedTuple):
     @property
     def line(self) -> str:
         """As `dpsql plan` prints it."""
+        empty = f"where most cells are empty up to about {MOSTLY_EMPTY * self.rows:,}"
         if self.expected is None:
             return (
-                f"{self.view}: below about {self.rows:,} rows MST would do better here; how many there are is unknown "
-                "(--units and --rows say it)"
+                f"{self.view}: below about {self.rows:,} rows MST would do better here, {empty}; how many there are is "
+                "unknown (--units and --rows say it)"
             )
+        here = f"{self.expected:,} rows are expected"
         if self.expected < self.rows:
+            return f"{self.view}: MST would do better here: {here}, and it does below about {self.rows:,}"
+        if self.expected < MOSTLY_EMPTY * self.rows:
             return (
-                f"{self.view}: MST would do better here: {self.expected:,} rows are expected, and the cube errs less "
-                f"from about {self.rows:,} on"
+                f"{self.view}: errs less than MST if rows fill its cells: {here}; MST would do better here below about "
+                f"{self.rows:,}, {empty}"
             )
-        return (
-            f"{self.view}: errs less than MST would: {self.expected:,} rows are expected, and it does from about "
-            f"{self.rows:,} on"
-        )
+        return f"{self.view}: errs less than MST would: {here}; MST does better below {self.rows:,}, {empty}"
 
+
+MOSTLY_EMPTY = 20
+"""How many times as many rows MST stays ahead where most cells are empty, and its rows have none there: 18 times on the
+countries of birth and death of baseball players, 85% of whom were born and died in one. Nothing public tells it."""
 
 ROWS_OVER_NOISE = 3.0
 """Rows of a question over its standard error, per axis beyond the first, where a cube and MST err alike: 2.4 on the

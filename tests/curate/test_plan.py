@@ -279,8 +279,10 @@ views:
     assert once.rows == pytest.approx(3 * 2 * sum(pairs) / 3 / share, rel=0.35)
     (tmp_path / "c.yaml").write_text(text.replace("EPSILON", "1"))
     for rows, words in (
-        (once.rows // 2, "cube: MST would do better here"), (once.rows * 2, "cube: errs less than MST would"),
-    ):  # fmt: skip
+        (once.rows // 2, "cube: MST would do better here"),
+        (once.rows * 2, "cube: errs less than MST if rows fill its cells"),
+        (once.rows * 20, "cube: errs less than MST would"),
+    ):
         said = plan_text(api.plan(tmp_path / "c.yaml", guess=Guess(rows, rows)))
         assert f"{words}: {rows:,} rows are expected" in said and "unknown" not in said
 
