@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from _pytest.doctest import DoctestModule
 from hypothesis import settings
 
 import dpsql.client.entropy
@@ -107,6 +108,15 @@ def pytest_fixture_setup(
 @pytest.fixture(scope="session")
 def publishes() -> None:
     """Taken by each test, or fixture, that writes a whole release: `make quick` leaves these tests out."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file(file_path: Path) -> Generator[None, Any, Any]:
+    """Modules of tests have no doctests: looking for them in each took every worker a second. Helpers have some."""
+    collectors = yield
+    if file_path.name.startswith("test_"):
+        return [collector for collector in collectors if not isinstance(collector, DoctestModule)]
+    return collectors
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

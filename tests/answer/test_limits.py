@@ -122,6 +122,7 @@ def test_a_question_has_one_limit_of_time() -> None:
     assert run_apart("SELECT 1", ()).rows == [(1,)]
 
 
+@pytest.mark.long
 def test_rows_and_memory_are_bounded() -> None:
     with pytest.raises(NotSupportedError, match=f"more than {MOST_ROWS} rows"):
         run_apart(f"SELECT * FROM range({MOST_ROWS + 1})", ())

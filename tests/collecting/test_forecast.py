@@ -50,6 +50,7 @@ def run(*words: object) -> str:
     return done.output
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("target", [0.05, 0.02])
 def test_a_target_s_people_bring_its_error(catalog: Path, tmp_path: Path, target: float) -> None:
     forecast = write_plan(catalog, tmp_path / "p.json", 1000, largest_error=target)

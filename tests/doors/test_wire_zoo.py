@@ -32,6 +32,7 @@ def port(shop: Path) -> Iterator[int]:
         yield number
 
 
+@pytest.mark.long
 def test_every_recorded_statement_is_answered(port: int) -> None:
     judged = verdicts(port)
     refused = [verdict for verdict in judged if verdict.reason]
@@ -137,6 +138,7 @@ def test_cursors_go_both_ways(port: int) -> None:
     assert asker.ask("FETCH 1 FROM c").error.startswith("34000")
 
 
+@pytest.mark.long
 def test_bound_values_stay_values() -> None:
     assert bind("SELECT $1", ["x' OR 1=1 --"], [25]) == "SELECT 'x'' OR 1=1 --'"
     assert bind("SELECT $1", [["a'b", None]], [1009]) == "SELECT ARRAY['a''b', NULL]"

@@ -221,6 +221,7 @@ def test_a_promise_is_not_confirmed_in_passing() -> None:
     assert drafted.confirm(by="ada", tables=["person", "privacy"]).marks == ()
 
 
+@pytest.mark.long
 def test_no_library_of_frames_is_imported_before_a_frame_is_wanted() -> None:
     program = "import sys, dpsql; dpsql.query, dpsql.publish; print({'pandas', 'polars', 'pyarrow'} & set(sys.modules))"
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -31,6 +31,8 @@ from dpsql.star.private_columns import PrivateColumn, private_columns
 from dpsql.star.private_keys import is_key
 from tests.engines.servers import Server
 
+pytestmark = pytest.mark.long
+
 VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "keys_weights.json").read_text())
 KEY = bytes(range(32))
 SECRET = hashlib.sha256(b"keys" + KEY).hexdigest()

@@ -173,6 +173,7 @@ def test_what_a_variable_stands_for_is_not_shown(tmp_path: Path, monkeypatch: py
     assert "hunter" not in str(refused.value) and "${PLACE}" in str(refused.value)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["delta", pytest.param("iceberg", marks=needs_sql)])
 def test_nobody_else_moves_when_one_person_goes(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -130,6 +130,7 @@ def compared(session: ServerSession, place: str, tokens: str, spool: Path) -> No
         assert np.array_equal(mine.reports, theirs.reports)
 
 
+@pytest.mark.long
 def test_postgresql_counts_reports_alike(loaded: Server, spool: Path) -> None:
     """From a table, and from a view of those with a token."""
     session = PostgresSession(loaded.dsn, 60)

@@ -18,6 +18,8 @@ from dpsql.star.base import EPOCH
 from tests.engines.servers import Server
 from tests.summary_star import NAMES, SCHEMA, Rows, catalog_text, made_up, stored, summaries, write_parquet
 
+pytestmark = pytest.mark.long
+
 
 def expected(catalog: Catalog, rows: Rows) -> dict[int, tuple[Any, ...]]:
     """Each person's values within bounds, by plain Python."""

@@ -57,6 +57,7 @@ def run(program: str) -> str:
     return done.stdout
 
 
+@pytest.mark.long
 def test_publish_query_and_print_need_no_extra(tmp_path: Path) -> None:
     blocked = {found.module.split(".")[0] for found in EXTRAS.values()}
     told = run(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.house import graph, reach, replay, shapes, tags, traced, values
 from tests.house.source import Package, read_package, the_package
 
@@ -192,6 +194,7 @@ def test_a_call_upwards_is_seen_and_a_callback_is_not() -> None:
     assert list(seen) == [("dpsql.tree.ask", "dpsql.doors.cli.analyst.Thing.told")]
 
 
+@pytest.mark.long
 def test_no_two_modules_of_the_answering_side_import_each_other() -> None:
     found = graph.cycles(the_package())
     assert [group for group in found if "dpsql.answer" in group] == []

@@ -38,6 +38,7 @@ def made(questions, laws, n: int = 12):
     return offer.make().strategy.measurement
 
 
+@pytest.mark.long
 @given(st.integers(0, 10_000), st.integers(1, 6), st.sampled_from([1, 2]))
 def test_it_never_errs_more_than_what_is_paid_per_question(seed, number, norm):
     _, questions = classes_of(held_cells(rectangles(seed, number), (12, 12)))

@@ -285,6 +285,7 @@ def test_stored_columns_give_the_model_back() -> None:
         assert np.array_equal(getattr(model, name), getattr(again, name))
 
 
+@pytest.mark.long
 def test_answers_scatter_as_their_model_says_for_a_fixed_partition() -> None:
     """200 rectangles, the partition held, looks and rows drawn again: observed over stated variance."""
     grid = block_grid((48, 48), (0, 0), 8)

@@ -18,6 +18,7 @@ from dpsql.variance import mean_variance
 from tests.strategies import svd_bound
 
 
+@pytest.mark.long
 @settings(max_examples=settings.default.max_examples // 2)
 @given(st.integers(2, 40), st.sampled_from([0.0, 0.5]), st.data())
 def test_no_strategy_errs_less(n, whole, data):

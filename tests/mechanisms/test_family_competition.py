@@ -47,6 +47,7 @@ def refusals(family: Family) -> dict[str, str]:
     return {refusal.name: refusal.reason for refusal in family.choice.refused}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("laws", "leaves", "worst"),
     [(PURE, 40, largest_error), (ZCDP, 40, largest_error), (ZCDP, 1024, full_error)],
@@ -68,6 +69,7 @@ def test_one_axis_that_allows_selection_has_what_one_that_refuses_has(
     assert "`data_dependent: allow`" in refusals(refuse)["by noisy signal"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("leaves", [189, 1024])
 def test_a_signal_chooses_on_one_axis_of_pure_epsilon(leaves: int) -> None:
     question = table(PURE, (leaves,), ((0,), AUTO, True))
@@ -80,6 +82,7 @@ def test_a_signal_chooses_on_one_axis_of_pure_epsilon(leaves: int) -> None:
     assert unbiased.choice.strategy.measurement is not ADAPTIVE
 
 
+@pytest.mark.long
 def test_the_view_of_the_complaint() -> None:
     """1,024 leaves under a delta: noisy signal errs by 26.6 at least where the dense optimum has 12.4."""
     (family,) = choose_families(table(ZCDP, (1024,), ((0,), AUTO, True)))
