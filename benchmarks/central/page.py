@@ -18,6 +18,10 @@ from benchmarks.central.datasets import DPBENCH, DPBENCH_2D
 from benchmarks.central.measure import BUILD
 from benchmarks.central.views import view_table
 from benchmarks.page import PLOTS, markdown, number, write
+from dpsql.mechanisms.axis.lue_dptree import lue_dptree
+from dpsql.mechanisms.axis.strategy import expected_error
+from dpsql.mechanisms.axis.struct_construct import equal_strategy
+from dpsql.tree import kary_tree
 
 
 def blocks(rows: Mapping[str, pd.DataFrame]) -> dict[str, str]:
@@ -26,7 +30,7 @@ def blocks(rows: Mapping[str, pd.DataFrame]) -> dict[str, str]:
     Args:
         rows: measured rows by section.
     """
-    made = {"VIEWS": view_table()}
+    made = {"VIEWS": view_table(), "STRUCTURES": structure_table()}
     for section, make in TABLES.items():
         if section in rows:
             made |= make(rows[section])
@@ -173,6 +177,25 @@ def uniform_table(rows: pd.DataFrame) -> str:
     names = whole.mechanism.unique()
     body = [[str(name), *(number(float(values[(*column, name)])) for column in columns)] for name in names]
     return markdown(["mechanism", *(f"{data} {epsilon:g}" for data, epsilon in columns)], body)
+
+
+def structure_table(cells: int = 11_342) -> str:
+    """LUE-DPTree's trees by fan-out: expected errors over all ranges, exact; the least of each column in bold."""
+    trees = {k: kary_tree(cells, k) for k in (2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 107)}
+    errors = {
+        k: (expected_error(lue_dptree(tree)), expected_error(equal_strategy(tree)))
+        for k, tree in trees.items()
+    }
+    least = [min(column) for column in zip(*errors.values(), strict=True)]
+    body = [
+        [
+            str(k),
+            str(trees[k].depth),
+            *(f"**{e:.0f}**" if e == low else f"{e:.0f}" for e, low in zip(row, least, strict=True)),
+        ]
+        for k, row in errors.items()
+    ]
+    return markdown(["children", "levels", "LUE-DPTree", "equal budgets"], body)
 
 
 def group_table(rows: pd.DataFrame) -> str:

@@ -484,7 +484,7 @@ def _beaten(catalog: Catalog, make: AxisMaker, planned: _Dry) -> tuple[Beaten, .
         for s in planned.statistics
         if s.view in named and (s.view, s.measure) in auto
     ]
-    return tuple(comparison for comparison in comparisons if comparison.times > WORTH_A_WARNING)
+    return tuple(c for c in comparisons if c.looks or c.times > WORTH_A_WARNING)
 
 
 def _with_channel(

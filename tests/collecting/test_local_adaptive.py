@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import dpsql
 from benchmarks.local.simulated import one_row_each, simulate_tallies
@@ -18,6 +19,7 @@ from dpsql.collecting.run import Reports, collect, write_plan
 from dpsql.collecting.simulate import simulate_reports, write_spool
 from dpsql.collecting.survey import public_axis_maker, survey_of
 from dpsql.curate.audit.contents import check_tables
+from dpsql.doors.cli import cli
 from dpsql.errors import CatalogError, DataError
 from dpsql.release import open_release
 from dpsql.star import load_catalog
@@ -167,3 +169,16 @@ def test_what_rounds_do_not_take(tmp_path: Path, collection: str, says: str) -> 
     path.write_text(path.read_text().replace("{kind: ahead}", collection))
     with pytest.raises(CatalogError, match=says):
         load_catalog(path)
+
+
+@pytest.mark.parametrize(
+    ("axes", "phrase"), [("[stop.x]", "on one axis"), ("[stop.x, stop.y]", "narrow clusters")]
+)
+def test_the_plan_says_where_ahead_is_dominated(tmp_path: Path, axes: str, phrase: str) -> None:
+    catalog = str(catalog_file(tmp_path, axes))
+    command = ["collection-plan", catalog, "-o", str(tmp_path / "1.json"), "--people", "40000"]
+    shown = CliRunner().invoke(cli, command).output
+    (line,) = [line for line in shown.splitlines() if "dominated" in line]
+    assert "`kind: auto`" in line and phrase in line
+    Path(catalog).write_text(Path(catalog).read_text().replace("{kind: ahead}", "{epsilon: 2}"))
+    assert "dominated" not in CliRunner().invoke(cli, command).output

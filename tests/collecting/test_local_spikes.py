@@ -69,9 +69,33 @@ def test_a_prior_with_spikes_comes_nearer_than_any_without() -> None:
     for run in range(8):
         fits = smooth.candidates(equations_of(reports(20_000, shares, np.random.default_rng(run))), LEAVES)
         errors.append([(x - shares) @ workload @ (x - shares) for x in fits])
-    spiky = len(smooth.spiky_priors(LEAVES))
+    first = 1 + len(smooth.penalties(LEAVES))
     means = np.mean(errors, axis=0)
-    assert means[-spiky:].min() < 0.9 * means[:-spiky].min()
+    assert means[first:-1].min() < 0.9 * means[:first].min()
+
+
+def test_splits_come_nearer_than_smooth_priors_where_long_stretches_are_empty() -> None:
+    """Fourteen uneven leaves in two stretches; the special leaf at the end stays free."""
+    rng, workload, errors = np.random.default_rng(3), blue.range_workload(LEAVES), []
+    shares = np.zeros(LEAVES)
+    shares[4:14], shares[40:44] = rng.exponential(size=10), rng.exponential(size=4)
+    shares[-1] = 0.25 * shares.sum()
+    shares /= shares.sum()
+    for run in range(6):
+        groups = reports(10_000, shares, np.random.default_rng(run))
+        fits = smooth.candidates(equations_of(groups), LEAVES - 1)
+        errors.append([(x - shares) @ workload @ (x - shares) for x in fits])
+        assert fits[-1][-1] == pytest.approx(0.2, abs=0.05)
+    means = np.mean(errors, axis=0)
+    assert means[-1] < 0.9 * means[: 1 + len(smooth.penalties(LEAVES))].min()
+
+
+def test_the_usual_priors_are_where_they_are_said_to_be() -> None:
+    kinks, spikes, splits = smooth.USUAL
+    bends = smooth.penalties(LEAVES)
+    assert bends[kinks - 1] == smooth.Absolute(2, 10 * LEAVES / 256)
+    assert spikes == len(bends) + len(smooth.spiky_priors(LEAVES))
+    assert splits == spikes + 1
 
 
 def test_the_misfit_s_slope_is_its_derivative() -> None:

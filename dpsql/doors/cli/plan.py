@@ -271,7 +271,9 @@ def _beaten_line(each: Beaten) -> str:
     if each.looks:
         return (
             f"{each.view}: the error of {each.mechanism} for {each.measure} is not known before it has looked, and its "
-            "intervals tell of noise alone; for ranges write auto, with `data_dependent: allow` if it may look"
+            "intervals tell of noise alone. Wherever it was measured it is dominated: over ranges auto with "
+            "`data_dependent: allow` erred 1.7 to 2,100 times less in squares on 27 histograms, over single cells "
+            "`mechanism: identity` with `nonnegative: true` did on 12 of 12, by 1.04 to 4.7 times"
         )
     return (
         f"{each.view}: {each.mechanism} is expected to have {each.times:.2g} times the squared error of auto for a "

@@ -8,6 +8,7 @@ comes nearest to the unbiased estimate from that fold alone, in the workload's n
 A difference penalty alone must choose: smooth a spike away, or leave all the noise around it. So some priors have two
 parts: the smooth one pays for bending, the other for every leaf where it is not zero, so that a spike costs what it
 costs once and does not bend its neighbours. They fit columns that people round, or where one value is everybody's.
+One prior asks for no smoothness at all (`split_fit`): it fits columns most of whose leaves are empty.
 
 All of it is post-processing.
 
@@ -25,6 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -33,6 +35,7 @@ from dpsql.mechanisms.local.blue import (
     ShareEstimate,
     System,
     ViewReports,
+    cell_design,
     constrained_inverse,
     range_workload,
     simplex_fit,
@@ -153,12 +156,64 @@ def _step(point: _Point, prior: Spiky, stiff: FloatArray, damping: float) -> tup
     return np.asarray(even * (LONGEST / reach)), np.asarray(tall * (LONGEST / reach))
 
 
+SPLIT = 1.0
+"""Standard deviation of a half's mean share around that of its interval, relative to it. Over ten columns .5 and 2
+erred by 6% and 8% more, a quarter by 78%."""
+SPLIT_STEPS = 5
+"""Fits, each with standard deviations from the one before."""
+SPLIT_LEAST = 1e-4
+"""Least mean share that a standard deviation is taken of, of that of an even axis."""
+
+
+@lru_cache(maxsize=8)
+def halvings(size: int, smooth: int) -> tuple[FloatArray, FloatArray]:
+    """Every half's mean share less that of its interval, and the latter, over all halvings of the smooth leaves.
+
+    Example:
+        >>> [rows.tolist() for rows in halvings(3, 2)]
+        [[[0.5, -0.5, 0.0], [-0.5, 0.5, 0.0]], [[0.5, 0.5, 0.0], [0.5, 0.5, 0.0]]]
+    """
+    differences, means, intervals = [], [], [(0, smooth)]
+    while intervals:
+        low, high = intervals.pop()
+        if high - low < 2:
+            continue
+        middle = (low + high) // 2
+        halves = [(low, middle), (middle, high)]
+        (mean,) = cell_design([low, high], size) / (high - low)
+        for start, end in halves:
+            differences.append(cell_design([start, end], size)[0] / (end - start) - mean)
+            means.append(mean)
+        intervals += halves
+    return np.array(differences), np.array(means)
+
+
+def split_fit(equations: System, smooth: int, start: FloatArray) -> FloatArray:
+    """Fit shares under the prior that a half's mean share differs from its interval's by about as much as that is.
+
+    Nothing need be smooth; but what little an interval holds bounds each of its leaves, so that empty stretches stay
+    empty: for columns with gaps, and leaves that many share among leaves that nobody has.
+
+    Args:
+        equations: normal equations of the groups.
+        smooth: leading leaves that are halved.
+        start: shares to start from, all positive.
+    """
+    differences, means = halvings(start.size, smooth)
+    shares = start
+    for _ in range(SPLIT_STEPS):
+        deviation = SPLIT * np.maximum(means @ shares, SPLIT_LEAST / start.size)
+        rows = differences / deviation[:, None]
+        shares = simplex_fit(equations.precision + rows.T @ rows, equations.pull)
+    return shares
+
+
 TRUST = 10.0
 """How much the held-out likelihood counts beside the workload when candidates are weighed, in units of noise."""
-USUAL = (3, 10)
-"""Places in `candidates` of the two priors that err least over columns of every kind: kinks; spikes on a stiff base."""
+USUAL = (3, 10, 11)
+"""Places in `candidates` of the priors that err least over columns of every kind: kinks, stiff spikes, splits."""
 PULL = 3.0
-"""How strongly weights are drawn to those two, in units of noise: where few people are held out, noise chose them.
+"""How strongly weights are drawn to those three, in units of noise: where few people are held out, noise chose them.
 Over ten columns (40 settings, 50,000 people) it took 5% off the mean squared error, 11% at epsilon .5; ten times as
 much would double it on a bell of a million people."""
 
@@ -172,6 +227,11 @@ of small ones in 96.8%; one part whatever refits scatter by held 97% where that 
 ROUGH = 0.2
 """How much less a stack errs than its refits scatter, by their share of the unbiased variance: they are redrawn around
 an answer that is rougher than the truth."""
+
+
+DIFFER = 0.5
+"""How much of the candidates' spread is an error that refits do not see: part of it is noise, which they do. Over ten
+columns 95% intervals of large ranges held 95.1%, without it 94.0%, with all of it 95.8%."""
 
 
 class Penalty(Protocol):
@@ -304,12 +364,13 @@ def _objective(
 
 
 def candidates(equations: System, smooth: int) -> FloatArray:
-    """All candidates' shares, one a row: the simplex fit, then one per prior, smooth ones first."""
+    """All candidates' shares, one a row: the simplex fit, then one per prior: smooth, with spikes, splits."""
     plain = simplex_fit(equations.precision, equations.pull)
-    start = np.log(0.9 * plain + 0.1 / plain.size)
+    mixed = 0.9 * plain + 0.1 / plain.size
+    start = np.log(mixed)
     fits = [log_smooth(equations, penalty, smooth, start) for penalty in penalties(smooth)]
     fits += [spiky_smooth(equations, prior, smooth, start) for prior in spiky_priors(smooth)]
-    return np.array([plain, *map(softmax, fits)])
+    return np.array([plain, *map(softmax, fits), split_fit(equations, smooth, mixed)])
 
 
 def stack(folds: Sequence[Sequence[ViewReports]], smooth: int, workload: FloatArray | None = None) -> Stack:
@@ -372,7 +433,7 @@ def stack_errors(fit: Stack, unbiased: FloatArray, smooth: int, rng: np.random.G
     refits = with_hidden(total, unbiased)
     # Refits keep the weights; that held-out people could have chosen others is the candidates' spread.
     spread = (fit.fits - fit.shares)[:, :leaves]
-    return refits._replace(covariance=refits.covariance + (spread.T * fit.weights) @ spread)
+    return refits._replace(covariance=refits.covariance + DIFFER * (spread.T * fit.weights) @ spread)
 
 
 def with_hidden(redrawn: FloatArray, unbiased: FloatArray) -> Refits:
@@ -416,7 +477,7 @@ def mix(parts: Sequence[System], workload: FloatArray, smooth: int) -> FloatArra
     """
     total, leaves = _sum(parts), workload.shape[0]
     noise = float(np.sum(workload * constrained_inverse(total.precision)))
-    rows = 1 + len(penalties(smooth)) + len(spiky_priors(smooth))
+    rows = 1 + len(penalties(smooth)) + len(spiky_priors(smooth)) + 1
     inner, cross = np.zeros((rows, rows)), np.zeros(rows)
     for fold in parts:
         fits = candidates(System(total.precision - fold.precision, total.pull - fold.pull), smooth)
