@@ -32,8 +32,9 @@ from benchmarks.central.ranges import FIRST_SEED
 from benchmarks.figures import Figures
 from dpsql.answer.answerer import Answerer
 from dpsql.mechanisms.axis import auto_strategy
-from dpsql.mechanisms.family.block_plan import best_grid, forecast
-from dpsql.mechanisms.family.blocks import BLOCKS_IF, Blocks
+from dpsql.mechanisms.axis.strategy import AxisStrategy
+from dpsql.mechanisms.family.block_plan import forecast
+from dpsql.mechanisms.family.blocks import Blocks
 from dpsql.mechanisms.family.measurement import DrawnMember, Terms
 from dpsql.mechanisms.family.question import FamilyAxis, Grains
 from dpsql.mechanisms.law import LAPLACE, NoisyRows
@@ -113,7 +114,12 @@ def method(shape: tuple[int, ...]) -> Blocks:
 
 def terms(shape: Sequence[int], epsilon: Fraction, sensitivity: int = 1) -> Terms:
     """What it is drawn with."""
-    return Terms([auto_strategy(n).strategy for n in shape], LAPLACE, epsilon, sensitivity)
+    return Terms([_strategy(n) for n in shape], LAPLACE, epsilon, sensitivity)
+
+
+@cache
+def _strategy(leaves: int) -> AxisStrategy:
+    return auto_strategy(leaves).strategy
 
 
 def stated(
@@ -380,8 +386,8 @@ def unseen(figures: Figures, runs: int) -> None:
 def chosen(counts: IntArray, epsilon: Fraction) -> bool:
     """Whether the number that chooses says blocks, without its noise."""
     own = method(counts.shape)
-    number = forecast(own.axes, best_grid(own.axes), epsilon, 1)
-    return number.error(number.number(counts)) <= BLOCKS_IF * own.product_error
+    statistic = forecast(own.axes, epsilon, 1)
+    return statistic.takes_blocks(statistic.number(counts), own.product_error)
 
 
 def others(figures: Figures, names: Sequence[str], runs: int) -> None:

@@ -1,16 +1,19 @@
 """How far answers may be off that are read off blocks of cells: noise, and where rows lie inside of a leaf.
 
-A piece is a box of cells: measured cell by cell, or as one number that is spread evenly. Both errors of a piece have
-one form. For masks u, w that cover U = sum u and W = sum w of its cells,
+A node is a box of cells, and nodes are a forest: a leaf is one number that is spread evenly over a cells, a loud block
+is measured cell by cell, and a node above them is the sum of the nodes below it. A mask u covers the share s_n of a
+node, sum u / a of a leaf or block; above them s_n is the mean of the shares of its children by their variances. Errors
+of all nodes have one form:
 
-    covariance = sum over pieces of  A sum(u w) + B U W
+    covariance = sum over nodes of  A sum(u w) + B s(u) s(w)
 
-| here | loud block of k cells | leaf of a cells |
-|---|---|---|
-| `noise` (A, B) | v2, -v2^2 / (k v2 + v1) | 0, v / a^2 |
-| `within` (A, B) | 0, 0 | M / a, -M / a^2 |
-| `shared` (A, B) | 0, 0 | with the view's count, likewise |
+| here | loud block | node above others | leaf of a cells |
+|---|---|---|---|
+| `noise` (A, B) | v, V - R | 0, V - R | 0, V |
+| `within` (A, B) | 0, 0 | 0, 0 | M / a, -M |
+| `shared` (A, B) | 0, 0 | 0, 0 | with the view's count, likewise |
 
+V is the variance of a node's total by its look and by all that is below it, R by what is below it alone.
 M is a mean square of the leaves' numbers, itself measured: if all of a leaf's X rows lie in one cell, nobody knows
 which, then a share f of its cells errs with variance X^2 f (1 - f); any more even lie errs less.
 
@@ -21,10 +24,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import sqrt
 from typing import Any, ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
 from dpsql.tree import FloatArray, IntArray
 from dpsql.variance.kronecker import ProductReading
@@ -37,58 +42,107 @@ CHUNK = 4_000_000
 
 
 @dataclass(frozen=True, eq=False)
+class NodeTree:
+    """The boxes of a forest.
+
+    Args:
+        bounds: half-open bounds of each node, shape (nodes, axes, 2).
+        parent: of each node, which comes before it; -1 for a root.
+        part: weight of each node's share in that of its parent.
+    """
+
+    bounds: IntArray
+    parent: IntArray
+    part: FloatArray
+
+    @cached_property
+    def generations(self) -> list[IntArray]:
+        """Nodes that have parents, by their depth, from the deepest up; siblings stand together."""
+        generation = np.flatnonzero(self.parent < 0)
+        generations: list[IntArray] = []
+        while len(generation):
+            children = np.flatnonzero(np.isin(self.parent, generation))
+            generation = children[np.argsort(self.parent[children], kind="stable")]
+            generations.append(generation)
+        return generations[-2::-1]
+
+    @cached_property
+    def is_piece(self) -> npt.NDArray[np.bool_]:
+        """Which nodes have none below them."""
+        is_piece = np.ones(len(self.parent), np.bool_)
+        is_piece[self.parent[self.parent >= 0]] = False
+        return is_piece
+
+    def covered(self, masks: Masks) -> FloatArray:
+        """Sum of each product of masks over each node without children, 0 of others; shape (g, nodes)."""
+        covered = np.zeros((len(masks[0]), len(self.bounds)))
+        sums = np.ones((len(masks[0]), int(np.count_nonzero(self.is_piece))))
+        for axis, mask in enumerate(masks):
+            low, high = self.bounds[self.is_piece, axis].T
+            prefix = np.concatenate([np.zeros((len(mask), 1)), np.cumsum(mask, axis=1)], axis=1)
+            sums *= prefix[:, high] - prefix[:, low]
+        covered[:, self.is_piece] = sums
+        return covered
+
+    def shares(self, masks: Masks) -> FloatArray:
+        """s_n of each node, shape (g, nodes)."""
+        shares = self.covered(masks) / np.prod(self.bounds[:, :, 1] - self.bounds[:, :, 0], axis=1)
+        for children in self.generations:
+            parents, first = np.unique(self.parent[children], return_index=True)
+            shares[:, parents] = np.add.reduceat(self.part[children] * shares[:, children], first, axis=1)
+        return np.asarray(shares)
+
+
+@dataclass(frozen=True, eq=False)
 class BlockVariance:
     """What is known of the errors of a view's cells.
 
     Args:
-        bounds: half-open bounds of each piece, shape (pieces, axes, 2); pieces do not overlap and cover everything.
-        noise, within, shared: A and B of each piece, shape (pieces, 2).
+        nodes: those without children do not overlap and cover everything.
+        noise, within, shared: A and B of each node, shape (nodes, 2).
 
-    >>> bounds, nothing = np.array([[[0, 2]], [[2, 3]]]), np.zeros((2, 2))
-    >>> model = BlockVariance(bounds, np.array([[1.0, -0.25], [0, 4]]), np.array([[2.0, -1.0], [0, 0]]), nothing)
-    >>> found = model.covariance([np.array([[1.0, 1, 0], [1, 0, 1]])])
+    >>> nodes = NodeTree(np.array([[[0, 2]], [[2, 3]]]), np.array([-1, -1]), np.zeros(2))
+    >>> noise, within = np.array([[1.0, -1.0], [0, 4]]), np.array([[2.0, -4.0], [0, 0]])
+    >>> found = BlockVariance(nodes, noise, within, np.zeros((2, 2))).covariance([np.array([[1.0, 1, 0], [1, 0, 1]])])
     >>> found.noise.tolist(), found.within_leaf.tolist()
     ([1.0, 4.75], [0.0, 1.0])
     """
 
-    bounds: IntArray
+    nodes: NodeTree
     noise: FloatArray
     within: FloatArray
     shared: FloatArray
     kind: ClassVar[str] = "blocks"
 
-    def covered(self, masks: Masks) -> FloatArray:
-        """Sum of each product of masks over each piece, shape (g, pieces)."""
-        sums = np.ones((len(masks[0]), len(self.bounds)))
-        for axis, mask in enumerate(masks):
-            low, high = self.bounds[:, axis].T
-            prefix = np.concatenate([np.zeros((len(mask), 1)), np.cumsum(mask, axis=1)], axis=1)
-            sums *= prefix[:, high] - prefix[:, low]
-        return sums
-
     def covariance(self, masks: Masks, other: Masks | None = None) -> Covariance:
         """Covariances of noise and of what lies inside leaves, each of shape (g,)."""
         right = masks if other is None else other
-        rows, step = len(masks[0]), max(1, CHUNK // max(len(self.bounds), 1))
+        rows, step = len(masks[0]), max(1, CHUNK // max(len(self.nodes.parent), 1))
         noise, within = np.zeros(rows), np.zeros(rows)
         for a in range(0, rows, step):
             u, w = ([mask[a : a + step] for mask in side] for side in (masks, right))
-            joint = self.covered([first * second for first, second in zip(u, w, strict=True)])
-            apart = self.covered(u) * self.covered(w)
+            joint = self.nodes.covered([first * second for first, second in zip(u, w, strict=True)])
+            shares = self.nodes.shares(u)
+            apart = shares * (shares if other is None else self.nodes.shares(w))
             noise[a : a + step] = joint @ self.noise[:, 0] + apart @ self.noise[:, 1]
             within[a : a + step] = joint @ self.within[:, 0] + apart @ self.within[:, 1]
         return Covariance(noise, within_leaf=within)
 
     def columns(self) -> dict[str, Any]:
-        """One line per piece: its bounds along each axis, then A and B of each part."""
-        sides = {f"{end}{axis + 1}": self.bounds[:, axis, i]
-                 for axis in range(self.bounds.shape[1]) for i, end in enumerate(("lo", "hi"))}  # fmt: skip
+        """One line per node: its bounds along each axis, its parent and part, then A and B of each component."""
+        bounds = self.nodes.bounds
+        sides = {f"{end}{axis + 1}": bounds[:, axis, i]
+                 for axis in range(bounds.shape[1]) for i, end in enumerate(("lo", "hi"))}  # fmt: skip
         coefficients = {"noise": self.noise, "within": self.within, "shared": self.shared}
-        return sides | {
-            f"{name}_{letter}": values[:, i]
-            for name, values in coefficients.items()
-            for i, letter in enumerate("ab")
-        }
+        return (
+            sides
+            | {"parent": self.nodes.parent, "part": self.nodes.part}
+            | {
+                f"{name}_{letter}": values[:, i]
+                for name, values in coefficients.items()
+                for i, letter in enumerate("ab")
+            }
+        )
 
 
 def from_columns(columns: Columns) -> BlockVariance:
@@ -99,7 +153,9 @@ def from_columns(columns: Columns) -> BlockVariance:
         np.stack([columns[f"{name}_{letter}"].astype(np.float64) for letter in "ab"], axis=1)
         for name in ("noise", "within", "shared")
     )
-    return BlockVariance(np.moveaxis(np.array(sides), 2, 0), noise, within, shared)
+    bounds = np.moveaxis(np.array(sides), 2, 0)
+    nodes = NodeTree(bounds, columns["parent"].astype(np.int64), columns["part"].astype(np.float64))
+    return BlockVariance(nodes, noise, within, shared)
 
 
 @dataclass(frozen=True)
@@ -179,7 +235,7 @@ def shared_blocks(one: BlockReading, other: BlockReading) -> SharedBlocks:
     none = np.zeros_like(first.noise)
     common = none if np.any(first.shared) else second.shared
     factor = sqrt(sum(one.components.values()) * sum(other.components.values()))
-    return SharedBlocks(BlockVariance(first.bounds, none, common, none), factor)
+    return SharedBlocks(BlockVariance(first.nodes, none, common, none), factor)
 
 
 @dataclass(frozen=True)

@@ -85,9 +85,8 @@ TABLES: dict[str, Mapping[str, str]] = {
     distinct.CELLS: dict.fromkeys(("place", "norm", "leaves", "own"), WHOLE),
     StackVariance.kind: {"i": WHOLE, "j": WHOLE}
     | dict.fromkeys(("refit", "unbiased", "share", "small", "large"), REAL),
-    BlockVariance.kind: dict.fromkeys(
-        (f"{part}_{letter}" for part in ("noise", "within", "shared") for letter in "ab"), REAL
-    ),
+    BlockVariance.kind: {"parent": WHOLE, "part": REAL}
+    | dict.fromkeys((f"{name}_{letter}" for name in ("noise", "within", "shared") for letter in "ab"), REAL),
 }
 """Columns of every model's table by its kind, `blocks` without the bounds of its axes."""
 

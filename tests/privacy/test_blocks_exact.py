@@ -12,7 +12,13 @@ import pytest
 from dpsql.errors import PrivacyError
 from dpsql.mechanisms.axis.leaves import LeafStrategy
 from dpsql.mechanisms.family import block_plan, blocks
-from dpsql.mechanisms.family.block_plan import SelectionStatistic, bar_of, best_grid, forecast, stages
+from dpsql.mechanisms.family.block_plan import (
+    SelectionStatistic,
+    bar_of,
+    block_grids,
+    forecast,
+    stages,
+)
 from dpsql.mechanisms.family.blocks import Blocks
 from dpsql.mechanisms.family.measurement import Terms
 from dpsql.mechanisms.family.partition import BlockGrid, Partition, block_grid, partition
@@ -21,8 +27,8 @@ from dpsql.mechanisms.law import LAPLACE
 from dpsql.noise import Noise
 from tests.privacy.loss import Distinguished, DrawLoss, Loss, RawRows, loss_of, measure
 
-AXES = [FamilyAxis("x", 22, None, Grains(1, 1), 2), FamilyAxis("y", 19, None, Grains(1, 1))]
-SHAPE = (22, 19)
+AXES = [FamilyAxis("x", 38, None, Grains(1, 1), 2), FamilyAxis("y", 35, None, Grains(1, 1))]
+SHAPE = (38, 35)
 LAST = (1 << 62) - 1
 
 
@@ -30,52 +36,63 @@ def moved(left: np.ndarray, right: np.ndarray) -> int:
     return sum(abs(int(a) - int(b)) for a, b in zip(left.ravel(), right.ravel(), strict=True))
 
 
+def some(seed: int, bar: int) -> Callable[[int, np.ndarray], np.ndarray]:
+    """Looks that split more than half of the blocks."""
+    rng = np.random.default_rng(seed)
+    return lambda level, nodes: rng.integers(-bar, 4 * bar, np.count_nonzero(nodes))
+
+
 @pytest.mark.parametrize("sensitivity", [1, 5, 3 << 20])
 @pytest.mark.parametrize("spend", [Fraction(1, 7), Fraction(1), Fraction(4)])
-def test_no_stage_moves_by_more_than_its_noise_is_for(spend: Fraction, sensitivity: int):
+def test_no_cell_moves_its_numbers_by_more_than_their_noise_is_for(spend: Fraction, sensitivity: int):
     """Rows in every cell, at and around the bar too; the partition is whatever noisy numbers say."""
     own = stages(spend * (1 - block_plan.CHOICE), sensitivity)
-    chosen = forecast(AXES, best_grid(AXES), spend, sensitivity)
+    chosen = forecast(AXES, spend, sensitivity)
     rng, bar = np.random.default_rng(7), bar_of(spend, sensitivity)
     x = (rng.random(SHAPE) < 0.02) * sensitivity
     x[4, 4] = bar - 1
     x[9, 9] = bar
-    found = partition(chosen.grid, rng.integers(-bar, 2 * bar, chosen.grid.shape), bar, own.scale, 1)
+    found, _ = partition(block_grids(AXES), bar, some(7, bar))
+    assert len(set(found.level[~found.is_split])) == 3
+    assert np.any(found.loud)
+    units = found.row_budgets(own.rest, own.cell)
     most = Fraction(0)
     for cell in np.ndindex(SHAPE):
         y = x.copy()
         y[cell] += sensitivity
         number = abs(chosen.number(y) - chosen.number(x))
-        look = moved(chosen.grid.sums(y), chosen.grid.sums(x))
-        rows = moved(found.measure(y), found.measure(x))
-        losses = [Fraction(chosen.units * number, chosen.denominator),
-                  Fraction(own.look * look, own.denominator), Fraction(own.rows * rows, own.denominator)]  # fmt: skip
-        assert losses[0] <= spend * block_plan.CHOICE
-        assert sum(losses) <= spend
-        most = max(most, sum(losses))
+        choice = Fraction(chosen.units * number, chosen.denominator)
+        looks = sum(own.look[level] * moved(grid.sums(y)[found.is_node(level)], grid.sums(x)[found.is_node(level)])
+                    for level, grid in enumerate(found.grids))  # fmt: skip
+        rows = int((units * np.abs(found.measure(y) - found.measure(x))).sum())
+        loss = choice + Fraction(looks + rows, own.denominator)
+        assert choice <= spend * block_plan.CHOICE
+        assert loss <= spend
+        most = max(most, loss)
     assert most > spend * Fraction(999, 1000)  # nothing is wasted on the worst cell
 
 
 def test_every_partition_measures_every_cell_once():
-    grid = block_grid((9, 9), (0, 0), 2)
+    grids = tuple(block_grid((9, 9), (0, 0), side) for side in (6, 3, 2))
+    grids = (grids[0], grids[1]), (grids[2],)
     for seed in range(200):
-        look = np.random.default_rng(seed).integers(-60, 60, grid.shape)
-        found = partition(grid, look, 20, Fraction(seed % 9 + 1), 1)
-        for cell in np.ndindex(9, 9):
-            one = np.zeros((9, 9), np.int64)
-            one[cell] = 1
-            assert int(np.abs(found.measure(one)).sum()) == 1
+        for nested in grids:
+            found, _ = partition(nested, 20, some(seed, 20))
+            for cell in np.ndindex(9, 9):
+                one = np.zeros((9, 9), np.int64)
+                one[cell] = 1
+                assert int(np.abs(found.measure(one)).sum()) == 1
 
 
 def test_huge_cells_do_not_carry_the_forecast_over_the_end_of_64_bits():
-    chosen = forecast(AXES, best_grid(AXES), Fraction(1, 100), 9 << 20)
+    chosen = forecast(AXES, Fraction(1, 100), 9 << 20)
     x = np.full(SHAPE, LAST)
     y = x.copy()
     y[3, 3] -= 9 << 20
     assert 0 <= chosen.number(x) - chosen.number(y) <= int(chosen.weights.max()) * (9 << 20)
     assert chosen.number(x) == int(chosen.weights.sum()) * chosen.bar
     with pytest.raises(PrivacyError, match="too small for blocks"):
-        forecast(AXES, best_grid(AXES), Fraction(1, 10**6), 1 << 32)
+        forecast(AXES, Fraction(1, 1000), 1 << 40)
 
 
 HEAD = """
@@ -116,16 +133,18 @@ def pair(folder: Path, *, full: bool = False, rows: int = 1, neighbours: str = "
 def test_a_row_costs_what_is_claimed(tmp_path: Path):
     loss = pair(tmp_path)
     assert 0.98 <= loss.share <= 1
-    assert len(loss.draws) == 5  # choice, look and rows of the count; look and rows of the sum
+    assert len(loss.draws) == 9  # choice, three looks and rows of the count; three looks and rows of the sum
     charged = [float(amount) for _, amount in loss.lines]
-    assert charged == pytest.approx([0.006, 0.297, 0.297, 0.2, 0.2])
-    assert all(draw.epsilon <= amount for draw, (_, amount) in zip(loss.draws, loss.lines, strict=True))
+    assert charged == pytest.approx([0.006, 0.594, 0.4])
+    losses = [draw.epsilon for draw in loss.draws]
+    for spent, amount in zip((losses[:1], losses[1:5], losses[5:]), charged, strict=True):
+        assert sum(spent) <= amount
 
 
 def test_a_row_costs_what_is_claimed_where_the_product_is_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(blocks, "BLOCKS_IF", 0.2)
+    monkeypatch.setattr(block_plan, "MOST_LOUD", 0.2)
     loss = pair(tmp_path, full=True)
     assert 0.97 <= loss.share <= 1
     assert len(loss.draws) == 3
@@ -147,7 +166,7 @@ LINES = [part.share for part in Blocks(tuple(AXES), 1e9).facts.parts]
 
 def heaviest() -> tuple[int, ...]:
     """A cell in the block of the largest weight."""
-    chosen = forecast(AXES, best_grid(AXES), EPSILON, 1)
+    chosen = forecast(AXES, EPSILON, 1)
     weights = chosen.grid.spread(chosen.weights)
     return tuple(np.argwhere(weights == weights.max())[0].tolist())
 
@@ -168,9 +187,21 @@ def empty() -> np.ndarray:
     return np.zeros(SHAPE, np.int64)
 
 
-def test_every_draw_of_a_count_costs_its_line():
-    losses = [draw.epsilon for draw in direct(empty())]
-    assert all(line * Fraction(999, 1000) < loss <= line for loss, line in zip(losses, LINES, strict=True))
+def crowded() -> np.ndarray:
+    """A plane with a block of each grid that is split, around the heaviest cell."""
+    x = empty()
+    x[heaviest()] = 10 * bar_of(EPSILON, 1)
+    return x
+
+
+@pytest.mark.parametrize("make", [empty, crowded])
+def test_every_draw_of_a_count_costs_its_line(make: Callable[[], np.ndarray]):
+    """Blocks that stop at the coarsest grid, and a cell below three looks, whose block the choice has cut."""
+    choice, *others = (draw.epsilon for draw in direct(make()))
+    assert len(others) == 4
+    assert choice == 0 if make is crowded else LINES[0] * Fraction(999, 1000) < choice <= LINES[0]
+    assert LINES[1] * Fraction(999, 1000) < sum(others) <= LINES[1]
+    assert (others[1] > 0) == (make is crowded)
 
 
 def _loud_blocks(chosen: SelectionStatistic, x: np.ndarray) -> int:
@@ -189,20 +220,40 @@ def _overlapping(grid: BlockGrid, x: np.ndarray) -> np.ndarray:
                for e, f in (grid.edges, grid.edges))  # fmt: skip
 
 
+def _leaves_spend_all(partition: Partition, rest: tuple[int, ...], cell: int) -> np.ndarray:
+    """Leaves spend what they would have if they had not been looked at."""
+    whole = rest[0] + stages(EPSILON * (1 - block_plan.CHOICE), 1).look[0]
+    return ROW_BUDGETS(partition, (whole, whole, whole), cell)
+
+
+def _cells_spend_all(partition: Partition, rest: tuple[int, ...], cell: int) -> np.ndarray:
+    """Cells spend what leaves of the coarsest grid do."""
+    return ROW_BUDGETS(partition, rest, rest[0])
+
+
+ROW_BUDGETS = Partition.row_budgets
+
+
 @pytest.mark.parametrize(
-    ("where", "name", "planted", "line"),
+    ("where", "name", "planted", "make", "line"),
     [
-        (SelectionStatistic, "number", _loud_blocks, 0),
-        (BlockGrid, "sums", _overlapping, 1),
-        (Partition, "measure", _twice, 2),
+        (SelectionStatistic, "number", _loud_blocks, empty, 0),
+        (BlockGrid, "sums", _overlapping, empty, 1),
+        (Partition, "measure", _twice, empty, 1),
+        (Partition, "row_budgets", _leaves_spend_all, empty, 1),
+        (Partition, "row_budgets", _cells_spend_all, crowded, 1),
     ],
 )
 def test_planted_rows_cost_more_than_their_line(
-    monkeypatch: pytest.MonkeyPatch, where: type, name: str, planted: Callable[..., object], line: int
-):
-    """A count of loud blocks where a cut sum was proved, a cell in two blocks, a cell in two rows."""
+    monkeypatch: pytest.MonkeyPatch, where: type, name: str, planted: Callable[..., object],
+    make: Callable[[], np.ndarray], line: int,
+):  # fmt: skip
+    """A count of loud blocks where a cut sum was proved, a cell in two blocks, a cell in two rows, a look that is not
+    paid for by leaves or by cells."""
+    x = make()
     monkeypatch.setattr(where, name, planted)
-    assert direct(empty())[line].epsilon > LINES[line]
+    choice, *others = (draw.epsilon for draw in direct(x))
+    assert (choice, sum(others))[line] > LINES[line]
 
 
 def test_noise_for_the_mean_weight_costs_more(monkeypatch: pytest.MonkeyPatch):
@@ -219,15 +270,19 @@ def test_noise_for_the_mean_weight_costs_more(monkeypatch: pytest.MonkeyPatch):
 
 def test_a_partition_of_true_numbers_is_told_apart(monkeypatch: pytest.MonkeyPatch):
     """A row more takes the block over the bar, and another number of rows is drawn."""
-    seen: list[np.ndarray] = []
+    seen: dict[int, np.ndarray] = {}
     sums = BlockGrid.sums
 
     def remember(grid: BlockGrid, x: np.ndarray) -> np.ndarray:
-        seen.append(sums(grid, x))
-        return seen[-1]
+        seen[grid.cells.size] = sums(grid, x)
+        return seen[grid.cells.size]
 
-    def peek(grid: BlockGrid, look: np.ndarray, *others: object) -> Partition:
-        return partition(grid, seen[-1], *others)  # type: ignore[arg-type]
+    def peek(grids: tuple[BlockGrid, ...], bar: int, look: Callable[..., np.ndarray]) -> object:
+        def exact(level: int, nodes: np.ndarray) -> np.ndarray:
+            look(level, nodes)
+            return seen[nodes.size][nodes]
+
+        return partition(grids, bar, exact)
 
     x = empty()
     x[heaviest()] = bar_of(EPSILON, 1)

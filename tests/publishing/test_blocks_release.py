@@ -73,10 +73,8 @@ def test_every_stage_has_a_ledger_line(sparse: Path):
     lines = {line.purpose: line.amount for line in lineage.entries[0].lines}
     assert lines == {
         "view plane: count, choice of blocks or product": Fraction(1, 200),
-        "view plane: count, looks at blocks": Fraction(99, 400),
-        "view plane: count, cells and leaves": Fraction(99, 400),
-        "view plane: rides.paid, looks at blocks": Fraction(1, 4),
-        "view plane: rides.paid, cells and leaves": Fraction(1, 4),
+        "view plane: count, blocks and cells": Fraction(99, 200),
+        "view plane: rides.paid, blocks and cells": Fraction(1, 2),
     }
 
 

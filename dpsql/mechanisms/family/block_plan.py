@@ -1,11 +1,19 @@
-"""What is public about a view by blocks before anything is drawn: grid, budgets, and the forecast it is chosen by.
+"""What is public about a view by blocks before anything is drawn: grids, budgets, and the forecast it is chosen by.
 
 The error of a grid of loud blocks over random questions is a sum over blocks,
 
     E_b = v2 E[m] - v2^2 / (k v2 + v1) E[m^2]         m cells of block b in a question, k cells in all
 
-and a quiet block adds next to nothing, so the sum over blocks of E_b min(x_b, c) / c foretells what a plane will err
-by. That number is linear in the cells up to a cut, so one row moves it by at most the largest E_b.
+and a quiet block adds next to nothing, so the sum over blocks of E_b min(x_b, c) / c says how much of a plane, weighted
+by what questions cut, stands out. That number is linear in the cells up to a cut, so one row moves it by at most the
+largest E_b.
+
+| here | there | unit |
+|---|---|---|
+| `MOST_LOUD`, `MOST_ERROR` | blocks iff P <= 0.47 of P with all blocks loud, and P <= 13 E_product | 1 |
+| `SIDES` | sides of the blocks of grids 0, 1, 2 | leaves |
+| `SHARES` | f_l: what the looks at grid l spend, and last the cells | share of epsilon - e0 |
+| `StageBudgets.rest` | what a block that stops at grid l spends on its own row: all shares after f_l | units |
 
 **Privacy**: a function of numbers of leaves, declared questions, epsilon and M; `SelectionStatistic.number` alone
 sees cells.
@@ -25,52 +33,76 @@ import numpy as np
 
 from dpsql.budget import cap_units, scaled_denominator
 from dpsql.errors import PrivacyError
-from dpsql.mechanisms.family.partition import BlockGrid, Selection, Variances, block_grid
+from dpsql.mechanisms.family.partition import BlockGrid, Selection, StageVariances, block_grid
 from dpsql.mechanisms.family.question import FamilyAxis
 from dpsql.noise import laplace_variance
 from dpsql.tree import FloatArray, IntArray
 
-CHOICE, LOOK = Fraction(1, 100), Fraction(1, 2)
+CHOICE = Fraction(1, 100)
+SIDES = (32, 8, 4)  # (32, 8), (32, 16, 4), (64, 16, 4) and (32, 8, 4, 2) err more on the planes of tuning
+SHARES = tuple(
+    Fraction(n, 23) for n in (7, 3, 3, 10)
+)  # equal shares err 1.3 times as much on the planes of tuning, others near these alike
 LOUD = (
-    20  # blocks of fewer rows than so many 1/epsilon are quiet; 16 and 24 err 7% more on the planes of tuning
+    25  # blocks of fewer rows than so many 1/epsilon are quiet; 20 and 30 err up to 5% more on those planes
 )
 GRAIN = 64  # weights of the forecast are integers of 1/64
-SIDES = (4, 8, 16)
+MOST_LOUD = (
+    0.47  # blocks err 1.1 times the product where P is about half of its largest, on the planes of tuning
+)
+MOST_ERROR = (
+    13  # on 256 x 256 leaves both bounds are one; wider planes have ever more loud blocks for their product
+)
+WEIGHED = 1  # the grid that the forecast counts loud blocks of
 
 
 class StageBudgets(NamedTuple):
-    """Integer budgets of the looks and of the rows over one denominator, which holds M."""
+    """Integer budgets over one denominator, which holds M.
 
-    look: int
-    rows: int
+    Args:
+        look: of a block of each grid.
+        rest: of the row of a block that stops there.
+        cell: of a cell.
+        denominator: of all of them.
+    """
+
+    look: tuple[int, ...]
+    rest: tuple[int, ...]
+    cell: int
     denominator: int
 
     @property
-    def variances(self) -> Variances:
-        return Variances(*laplace_variance(np.array([self.look, self.rows]), self.denominator).tolist())
-
-    @property
-    def scale(self) -> Fraction:
-        """Of the noise of a look."""
-        return Fraction(self.denominator, self.look)
+    def variances(self) -> StageVariances:
+        look, rest, (cell,) = (
+            laplace_variance(np.array(units), self.denominator)
+            for units in (self.look, self.rest, (self.cell,))
+        )
+        return StageVariances(look, rest, float(cell))
 
     def selection(self, bar: int) -> Selection:
-        return Selection(bar, self.look / self.denominator)
+        return Selection(bar, np.array(self.look) / self.denominator)
 
 
 def stages(spend: Fraction, sensitivity: int) -> StageBudgets:
-    """Budgets of both stages.
+    """Budgets of all stages: those of the rows that a cell is in add up to at most `spend`, wherever blocks stop.
 
     Args:
-        spend: epsilon of both together.
+        spend: epsilon of all stages together.
         sensitivity: M.
 
     Raises:
         PrivacyError: there is no room for integer budgets.
     """
     t = scaled_denominator(sensitivity)
-    look = cap_units(spend * LOOK, t)
-    return StageBudgets(look, cap_units(spend * (1 - LOOK), t), t * sensitivity)
+    look = tuple(cap_units(spend * share, t) for share in SHARES[:-1])
+    rest = tuple(cap_units(spend * sum(SHARES[level + 1 :]), t) for level in range(len(SIDES)))
+    return StageBudgets(look, rest, cap_units(spend * SHARES[-1], t), t * sensitivity)
+
+
+def block_grids(axes: Sequence[FamilyAxis]) -> tuple[BlockGrid, ...]:
+    """The grids of a view, coarse to fine; each block of one is a union of blocks of the next."""
+    leaves, strips = [axis.leaves for axis in axes], [axis.strips for axis in axes]
+    return tuple(block_grid(leaves, strips, side) for side in SIDES)
 
 
 def bar_of(spend: Fraction, sensitivity: int) -> int:
@@ -125,14 +157,15 @@ def _range_moments(axis: FamilyAxis, edges: IntArray) -> Moments:
 
 
 def loud_errors(
-    axes: Sequence[FamilyAxis], grid: BlockGrid, variances: Variances, whole: float = 0.0
+    axes: Sequence[FamilyAxis], grid: BlockGrid, look_variance: float, cell_variance: float, whole: float
 ) -> FloatArray:
     """E_b of each block, of the grid's shape.
 
     Args:
         axes: what is asked of them.
         grid: the blocks.
-        variances: of both stages.
+        look_variance: v1, of a block's own number.
+        cell_variance: v2.
         whole: how often each axis is asked as a whole.
     """
     moments = [run_moments(axis, edges, whole) for axis, edges in zip(axes, grid.edges, strict=True)]
@@ -140,17 +173,9 @@ def loud_errors(
         reduce(np.multiply.outer, [axis_moments[i] for axis_moments in moments])
         for i in range(len(Moments._fields))
     )
-    look_variance, row_variance = variances
     return np.asarray(
-        row_variance * first - row_variance**2 / (grid.cells * row_variance + look_variance) * second
+        cell_variance * first - cell_variance**2 / (grid.cells * cell_variance + look_variance) * second
     )
-
-
-def best_grid(axes: Sequence[FamilyAxis], whole: float = 0.0) -> BlockGrid:
-    """The grid of least error if all blocks are loud; arguments as of `loud_errors`."""
-    equal = Variances(1.0, 1.0)
-    grids = [block_grid([a.leaves for a in axes], [a.strips for a in axes], side) for side in SIDES]
-    return min(grids, key=lambda grid: float(loud_errors(axes, grid, equal, whole).sum()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,18 +205,23 @@ class SelectionStatistic:
         return int((self.weights * blocks).sum())
 
     def error(self, number: int) -> float:
-        """The predicted error that a noisy number stands for, at epsilon 1 and M = 1."""
+        """P, the error of loud blocks that a noisy number stands for, at epsilon 1 and M = 1."""
         return number / (GRAIN * self.bar)
+
+    def takes_blocks(self, number: int, product_error: float) -> bool:
+        """Whether a noisy number says blocks: P is small for that of a plane all of whose blocks are loud, and for the
+        product's error."""
+        largest = self.error(int(self.weights.sum()) * self.bar)
+        return self.error(number) <= min(MOST_LOUD * largest, MOST_ERROR * product_error)
 
 
 def forecast(
-    axes: Sequence[FamilyAxis], grid: BlockGrid, spend: Fraction, sensitivity: int, whole: float = 0.0
+    axes: Sequence[FamilyAxis], spend: Fraction, sensitivity: int, whole: float = 0.0
 ) -> SelectionStatistic:
     """The number that chooses, and its noise.
 
     Args:
         axes: what is asked of them.
-        grid: the blocks.
         spend: epsilon of the whole statistic.
         sensitivity: M.
         whole: how often each axis is asked as a whole.
@@ -201,9 +231,10 @@ def forecast(
 
     **Privacy** Weights are rounded before their largest is taken: that is what the noise is drawn for.
     """
-    variances = stages(spend * (1 - CHOICE), sensitivity).variances
+    variances, grid = stages(spend * (1 - CHOICE), sensitivity).variances, block_grids(axes)[WEIGHED]
     unit = float(spend) ** 2 / float(sensitivity) ** 2
-    weights = np.ceil(GRAIN * unit * loud_errors(axes, grid, variances, whole)).astype(np.int64)
+    errors = loud_errors(axes, grid, float(variances.look[WEIGHED]), variances.cell, whole)
+    weights = np.ceil(GRAIN * unit * errors).astype(np.int64)
     bar, reach = bar_of(spend, sensitivity), int(weights.max()) * sensitivity
     if bar * max(int(weights.sum()), int(grid.cells.max())) >= 1 << 62:
         raise PrivacyError(

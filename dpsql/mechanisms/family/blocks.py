@@ -1,28 +1,27 @@
-"""Two axes by look and measure: blocks that stand out cell by cell, quiet ones together, or the plain product.
+"""Two axes by look and measure: blocks that stand out are split down to cells, quiet ones stay whole, or the product.
 
-Half of epsilon looks at a grid of blocks. Loud blocks are measured again cell by cell with the other half, quiet ones
-are merged and measured once more as wholes. A hundredth of epsilon says beforehand, by one noisy number, whether that
-or the product of the axes' strategies errs less: blocks win where most of a plane is empty, and lose where most blocks
-are loud. The number is read from the count; sums of the same view follow what the count has chosen.
+A grid of few coarse blocks is looked at. Loud blocks are split into finer ones, which are looked at in turn, and at
+last into cells; a quiet block spends what is left on one more number. A hundredth of epsilon says beforehand, by one
+noisy number, whether that or the product of the axes' strategies errs less: blocks win where most of a plane is empty
+or smooth, and lose where most blocks are loud. The number is read from the count; sums of the same view follow what the
+count has chosen.
 
 Nothing here but its offer counts axes. It stops at two: on three, rows that lie in one thin slab (everybody who works
 40 hours) hide in quiet blocks, the errors of all blocks that a box cuts there have one sign, and no interval tells.
 
 | here | there | unit |
 |---|---|---|
-| `CHOICE`, `LOOK` | e0 = epsilon CHOICE, e1 = (epsilon - e0) LOOK, e2 = the rest | epsilon |
-| `MERGE` | MERGE | standard deviations |
-| `BLOCKS_IF` | take blocks iff P <= 0.9 E_product | 1 |
+| `CHOICE` | e0 = epsilon CHOICE | epsilon |
 
 **Privacy**: docs/privacy/blocks.md. A unit changes the cells by at most M in L1: the number that chooses by max W M,
-the looks by M, and, for every partition, the rows by M. Each has its own line in the ledger; a product spends the last
-two lines together.
-**Source**: docs/method/blocks.md, "The choice", "Look, merge, measure".
+the looks at each grid by M, and, for every partition, the last rows by M. Budgets of the rows that a cell is in add up
+to what is left of epsilon, so all looks and rows are one line in the ledger, and a product spends that line.
+**Source**: docs/method/blocks.md, "The choice", "Look, split, measure".
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import prod
@@ -36,10 +35,10 @@ from dpsql.mechanisms.axis import WHOLE as WHOLE
 from dpsql.mechanisms.axis.strategy import AxisStrategy
 from dpsql.mechanisms.family.block_plan import (
     CHOICE,
-    LOOK,
+    WEIGHED,
     SelectionStatistic,
     bar_of,
-    best_grid,
+    block_grids,
     forecast,
     stages,
 )
@@ -53,8 +52,8 @@ from dpsql.mechanisms.family.measurement import (
     estimated,
 )
 from dpsql.mechanisms.family.partition import (
-    BlockGrid,
     BlockRows,
+    Mask,
     Partition,
     block_variance,
     cell_estimates,
@@ -79,10 +78,8 @@ from dpsql.variance.blocks import BlockReading, BlockVariance, LookedReading
 from dpsql.variance.estimated import Estimated
 from dpsql.variance.reconcile import Subset
 
-MERGE = 1  # of .5, 1, 2 and 3 the most even on the planes of tuning
-BLOCKS_IF = 0.9  # actual over predicted error lay in .83 to 1.27: at the border less than 1.15 is lost
 FEWEST_BLOCKS = 16
-"""On fewer blocks next to nothing is left to merge."""
+"""On fewer blocks of the grid that is weighed next to nothing is left to choose."""
 
 
 class Outcome(NamedTuple):
@@ -108,8 +105,8 @@ class DrawnBlocks:
     """One statistic after its draw.
 
     Args:
-        value, budget, unit_variance: as `NoisyView`, in one line: the number that chose, then looks and rows, or the
-            product's rows.
+        value, budget, unit_variance: as `NoisyView`, in one line: the number that chose, then looks from the coarsest
+            grid down and rows, or the product's rows.
         leaves: estimates of the cells.
         outcome: what was measured.
         rows: by blocks; None for a product.
@@ -147,11 +144,9 @@ class Blocks:
 
     @property
     def facts(self) -> MeasurementFacts:
-        """The choice, the looks and the rows are paid apart; a product spends the last two together."""
+        """The choice is paid apart; looks and rows are one line: what a quiet block saves it spends on its row."""
         chosen = (ChargeLine("choice of blocks or product", CHOICE),) if self.first else ()
-        remaining = 1 - self.choice
-        looks, cells = remaining * LOOK, remaining * (1 - LOOK)
-        parts = (*chosen, ChargeLine("looks at blocks", looks), ChargeLine("cells and leaves", cells))
+        parts = (*chosen, ChargeLine("blocks and cells", 1 - self.choice))
         return MeasurementFacts(parts, self.outcome.reading, replay=self, model=self.outcome.model)
 
     def words(self, strategies: Sequence[str]) -> str:
@@ -192,13 +187,18 @@ class Blocks:
         if not self._takes_blocks(value, terms):
             value.append(PRODUCT.draw(cells, remaining, noise).value)
             return self.restored(joined(*value), terms)
-        stage_budgets, grid = stages(remaining.spend, remaining.sensitivity), self._grid(terms)
-        looks = np.full(grid.cells.size, stage_budgets.look, np.int64)
-        look = LAPLACE.draw_units(Exact(grid.sums(cells).ravel()), looks, stage_budgets.denominator, noise)
-        chosen_rows = self._partition(look, terms)
-        rows = np.full(chosen_rows.row_count, stage_budgets.rows, np.int64)
+        budgets = stages(remaining.spend, remaining.sensitivity)
+
+        def look(level: int, nodes: Mask) -> Noisy:
+            exact = Exact(grids[level].sums(cells)[nodes])
+            units = np.full(len(exact), budgets.look[level], np.int64)
+            return LAPLACE.draw_units(exact, units, budgets.denominator, noise)
+
+        grids = block_grids(self.axes)
+        chosen_rows, numbers = self._partition(look, terms)
+        rows = chosen_rows.row_budgets(budgets.rest, budgets.cell)
         sums = Exact(chosen_rows.measure(cells))
-        value += [look, LAPLACE.draw_units(sums, rows, stage_budgets.denominator, noise)]
+        value += [numbers, LAPLACE.draw_units(sums, rows, budgets.denominator, noise)]
         return self.restored(joined(*value), terms)
 
     def restored(self, value: Noisy, terms: Terms) -> DrawnBlocks:
@@ -218,18 +218,22 @@ class Blocks:
         remaining = self._left(terms)
         if not self._takes_blocks([chosen], terms):
             return self._product(value, measured, budget, remaining)
-        stage_budgets, grid = stages(remaining.spend, remaining.sensitivity), self._grid(terms)
-        look, rows = picked(measured, slice(grid.cells.size)), picked(measured, slice(grid.cells.size, None))
-        _check_length(look, grid.cells.size)
-        chosen_rows = self._partition(look, terms)
+        budgets, start = stages(remaining.spend, remaining.sensitivity), 0
+
+        def stored(level: int, nodes: Mask) -> Noisy:
+            nonlocal start
+            start += int(np.count_nonzero(nodes))
+            return picked(measured, slice(start - int(np.count_nonzero(nodes)), start))
+
+        chosen_rows, looks = self._partition(stored, terms)
+        _check_length(looks, len(chosen_rows.level))
+        rows = picked(measured, slice(start, None))
         _check_length(rows, chosen_rows.row_count)
-        budget += [
-            np.full(len(look), stage_budgets.look, np.int64),
-            np.full(len(rows), stage_budgets.rows, np.int64),
-        ]
-        noisy_rows = BlockRows(chosen_rows, shaped(look, grid.shape), rows, stage_budgets.variances)
+        budget += [np.array(budgets.look, np.int64)[chosen_rows.level],
+                   chosen_rows.row_budgets(budgets.rest, budgets.cell)]  # fmt: skip
+        noisy_rows = BlockRows(chosen_rows, looks, rows, budgets.variances)
         count = self._count(terms)
-        selection = stage_budgets.selection(bar_of(terms.spend, terms.sensitivity)) if self.first else None
+        selection = budgets.selection(bar_of(terms.spend, terms.sensitivity)) if self.first else None
         model = block_variance(noisy_rows, leaf_groups(count or noisy_rows), count)
         outcome = Outcome(_words(noisy_rows.partition), BlockReading.name, model)
         leaves = cell_estimates(noisy_rows, selection)
@@ -255,27 +259,28 @@ class Blocks:
         """The looks and rows of the view's count, where this is another statistic."""
         return None if self.first or terms.beside is None else _drawn(terms.beside).rows
 
-    def _grid(self, terms: Terms) -> BlockGrid:
-        return best_grid(self.axes, self.whole)
-
     def _forecast(self, terms: Terms) -> SelectionStatistic:
         """The number that chooses, before it is known."""
-        return forecast(self.axes, self._grid(terms), terms.spend, terms.sensitivity, self.whole)
+        return forecast(self.axes, terms.spend, terms.sensitivity, self.whole)
 
     def _takes_blocks(self, chosen: Sequence[Noisy], terms: Terms) -> bool:
         """What the count's noisy number says; other statistics follow the count."""
         if not self.first:
             return self._count(terms) is not None
-        return self._forecast(terms).error(int(chosen[0][0])) <= BLOCKS_IF * self.product_error
+        return self._forecast(terms).takes_blocks(int(chosen[0][0]), self.product_error)
 
-    def _partition(self, look: Noisy, terms: Terms) -> Partition:
-        """What the count's looks say."""
+    def _partition(self, look: Callable[[int, Mask], Noisy], terms: Terms) -> tuple[Partition, Noisy]:
+        """What the count's looks say, and the looks at its nodes.
+
+        Args:
+            look: as of `partition`.
+            terms: what is drawn with.
+        """
         count = self._count(terms)
-        if count is not None:
-            return count.partition
-        grid, stage_budgets = self._grid(terms), stages(self._left(terms).spend, terms.sensitivity)
-        bar = bar_of(terms.spend, terms.sensitivity)
-        return partition(grid, shaped(look, grid.shape), bar, stage_budgets.scale, MERGE)
+        if count is None:
+            return partition(block_grids(self.axes), bar_of(terms.spend, terms.sensitivity), look)
+        nodes = count.partition
+        return nodes, joined(*(look(level, nodes.is_node(level)) for level in range(len(nodes.grids))))
 
     def estimate(self, family: Sequence[DrawnMember], axes: Mapping[int, MeasuredAxis]) -> list[Estimated]:
         return [
@@ -304,8 +309,8 @@ def _check_length(value: Noisy, wanted: int) -> None:
 
 
 def _words(pieces: Partition) -> str:
-    loud = int(np.count_nonzero(pieces.loud))
-    return f"blocks: {loud} of {pieces.grid.cells.size} cell by cell, the others as {len(pieces.level) - loud} leaves"
+    loud, leaves = (int(np.count_nonzero(which)) for which in (pieces.loud, ~pieces.is_split))
+    return f"blocks: {loud} of {pieces.grids[-1].cells.size} cell by cell, the others as {leaves} leaves"
 
 
 TITLE = "blocks"
@@ -351,6 +356,6 @@ def _refusal(question: FamilyQuestion) -> tuple[str, str] | None:
         ("is not made batch by batch", "write auto"): not question.batches,
     }  # fmt: skip
     short = next((reason for reason, met in reasons.items() if not met), None)
-    if short is None and prod(best_grid(axes, question.whole).shape) < FEWEST_BLOCKS:
+    if short is None and prod(block_grids(axes)[WEIGHED].shape) < FEWEST_BLOCKS:
         return "finds too few blocks on axes of so few leaves", "write auto, or cut the axes finer"
     return short

@@ -1,42 +1,45 @@
-"""Blocks of cells: which are measured cell by cell, by themselves or together, and what is estimated from that.
+"""Blocks of cells: which are split into finer blocks or cells, and what is estimated from that.
 
-Each axis is cut into runs of a few leaves, and a product of runs is a block. Leaves that hold no values (NULL, MISSING,
-OTHER) stand at the end of an axis and are runs of their own. A noisy number of each block says which ones are loud;
-quiet neighbours are merged upwards, two along each axis, as long as they are quiet together.
+Each axis is cut into runs of leaves, and a product of runs is a block; grids are nested. Leaves that hold no values
+(NULL, MISSING, OTHER) stand at the end of an axis and are runs of their own. A noisy number of each block of the
+coarsest grid says which ones are loud. Loud ones are split into the blocks of the next grid, which are looked at in
+turn, and at last into cells; a quiet one is a leaf, and spends on a number of its own what finer looks would have cost.
 
 | here | there | unit |
 |---|---|---|
 | `BlockGrid` | blocks b of k_b cells | cells |
 | `bar` | theta | drawn integers |
-| `Partition` | loud blocks, and leaves of r blocks | - |
-| `look` | y, noise of variance v1 = `before` | drawn integers |
-| `rows` | z, noise of variance v2 = `after` | drawn integers |
+| `Partition` | nodes n: split ones, and leaves of a cells | - |
+| `look` | y_n, noise of variance v_l on grid l | drawn integers |
+| `rows` | z, noise of variance w_l for a leaf of grid l, v for a cell | drawn integers |
+| `NodeTotals.below`, `.below_variance` | S_n, R_n | drawn integers, their squares |
+| `NodeTotals.total`, `.variance` | T_n, V_n | the same |
 | `selection_bias` | c(y): E[noise of the look; loud], estimated without bias from the look alone | drawn integers |
 | `LeafGroups.of` | the group that each leaf's mean square M is measured in | - |
 
-**Privacy**: a partition is a function of noisy numbers and of public facts. Every cell is in one measured row, so one
-unit changes the rows by no more than it changes the cells: `Partition.rows` is one number for each cell.
-Estimates and errors of cells are functions of the noisy integers alone.
-**Source**: docs/method/blocks.md, "Look, merge, measure", "Estimates" and "Inside a leaf".
+**Privacy**: a partition is a function of noisy numbers and of public facts. A cell is in one block of each grid down to
+its leaf, and in one last row, whose budgets add up to at most epsilon (`StageBudgets`). Estimates and errors of cells
+are functions of the noisy integers alone.
+**Source**: docs/method/blocks.md, "Look, split, measure", "Estimates" and "Inside a leaf".
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property, reduce
-from math import isqrt, prod
-from typing import NamedTuple
+from itertools import pairwise
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from dpsql.mechanisms.law import joined
 from dpsql.tree import FloatArray, IntArray, Noisy
-from dpsql.variance.blocks import BlockVariance
+from dpsql.variance.blocks import BlockVariance, NodeTree
 
-FEWEST_NODES = 4
-"""Merging stops at so many nodes: the whole plane is never one leaf."""
+Mask = npt.NDArray[np.bool_]
+Number = TypeVar("Number", bound=np.generic)
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,19 +81,6 @@ class BlockGrid:
             values = np.repeat(values, np.diff(edges), axis=axis)
         return values
 
-    def merged(self, level: int) -> tuple[int, ...]:
-        """Nodes of values along each axis after so many steps of merging two neighbours."""
-        return tuple(-(-runs >> level) for runs in self.values)
-
-    def node(self, level: int) -> IntArray:
-        """The node that each block is in at a level, numbered in row-major order, of `shape`."""
-        axis_nodes, sizes = [], []
-        for runs, values, nodes in zip(self.shape, self.values, self.merged(level), strict=True):
-            run = np.arange(runs)
-            axis_nodes.append(np.where(run < values, run >> level, run - values + nodes))
-            sizes.append(nodes + runs - values)
-        return np.asarray(np.ravel_multi_index(np.meshgrid(*axis_nodes, indexing="ij"), sizes), np.int64)
-
 
 def block_grid(leaves: Sequence[int], strips: Sequence[int], side: int) -> BlockGrid:
     """Runs of `side` leaves along each axis; the last may be shorter.
@@ -110,63 +100,96 @@ def block_grid(leaves: Sequence[int], strips: Sequence[int], side: int) -> Block
 
 @dataclass(frozen=True, eq=False)
 class Partition:
-    """What is measured of a grid of blocks.
+    """Which blocks of nested grids are split, and so what is measured.
+
+    A node is a block whose parent is split, or any block of the coarsest grid. Nodes are numbered grid by grid, so that
+    parents come before their children.
 
     Args:
-        grid: the blocks.
-        piece: the piece that each block is in, of the grid's shape; pieces are numbered by their first blocks.
-        level: -1 for a loud block; else a leaf, which was merged so often, shape (pieces,).
+        grids: coarse to fine.
+        split: for each grid, the blocks that are split; those of the finest are measured cell by cell.
     """
 
-    grid: BlockGrid
-    piece: IntArray
-    level: IntArray
+    grids: tuple[BlockGrid, ...]
+    split: tuple[Mask, ...]
 
-    @property
-    def loud(self) -> npt.NDArray[np.bool_]:
-        """Which pieces are measured cell by cell."""
-        return np.asarray(self.level < 0)
+    def is_node(self, level: int) -> Mask:
+        """Which blocks of a grid are nodes, of its shape."""
+        return split_above(self.grids, self.split, level)
 
     @cached_property
-    def blocks(self) -> IntArray:
-        """Blocks of each piece, r."""
-        return np.bincount(self.piece.ravel(), minlength=len(self.level)).astype(np.int64)
+    def counts(self) -> list[int]:
+        """Nodes of each grid."""
+        return [int(np.count_nonzero(self.is_node(level))) for level in range(len(self.grids))]
+
+    @cached_property
+    def level(self) -> IntArray:
+        """The grid of each node."""
+        return np.repeat(np.arange(len(self.grids)), self.counts)
+
+    @cached_property
+    def parent(self) -> IntArray:
+        """The parent of each node; -1 in the coarsest grid."""
+        parents, first = [np.full(self.counts[0], -1)], 0
+        for level in range(1, len(self.grids)):
+            number = np.full(self.grids[level - 1].shape, -1)
+            number[self.is_node(level - 1)] = first + np.arange(self.counts[level - 1])
+            parents.append(_inherited(self.grids[level - 1], self.grids[level], number)[self.is_node(level)])
+            first += self.counts[level - 1]
+        return np.concatenate(parents)
+
+    @cached_property
+    def is_split(self) -> Mask:
+        """Which nodes are split."""
+        return np.concatenate([self.split[level][self.is_node(level)] for level in range(len(self.grids))])
+
+    @cached_property
+    def loud(self) -> Mask:
+        """Which nodes are measured cell by cell."""
+        return np.asarray(self.is_split & (self.level == len(self.grids) - 1))
 
     @cached_property
     def cells(self) -> IntArray:
-        """Cells of each piece, k or a."""
-        cells = np.zeros(len(self.level), np.int64)
-        np.add.at(cells, self.piece.ravel(), self.grid.cells.ravel())
-        return cells
+        """Cells of each node, k or a."""
+        return np.concatenate([grid.cells[self.is_node(level)] for level, grid in enumerate(self.grids)])
 
     @cached_property
     def bounds(self) -> IntArray:
-        """Half-open bounds of each piece along each axis, in leaves, shape (pieces, axes, 2)."""
-        bounds = np.zeros((len(self.level), len(self.grid.edges), 2), np.int64)
-        places = np.indices(self.piece.shape).reshape(self.piece.ndim, -1)
-        for axis, edges in enumerate(self.grid.edges):
-            bounds[:, axis, 0] = edges[-1]
-            np.minimum.at(bounds[:, axis, 0], self.piece.ravel(), edges[:-1][places[axis]])
-            np.maximum.at(bounds[:, axis, 1], self.piece.ravel(), edges[1:][places[axis]])
-        return bounds
+        """Half-open bounds of each node along each axis, in leaves, shape (nodes, axes, 2)."""
+        bounds = []
+        for level, grid in enumerate(self.grids):
+            places = np.nonzero(self.is_node(level))
+            ends = [np.stack([e[:-1][i], e[1:][i]], axis=1) for e, i in zip(grid.edges, places, strict=True)]
+            bounds.append(np.stack(ends, axis=1))
+        return np.concatenate(bounds)
+
+    @cached_property
+    def piece(self) -> IntArray:
+        """The smallest node that each cell is in, in the shape of the cells."""
+        pieces, first = np.zeros(tuple(int(e[-1]) for e in self.grids[0].edges), np.int64), 0
+        for level, grid in enumerate(self.grids):
+            number = np.full(grid.shape, -1)
+            number[self.is_node(level)] = first + np.arange(self.counts[level])
+            spread = grid.spread(number)
+            pieces = np.where(spread >= 0, spread, pieces)
+            first += self.counts[level]
+        return pieces
 
     @cached_property
     def rows(self) -> IntArray:
-        """The one row that measures each cell, in the shape of the cells: leaves first, then cells of loud blocks."""
-        quiet = ~self.loud
-        leaf = np.cumsum(quiet) - 1
-        piece = self.grid.spread(self.piece)
-        rows, loud = leaf[piece], self.loud[piece]
-        rows[loud] = np.count_nonzero(quiet) + np.arange(np.count_nonzero(loud))
+        """The last row that measures each cell, in the shape of the cells: leaves first, then cells of loud blocks."""
+        leaf = np.cumsum(~self.is_split) - 1
+        rows, loud = leaf[self.piece], self.loud[self.piece]
+        rows[loud] = np.count_nonzero(~self.is_split) + np.arange(np.count_nonzero(loud))
         return np.asarray(rows, np.int64)
 
     @property
     def row_count(self) -> int:
-        """How many rows are measured."""
+        """How many rows are measured last."""
         return int(self.rows.max()) + 1
 
     def measure(self, cells: IntArray) -> IntArray:
-        """Exact sums of the rows, modulo 2^64.
+        """Exact sums of the last rows, modulo 2^64.
 
         **Privacy** Raw where the cells are.
         """
@@ -174,61 +197,62 @@ class Partition:
         np.add.at(sums, self.rows.ravel(), cells.ravel())
         return sums
 
-    def of_blocks(self, values: IntArray) -> FloatArray:
-        """Sums of blocks' numbers over each piece."""
-        sums = np.bincount(self.piece.ravel(), weights=values.ravel().astype(np.float64))
-        return np.asarray(sums, np.float64)
+    def row_budgets(self, rest: Sequence[int], cell: int) -> IntArray:
+        """The budget of each row.
+
+        Args:
+            rest: of a leaf of each grid.
+            cell: of a cell.
+        """
+        leaves = np.array(rest, np.int64)[self.level[~self.is_split]]
+        return np.concatenate([leaves, np.full(self.row_count - len(leaves), cell, np.int64)])
 
 
-def partition(grid: BlockGrid, look: Noisy, bar: int, scale: Fraction, merge: int) -> Partition:
-    """Loud blocks alone, quiet ones merged as far as they are quiet together.
+def split_above(grids: Sequence[BlockGrid], split: Sequence[Mask], level: int) -> Mask:
+    """The blocks of a grid whose parents are split, of its shape; all of the coarsest."""
+    if level == 0:
+        return np.ones(grids[0].shape, np.bool_)
+    return _inherited(grids[level - 1], grids[level], split[level - 1])
 
-    A node of 2 x 2 nodes, all of them quiet, is one leaf if their noisy numbers add up to at most the bar and `merge`
-    standard deviations of their noise. All in integers, so that it is the same on every machine.
+
+def _inherited(coarse: BlockGrid, fine: BlockGrid, values: npt.NDArray[Number]) -> npt.NDArray[Number]:
+    """The value of each fine block's parent."""
+    for axis, (outer, inner) in enumerate(zip(coarse.edges, fine.edges, strict=True)):
+        values = np.repeat(values, np.diff(np.searchsorted(inner, outer)), axis=axis)
+    return values
+
+
+def partition(
+    grids: tuple[BlockGrid, ...], bar: int, look: Callable[[int, Mask], Noisy]
+) -> tuple[Partition, Noisy]:
+    """Split blocks from the coarsest grid down, as long as they are loud.
 
     Args:
-        grid: the blocks.
-        look: the noisy number of each block.
-        bar: above it a block is loud.
-        scale: of the noise of a look.
-        merge: standard deviations.
+        grids: coarse to fine.
+        bar: a block is split iff its noisy number is above it and it has more cells than one.
+        look: the noisy numbers of some blocks of a grid, given its place and which blocks, in row-major order.
 
-    **Privacy** Post-processing of `look`.
+    Returns:
+        The partition, and the noisy numbers of its nodes.
+
+    **Privacy** Post-processing of what `look` gives; which blocks it is asked for depends on what it gave before.
 
     >>> from dpsql.mechanisms.law import published
-    >>> grid = block_grid((8, 8), (0, 0), 2)
-    >>> found = partition(grid, published(np.where(np.arange(16).reshape(4, 4) == 5, 99, 1)), 20, Fraction(2), 1)
-    >>> found.piece.tolist(), found.level.tolist()
-    ([[0, 1, 2, 2], [3, 4, 2, 2], [5, 5, 6, 6], [5, 5, 6, 6]], [0, 0, 1, 0, -1, 1, 1])
+    >>> grids = tuple(block_grid((4, 4), (0, 0), side) for side in (4, 2))
+    >>> numbers = published(np.array([30])), published(np.array([5, 25, 9, 0]))
+    >>> found, _ = partition(grids, 20, lambda level, nodes: numbers[level])
+    >>> found.parent.tolist(), found.is_split.tolist(), found.rows.tolist()
+    ([-1, 0, 0, 0, 0], [True, False, True, False, False], [[0, 0, 3, 4], [0, 0, 5, 6], [1, 1, 2, 2], [1, 1, 2, 2]])
     """
-    intact = look <= bar
-    level = np.where(intact, 0, -1)
-    step = 1
-    while prod(grid.merged(step)) >= FEWEST_NODES:
-        node = grid.node(step)
-        size = np.bincount(node.ravel())
-        total = np.zeros(len(size), np.int64)
-        np.add.at(total, node.ravel(), look.ravel())
-        all_intact = np.bincount(node.ravel(), weights=intact.ravel()) == size
-        allowed = {r: isqrt(int(2 * r * (merge * scale) ** 2)) for r in np.unique(size).tolist()}
-        mergeable = all_intact & (total <= bar + np.array([allowed[r] for r in size.tolist()]))
-        intact = mergeable[node]
-        level[intact] = step
-        step += 1
-    return _pieces(grid, level)
-
-
-def _pieces(grid: BlockGrid, level: IntArray) -> Partition:
-    """Number the pieces by their first blocks."""
-    name = np.zeros(grid.shape, np.int64)
-    for step in range(-1, int(level.max()) + 1):
-        at_level = level == step
-        name[at_level] = (step + 1) * grid.cells.size + grid.node(max(step, 0))[at_level]
-    _, first, piece = np.unique(name.ravel(), return_index=True, return_inverse=True)
-    order = np.argsort(first)
-    rank = np.empty(len(order), np.int64)
-    rank[order] = np.arange(len(order))
-    return Partition(grid, rank[piece].reshape(grid.shape), level.ravel()[first[order]])
+    split: list[Mask] = []
+    looks: list[Noisy] = []
+    for level, grid in enumerate(grids):
+        node = split_above(grids, split, level)
+        looks.append(look(level, node))
+        loud = np.zeros(grid.shape, np.bool_)
+        loud[node] = looks[-1] > bar
+        split.append(loud & (grid.cells > 1))
+    return Partition(grids, tuple(split)), joined(*looks)
 
 
 FEWEST_LEAVES = 12
@@ -241,11 +265,12 @@ KURTOSIS = 5.0
 """Of Laplace noise: the variance of its square in squares of its variance."""
 
 
-class Variances(NamedTuple):
-    """Noise variances of a look at a block and of a measured row."""
+class StageVariances(NamedTuple):
+    """Noise variances of a look at a block of each grid, of the row of one that stops there, and of a cell."""
 
-    look: float
-    row: float
+    look: FloatArray
+    rest: FloatArray
+    cell: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -254,20 +279,44 @@ class BlockRows:
 
     Args:
         partition: what was measured.
-        look: the noisy number of each block, of the grid's shape.
+        look: the noisy number of each node.
         rows: of the partition's rows.
-        variances: of both.
+        variances: of all.
     """
 
     partition: Partition
     look: Noisy
     rows: Noisy
-    variances: Variances
+    variances: StageVariances
 
     @property
     def leaf(self) -> FloatArray:
         """The rows of the leaves, in order."""
-        return self.rows[: np.count_nonzero(~self.partition.loud)].astype(np.float64)
+        return self.rows[: np.count_nonzero(~self.partition.is_split)].astype(np.float64)
+
+    @cached_property
+    def look_variance(self) -> FloatArray:
+        """Of each node's look."""
+        return np.asarray(self.variances.look[self.partition.level])
+
+    @cached_property
+    def leaf_variance(self) -> FloatArray:
+        """Of each leaf's row."""
+        return np.asarray(self.variances.rest[self.partition.level[~self.partition.is_split]])
+
+
+class NodeTotals(NamedTuple):
+    """Each node's total, by rows and looks of the node and of all nodes below it, shape (nodes,) each.
+
+    Args:
+        below, below_variance: by what lies below its look: its own row, its cells or its children.
+        total, variance: with its look.
+    """
+
+    below: FloatArray
+    below_variance: FloatArray
+    total: FloatArray
+    variance: FloatArray
 
 
 class Selection(NamedTuple):
@@ -275,25 +324,87 @@ class Selection(NamedTuple):
 
     Args:
         bar: theta.
-        rate: of the look's discrete Laplace noise, an integer.
+        rate: of the discrete Laplace noise of a look at each grid.
     """
 
     bar: int
-    rate: float
+    rate: FloatArray
 
 
-def selection_bias(look: FloatArray, selection: Selection) -> FloatArray:
+def selection_bias(look: FloatArray, bar: int, rate: FloatArray) -> FloatArray:
     """c(y), with E[c(x + N)] = E[N; x + N > bar] for every integer x and discrete Laplace noise N.
 
     Args:
-        look: noisy integers, any shape.
-        selection: the bar and the rate.
+        look: noisy integers.
+        bar: theta.
+        rate: of the noise of each look.
 
-    >>> selection_bias(np.array([20.0, 21.0]), Selection(20, 0.5)).round(6).tolist()
+    >>> selection_bias(np.array([20.0, 21.0]), 20, np.array([0.5, 0.5])).round(6).tolist()
     [1.541494, 1.541494]
     """
-    above = np.where(look > selection.bar, look - selection.bar, selection.bar - look + 1)
-    return np.asarray(np.exp(-selection.rate * above) / -np.expm1(-selection.rate))
+    above = np.where(look > bar, look - bar, bar - look + 1)
+    return np.asarray(np.exp(-rate * above) / -np.expm1(-rate))
+
+
+def look_bias(of: BlockRows, selection: Selection) -> FloatArray:
+    """What selecting by its look adds to each node's total in the mean, estimated from the look.
+
+    A look counts for more in the total of a node that is split than in that of a leaf. Children of a split node count
+    as leaves here, which they mostly are where its look is near the bar.
+    """
+    partition, variances = of.partition, of.variances
+    leaf = 1 / (1 / variances.look + 1 / variances.rest)
+    below = np.concatenate(
+        [
+            _inside(grid, fine)[partition.is_node(level)] * leaf[level + 1]
+            for level, (grid, fine) in enumerate(pairwise(partition.grids))
+        ]
+        + [partition.grids[-1].cells[partition.is_node(len(partition.grids) - 1)] * variances.cell]
+    )
+    rest = variances.rest[partition.level]
+    weight = below / (below + of.look_variance) - rest / (rest + of.look_variance)
+    bias = selection_bias(of.look.astype(np.float64), selection.bar, selection.rate[partition.level])
+    return np.asarray(np.where(partition.cells > 1, weight * bias, 0.0))
+
+
+def _inside(coarse: BlockGrid, fine: BlockGrid) -> IntArray:
+    """How many blocks of the finer grid each block holds, of the coarse grid's shape."""
+    counts = [
+        np.diff(np.searchsorted(inner, outer)) for outer, inner in zip(coarse.edges, fine.edges, strict=True)
+    ]
+    return np.asarray(reduce(np.multiply.outer, counts), np.int64)
+
+
+def node_totals(of: BlockRows, selection: Selection | None) -> NodeTotals:
+    """Totals of all nodes from the finest up: best linear estimates of what lies below, given the partition.
+
+    Args:
+        of: the noisy integers.
+        selection: what the looks decided; None where other numbers did.
+    """
+    partition, nodes = of.partition, len(of.partition.level)
+    row_node = np.empty(len(of.rows), np.int64)
+    row_node[partition.rows.ravel()] = partition.piece.ravel()
+    below: FloatArray = np.bincount(row_node, weights=of.rows.astype(np.float64), minlength=nodes).astype(
+        np.float64
+    )
+    below_variance = np.where(partition.loud, partition.cells * of.variances.cell, 0.0)
+    below_variance[~partition.is_split] = of.leaf_variance
+    total, variance = np.zeros(nodes), np.zeros(nodes)
+    bias = look_bias(of, selection) if selection is not None else np.zeros(nodes)
+    for level in reversed(range(len(partition.grids))):
+        node = partition.level == level
+        precision = 1 / of.look_variance[node] + 1 / below_variance[node]
+        variance[node] = 1 / precision
+        total[node] = (
+            of.look[node] / of.look_variance[node] + below[node] / below_variance[node]
+        ) / precision
+        total[node] -= bias[node]
+        if level > 0:
+            parent = partition.parent[node]
+            below += np.bincount(parent, weights=total[node], minlength=nodes)
+            below_variance += np.bincount(parent, weights=variance[node], minlength=nodes)
+    return NodeTotals(below, below_variance, total, variance)
 
 
 def cell_estimates(of: BlockRows, selection: Selection | None) -> FloatArray:
@@ -301,32 +412,22 @@ def cell_estimates(of: BlockRows, selection: Selection | None) -> FloatArray:
 
     Args:
         of: the noisy integers.
-        selection: what the looks decided; None where other numbers did.
+        selection: as of `node_totals`.
 
     Returns:
         In the shape of the cells.
     """
-    partition, (look_variance, row_variance) = of.partition, of.variances
-    loud, cells, blocks = partition.loud, partition.cells, partition.blocks
-    look = partition.of_blocks(of.look)
-    row_piece = np.empty(len(of.rows), np.int64)
-    piece = partition.grid.spread(partition.piece)
-    row_piece[partition.rows.ravel()] = piece.ravel()
-    measured = np.bincount(row_piece, weights=of.rows.astype(np.float64), minlength=len(loud))
-    # of a loud block the cells' sum moves towards the look by `step` a cell; a leaf is the mean of both by precision
-    step = (look - measured) * row_variance / (cells * row_variance + look_variance)
-    leaf_total = (look / (blocks * look_variance) + measured / row_variance) / (
-        1 / (blocks * look_variance) + 1 / row_variance
-    )
-    if selection is not None:
-        single = blocks == 1
-        weight = cells * row_variance / (cells * row_variance + look_variance) - row_variance / (
-            look_variance + row_variance
-        )
-        off = np.where(single, weight, 0.0) * selection_bias(look, selection)
-        step, leaf_total = step - off / cells, leaf_total - off
-    loud_estimate = of.rows[partition.rows].astype(np.float64) + step[piece]
-    return np.asarray(np.where(loud[piece], loud_estimate, (leaf_total / cells)[piece]))
+    partition, totals = of.partition, node_totals(of, selection)
+    total = totals.total.copy()
+    for level in range(1, len(partition.grids)):
+        node = partition.level == level
+        parent = partition.parent[node]
+        missing = total[parent] - totals.below[parent]
+        total[node] += missing * totals.variance[node] / totals.below_variance[parent]
+    step = (total - totals.below) / partition.cells
+    loud = partition.loud[partition.piece]
+    by_cell = of.rows[partition.rows].astype(np.float64) + step[partition.piece]
+    return np.asarray(np.where(loud, by_cell, (total / partition.cells)[partition.piece]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -346,21 +447,20 @@ class LeafGroups:
 
 
 def leaf_groups(of: BlockRows) -> LeafGroups:
-    """Leaves by how often they were merged and by bands of their looks, joined from the top until there are enough.
+    """Leaves by their grid and by bands of their looks, joined from the top until there are enough.
 
     Args:
         of: the noisy integers of the statistic that chose the partition.
     """
-    quiet = ~of.partition.loud
-    level, blocks = of.partition.level[quiet], of.partition.blocks[quiet]
-    height = of.partition.of_blocks(of.look)[quiet] / np.sqrt(blocks * of.variances.look)
+    quiet = ~of.partition.is_split
+    level, height = of.partition.level[quiet], of.look[quiet] / np.sqrt(of.look_variance[quiet])
     band = np.clip(np.floor(height), -1, HIGHEST_BAND).astype(np.int64)
     group, number = np.zeros(len(level), np.int64), 0
-    for merges in np.unique(level).tolist():
+    for grid in np.unique(level).tolist():
         waiting: list[IntArray] = []
         opened = number
         for step in range(HIGHEST_BAND, -2, -1):
-            waiting.append(np.flatnonzero((level == merges) & (band == step)))
+            waiting.append(np.flatnonzero((level == grid) & (band == step)))
             if sum(map(len, waiting)) >= FEWEST_LEAVES:
                 group[np.concatenate(waiting)] = number
                 waiting, number = [], number + 1
@@ -377,7 +477,7 @@ def mean_squares(of: BlockRows, groups: LeafGroups) -> FloatArray:
     Rows are fresh noise, which neither the partition nor the groups have seen, so that squares less their noise are
     unbiased.
     """
-    row_variance = of.variances.row
+    row_variance = groups.mean(of.leaf_variance)
     square = np.maximum(groups.mean(of.leaf**2) - row_variance, 0.0)
     return np.asarray(
         square + np.sqrt((KURTOSIS * row_variance**2 + 4 * square * row_variance) / groups.size)
@@ -392,25 +492,24 @@ def block_variance(of: BlockRows, groups: LeafGroups, count: BlockRows | None) -
         groups: of the leaves.
         count: those of the view's count; None where it is this one.
     """
-    partition, (look_variance, row_variance) = of.partition, of.variances
-    loud, cells, blocks = partition.loud, partition.cells.astype(np.float64), partition.blocks
-    quiet = ~loud
-    noise = np.zeros((len(loud), 2))
-    noise[loud, 0] = row_variance
-    noise[loud, 1] = -(row_variance**2) / (cells[loud] * row_variance + look_variance)
-    noise[quiet, 1] = 1 / (1 / (blocks[quiet] * look_variance) + 1 / row_variance) / cells[quiet] ** 2
+    partition, totals = of.partition, node_totals(of, None)
+    split, parent = partition.is_split, partition.parent
+    part = np.where(parent < 0, 0.0, totals.variance / totals.below_variance[parent])
+    noise = np.zeros((len(split), 2))
+    noise[partition.loud, 0] = of.variances.cell
+    noise[:, 1] = np.where(split, totals.variance - totals.below_variance, totals.variance)
     mean_square = mean_squares(of, groups)
-    within = _inside(partition, mean_square[groups.of])
-    if count is None:
-        return BlockVariance(partition.bounds, noise, within, np.zeros_like(within))
-    bound = np.sqrt(mean_square * mean_squares(count, groups))
-    common = np.clip(groups.mean(of.leaf * count.leaf), -bound, bound)
-    return BlockVariance(partition.bounds, noise, within, _inside(partition, common[groups.of]))
+    within = _within(partition, mean_square[groups.of])
+    shared = np.zeros_like(within)
+    if count is not None:
+        bound = np.sqrt(mean_square * mean_squares(count, groups))
+        common = np.clip(groups.mean(of.leaf * count.leaf), -bound, bound)
+        shared = _within(partition, common[groups.of])
+    return BlockVariance(NodeTree(partition.bounds, parent, part), noise, within, shared)
 
 
-def _inside(partition: Partition, square: FloatArray) -> FloatArray:
-    """A = M / a and B = -M / a^2 of the leaves, 0 for loud blocks, shape (pieces, 2)."""
-    coefficients, quiet = np.zeros((len(partition.level), 2)), ~partition.loud
-    cells = partition.cells[quiet].astype(np.float64)
-    coefficients[quiet] = np.stack([square / cells, -square / cells**2], axis=1)
+def _within(partition: Partition, square: FloatArray) -> FloatArray:
+    """A = M / a and B = -M of the leaves, 0 for split nodes, shape (nodes, 2)."""
+    coefficients, quiet = np.zeros((len(partition.level), 2)), ~partition.is_split
+    coefficients[quiet] = np.stack([square / partition.cells[quiet], -square], axis=1)
     return coefficients
