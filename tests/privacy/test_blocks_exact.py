@@ -27,8 +27,8 @@ from dpsql.mechanisms.law import LAPLACE
 from dpsql.noise import Noise
 from tests.privacy.loss import Distinguished, DrawLoss, Loss, RawRows, loss_of, measure
 
-AXES = [FamilyAxis("x", 38, None, Grains(1, 1), 2), FamilyAxis("y", 35, None, Grains(1, 1))]
-SHAPE = (38, 35)
+AXES = [FamilyAxis("x", 70, None, Grains(1, 1), 2), FamilyAxis("y", 35, None, Grains(1, 1))]
+SHAPE = (70, 35)
 LAST = (1 << 62) - 1
 
 
@@ -37,9 +37,9 @@ def moved(left: np.ndarray, right: np.ndarray) -> int:
 
 
 def some(seed: int, bar: int) -> Callable[[int, np.ndarray], np.ndarray]:
-    """Looks that split more than half of the blocks."""
+    """Looks that split half of the blocks."""
     rng = np.random.default_rng(seed)
-    return lambda level, nodes: rng.integers(-bar, 4 * bar, np.count_nonzero(nodes))
+    return lambda level, nodes: rng.integers(-bar, 3 * bar, np.count_nonzero(nodes))
 
 
 @pytest.mark.parametrize("sensitivity", [1, 5, 3 << 20])
@@ -52,7 +52,7 @@ def test_no_cell_moves_its_numbers_by_more_than_their_noise_is_for(spend: Fracti
     x = (rng.random(SHAPE) < 0.02) * sensitivity
     x[4, 4] = bar - 1
     x[9, 9] = bar
-    found, _ = partition(block_grids(AXES), bar, some(7, bar))
+    found, _ = partition(block_grids(AXES), bar, some(8, bar))
     assert len(set(found.level[~found.is_split])) == 3
     assert np.any(found.loud)
     units = found.row_budgets(own.rest, own.cell)
@@ -114,7 +114,7 @@ HITS, OWNER = "id INT, x INT, y INT, v INT", "id INT, age INT"
 
 def star(rows: int, *, full: bool, victim: bool) -> dict[str, RawRows]:
     """A cluster in an empty plane, or a full plane; the victim owns dear rows in the middle, in a block of few rows."""
-    crowd = range(32) if full else range(0, 32, 5)
+    crowd = range(32) if full else range(0, 32, 11)
     own = [
         (i % 40, x, y, 5) for i, x in enumerate(crowd) for y in range(32) for _ in range(40 if full else 1)
     ]

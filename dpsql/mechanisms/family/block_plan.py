@@ -10,7 +10,7 @@ largest E_b.
 
 | here | there | unit |
 |---|---|---|
-| `MOST_LOUD`, `MOST_ERROR` | blocks iff P <= 0.47 of P with all blocks loud, and P <= 13 E_product | 1 |
+| `MOST_LOUD`, `MOST_ERROR` | blocks iff P <= 0.48 of P with all blocks loud, and P <= 8 E_product | 1 |
 | `SIDES` | sides of the blocks of grids 0, 1, 2 | leaves |
 | `SHARES` | f_l: what the looks at grid l spend, and last the cells | share of epsilon - e0 |
 | `StageBudgets.rest` | what a block that stops at grid l spends on its own row: all shares after f_l | units |
@@ -39,21 +39,17 @@ from dpsql.noise import laplace_variance
 from dpsql.tree import FloatArray, IntArray
 
 CHOICE = Fraction(1, 100)
-SIDES = (32, 8, 4)  # (32, 8), (32, 16, 4), (64, 16, 4) and (32, 8, 4, 2) err more on the planes of tuning
-SHARES = tuple(
-    Fraction(n, 23) for n in (7, 3, 3, 10)
-)  # equal shares err 1.3 times as much on the planes of tuning, others near these alike
-LOUD = (
-    25  # blocks of fewer rows than so many 1/epsilon are quiet; 20 and 30 err up to 5% more on those planes
-)
+SIDES = (64, 16, 4)  # (64, 32, 8, 4), (32, 8, 4) and (32, 8) err more on the planes of tuning
+SHARES = tuple(Fraction(n, 22) for n in (5, 4, 3, 10))  # equal shares err 1.3 times as much there
+LOUD = 25  # blocks of fewer rows than so many 1/epsilon are quiet; 20 and 30 err up to 5% more there
 GRAIN = 64  # weights of the forecast are integers of 1/64
-MOST_LOUD = (
-    0.47  # blocks err 1.1 times the product where P is about half of its largest, on the planes of tuning
+WEIGHED = (
+    8  # side of the blocks that the forecast weighs; 16 has few on small planes, and noise of 16% on 74 x 99
 )
+MOST_LOUD = 0.48  # about here blocks and product err alike on the planes of tuning
 MOST_ERROR = (
-    13  # on 256 x 256 leaves both bounds are one; wider planes have ever more loud blocks for their product
+    8  # on 256 x 256 leaves both bounds are one; wider planes have more loud blocks for their product
 )
-WEIGHED = 1  # the grid that the forecast counts loud blocks of
 
 
 class StageBudgets(NamedTuple):
@@ -101,8 +97,16 @@ def stages(spend: Fraction, sensitivity: int) -> StageBudgets:
 
 def block_grids(axes: Sequence[FamilyAxis]) -> tuple[BlockGrid, ...]:
     """The grids of a view, coarse to fine; each block of one is a union of blocks of the next."""
-    leaves, strips = [axis.leaves for axis in axes], [axis.strips for axis in axes]
-    return tuple(block_grid(leaves, strips, side) for side in SIDES)
+    return tuple(_grid(axes, side) for side in SIDES)
+
+
+def weighed_grid(axes: Sequence[FamilyAxis]) -> BlockGrid:
+    """The grid whose loud blocks the forecast weighs."""
+    return _grid(axes, WEIGHED)
+
+
+def _grid(axes: Sequence[FamilyAxis], side: int) -> BlockGrid:
+    return block_grid([axis.leaves for axis in axes], [axis.strips for axis in axes], side)
 
 
 def bar_of(spend: Fraction, sensitivity: int) -> int:
@@ -231,9 +235,9 @@ def forecast(
 
     **Privacy** Weights are rounded before their largest is taken: that is what the noise is drawn for.
     """
-    variances, grid = stages(spend * (1 - CHOICE), sensitivity).variances, block_grids(axes)[WEIGHED]
+    variances, grid = stages(spend * (1 - CHOICE), sensitivity).variances, weighed_grid(axes)
     unit = float(spend) ** 2 / float(sensitivity) ** 2
-    errors = loud_errors(axes, grid, float(variances.look[WEIGHED]), variances.cell, whole)
+    errors = loud_errors(axes, grid, float(variances.look[1]), variances.cell, whole)
     weights = np.ceil(GRAIN * unit * errors).astype(np.int64)
     bar, reach = bar_of(spend, sensitivity), int(weights.max()) * sensitivity
     if bar * max(int(weights.sum()), int(grid.cells.max())) >= 1 << 62:

@@ -35,12 +35,12 @@ from dpsql.mechanisms.axis import WHOLE as WHOLE
 from dpsql.mechanisms.axis.strategy import AxisStrategy
 from dpsql.mechanisms.family.block_plan import (
     CHOICE,
-    WEIGHED,
     SelectionStatistic,
     bar_of,
     block_grids,
     forecast,
     stages,
+    weighed_grid,
 )
 from dpsql.mechanisms.family.measurement import (
     AxisWorkload,
@@ -356,6 +356,6 @@ def _refusal(question: FamilyQuestion) -> tuple[str, str] | None:
         ("is not made batch by batch", "write auto"): not question.batches,
     }  # fmt: skip
     short = next((reason for reason, met in reasons.items() if not met), None)
-    if short is None and prod(block_grids(axes)[WEIGHED].shape) < FEWEST_BLOCKS:
+    if short is None and prod(weighed_grid(axes).shape) < FEWEST_BLOCKS:
         return "finds too few blocks on axes of so few leaves", "write auto, or cut the axes finer"
     return short
