@@ -43,9 +43,8 @@ SIDES = (64, 16, 4)  # (64, 32, 8, 4), (32, 8, 4) and (32, 8) err more on the pl
 SHARES = tuple(Fraction(n, 22) for n in (5, 4, 3, 10))  # equal shares err 1.3 times as much there
 LOUD = 25  # blocks of fewer rows than so many 1/epsilon are quiet; 20 and 30 err up to 5% more there
 GRAIN = 64  # weights of the forecast are integers of 1/64
-WEIGHED = (
-    8  # side of the blocks that the forecast weighs; 16 has few on small planes, and noise of 16% on 74 x 99
-)
+WEIGHED = (8, 4)  # sides of the blocks that the forecast weighs: the first that leaves ENOUGH of them
+ENOUGH = 64  # the noise of the forecast is four blocks of the largest weight: 4% of all on 74 x 99 leaves
 MOST_LOUD = 0.48  # about here blocks and product err alike on the planes of tuning
 MOST_ERROR = (
     8  # on 256 x 256 leaves both bounds are one; wider planes have more loud blocks for their product
@@ -102,7 +101,8 @@ def block_grids(axes: Sequence[FamilyAxis]) -> tuple[BlockGrid, ...]:
 
 def weighed_grid(axes: Sequence[FamilyAxis]) -> BlockGrid:
     """The grid whose loud blocks the forecast weighs."""
-    return _grid(axes, WEIGHED)
+    grids = [_grid(axes, side) for side in WEIGHED]
+    return next((grid for grid in grids if grid.cells.size >= ENOUGH), grids[-1])
 
 
 def _grid(axes: Sequence[FamilyAxis], side: int) -> BlockGrid:
