@@ -48,12 +48,12 @@ class NodeTree:
     Args:
         bounds: half-open bounds of each node, shape (nodes, axes, 2).
         parent: of each node, which comes before it; -1 for a root.
-        part: weight of each node's share in that of its parent.
+        weight: of each node's share in that of its parent.
     """
 
     bounds: IntArray
     parent: IntArray
-    part: FloatArray
+    weight: FloatArray
 
     @cached_property
     def generations(self) -> list[IntArray]:
@@ -89,7 +89,7 @@ class NodeTree:
         shares = self.covered(masks) / np.prod(self.bounds[:, :, 1] - self.bounds[:, :, 0], axis=1)
         for children in self.generations:
             parents, first = np.unique(self.parent[children], return_index=True)
-            shares[:, parents] = np.add.reduceat(self.part[children] * shares[:, children], first, axis=1)
+            shares[:, parents] = np.add.reduceat(self.weight[children] * shares[:, children], first, axis=1)
         return np.asarray(shares)
 
 
@@ -129,14 +129,14 @@ class BlockVariance:
         return Covariance(noise, within_leaf=within)
 
     def columns(self) -> dict[str, Any]:
-        """One line per node: its bounds along each axis, its parent and part, then A and B of each component."""
+        """One line per node: its bounds along each axis, its parent and weight, then A and B of each component."""
         bounds = self.nodes.bounds
         sides = {f"{end}{axis + 1}": bounds[:, axis, i]
                  for axis in range(bounds.shape[1]) for i, end in enumerate(("lo", "hi"))}  # fmt: skip
         coefficients = {"noise": self.noise, "within": self.within, "shared": self.shared}
         return (
             sides
-            | {"parent": self.nodes.parent, "part": self.nodes.part}
+            | {"parent": self.nodes.parent, "weight": self.nodes.weight}
             | {
                 f"{name}_{letter}": values[:, i]
                 for name, values in coefficients.items()
@@ -154,7 +154,7 @@ def from_columns(columns: Columns) -> BlockVariance:
         for name in ("noise", "within", "shared")
     )
     bounds = np.moveaxis(np.array(sides), 2, 0)
-    nodes = NodeTree(bounds, columns["parent"].astype(np.int64), columns["part"].astype(np.float64))
+    nodes = NodeTree(bounds, columns["parent"].astype(np.int64), columns["weight"].astype(np.float64))
     return BlockVariance(nodes, noise, within, shared)
 
 

@@ -85,7 +85,7 @@ TABLES: dict[str, Mapping[str, str]] = {
     distinct.CELLS: dict.fromkeys(("place", "norm", "leaves", "own"), WHOLE),
     StackVariance.kind: {"i": WHOLE, "j": WHOLE}
     | dict.fromkeys(("refit", "unbiased", "share", "small", "large"), REAL),
-    BlockVariance.kind: {"parent": WHOLE, "part": REAL}
+    BlockVariance.kind: {"parent": WHOLE, "weight": REAL}
     | dict.fromkeys((f"{name}_{letter}" for name in ("noise", "within", "shared") for letter in "ab"), REAL),
 }
 """Columns of every model's table by its kind, `blocks` without the bounds of its axes."""

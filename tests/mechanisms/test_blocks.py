@@ -120,7 +120,7 @@ def test_the_correction_has_the_mean_of_what_was_selected(rate: float) -> None:
 
 
 def row_variances(found: Partition) -> np.ndarray:
-    leaves = VARIANCES.rest[found.level[~found.is_split]]
+    leaves = VARIANCES.leaf[found.level[~found.is_split]]
     return np.concatenate([leaves, np.full(found.row_count - len(leaves), VARIANCES.cell)])
 
 
@@ -212,7 +212,7 @@ def test_moments_and_errors_of_loud_blocks_are_those_of_all_boxes() -> None:
 @pytest.mark.parametrize("sensitivity", [1, 5, 3 << 20])
 def test_what_a_cell_is_in_adds_up_to_the_spend(spend: Fraction, sensitivity: int) -> None:
     budgets = stages(spend, sensitivity)
-    ends = [sum(budgets.look[: level + 1]) + budgets.rest[level] for level in range(3)]
+    ends = [sum(budgets.look[: level + 1]) + budgets.leaf[level] for level in range(3)]
     for units in (*ends, sum(budgets.look) + budgets.cell):
         paid = Fraction(units * sensitivity, budgets.denominator)
         assert spend * Fraction(9999, 10000) < paid <= spend
@@ -299,7 +299,7 @@ def test_stored_columns_give_the_model_back() -> None:
     again = from_columns(model.columns())
     for name in ("noise", "within", "shared"):
         assert np.array_equal(getattr(model, name), getattr(again, name))
-    for name in ("bounds", "parent", "part"):
+    for name in ("bounds", "parent", "weight"):
         assert np.array_equal(getattr(model.nodes, name), getattr(again.nodes, name))
 
 
@@ -312,7 +312,7 @@ def test_answers_scatter_as_their_model_says_for_a_fixed_partition() -> None:
         ends = np.sort(rng.integers(0, 49, (400, 2)), axis=1)
         ends = ends[ends[:, 0] < ends[:, 1]][:200]
         masks.append(((np.arange(48) >= ends[:, :1]) & (np.arange(48) < ends[:, 1:])).astype(float))
-    units = np.array(own.look)[found.level], found.row_budgets(own.rest, own.cell)
+    units = np.array(own.look)[found.level], found.row_budgets(own.leaf, own.cell)
     answers = []
     for seed in range(1500):
         noise = SimulationNoise(seed)
@@ -338,7 +338,7 @@ def test_totals_have_no_selection_bias_at_the_bar() -> None:
             return exact + noise.laplace(np.full(len(exact), budgets.look[level]), budgets.denominator)
 
         found, looks = partition(grids, bar, look)  # type: ignore[arg-type]
-        units = found.row_budgets(budgets.rest, budgets.cell)
+        units = found.row_budgets(budgets.leaf, budgets.cell)
         rows = found.measure(plane) + noise.laplace(units, budgets.denominator)
         drawn = BlockRows(found, looks, rows, budgets.variances)  # type: ignore[arg-type]
         errors.append(estimates.cell_estimates(drawn, budgets.selection(bar)).sum() - plane.sum())

@@ -55,7 +55,7 @@ def test_no_cell_moves_its_numbers_by_more_than_their_noise_is_for(spend: Fracti
     found, _ = partition(block_grids(AXES), bar, some(8, bar))
     assert len(set(found.level[~found.is_split])) == 3
     assert np.any(found.loud)
-    units = found.row_budgets(own.rest, own.cell)
+    units = found.row_budgets(own.leaf, own.cell)
     most = Fraction(0)
     for cell in np.ndindex(SHAPE):
         y = x.copy()

@@ -13,7 +13,7 @@ largest E_b.
 | `MOST_LOUD`, `MOST_ERROR` | blocks iff P <= 0.48 of P with all blocks loud, and P <= 8 E_product | 1 |
 | `SIDES` | sides of the blocks of grids 0, 1, 2 | leaves |
 | `SHARES` | f_l: what the looks at grid l spend, and last the cells | share of epsilon - e0 |
-| `StageBudgets.rest` | what a block that stops at grid l spends on its own row: all shares after f_l | units |
+| `StageBudgets.leaf` | what a block that stops at grid l spends on its own row: all shares after f_l | units |
 
 **Privacy**: a function of numbers of leaves, declared questions, epsilon and M; `SelectionStatistic.number` alone
 sees cells.
@@ -56,23 +56,23 @@ class StageBudgets(NamedTuple):
 
     Args:
         look: of a block of each grid.
-        rest: of the row of a block that stops there.
+        leaf: of the row of a block that stops there.
         cell: of a cell.
         denominator: of all of them.
     """
 
     look: tuple[int, ...]
-    rest: tuple[int, ...]
+    leaf: tuple[int, ...]
     cell: int
     denominator: int
 
     @property
     def variances(self) -> StageVariances:
-        look, rest, (cell,) = (
+        look, leaf, (cell,) = (
             laplace_variance(np.array(units), self.denominator)
-            for units in (self.look, self.rest, (self.cell,))
+            for units in (self.look, self.leaf, (self.cell,))
         )
-        return StageVariances(look, rest, float(cell))
+        return StageVariances(look, leaf, float(cell))
 
     def selection(self, bar: int) -> Selection:
         return Selection(bar, np.array(self.look) / self.denominator)
@@ -90,8 +90,8 @@ def stages(spend: Fraction, sensitivity: int) -> StageBudgets:
     """
     t = scaled_denominator(sensitivity)
     look = tuple(cap_units(spend * share, t) for share in SHARES[:-1])
-    rest = tuple(cap_units(spend * sum(SHARES[level + 1 :]), t) for level in range(len(SIDES)))
-    return StageBudgets(look, rest, cap_units(spend * SHARES[-1], t), t * sensitivity)
+    leaf = tuple(cap_units(spend * sum(SHARES[level + 1 :]), t) for level in range(len(SIDES)))
+    return StageBudgets(look, leaf, cap_units(spend * SHARES[-1], t), t * sensitivity)
 
 
 def block_grids(axes: Sequence[FamilyAxis]) -> tuple[BlockGrid, ...]:

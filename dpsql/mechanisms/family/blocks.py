@@ -196,7 +196,7 @@ class Blocks:
 
         grids = block_grids(self.axes)
         chosen_rows, numbers = self._partition(look, terms)
-        rows = chosen_rows.row_budgets(budgets.rest, budgets.cell)
+        rows = chosen_rows.row_budgets(budgets.leaf, budgets.cell)
         sums = Exact(chosen_rows.measure(cells))
         value += [numbers, LAPLACE.draw_units(sums, rows, budgets.denominator, noise)]
         return self.restored(joined(*value), terms)
@@ -230,7 +230,7 @@ class Blocks:
         rows = picked(measured, slice(start, None))
         _check_length(rows, chosen_rows.row_count)
         budget += [np.array(budgets.look, np.int64)[chosen_rows.level],
-                   chosen_rows.row_budgets(budgets.rest, budgets.cell)]  # fmt: skip
+                   chosen_rows.row_budgets(budgets.leaf, budgets.cell)]  # fmt: skip
         noisy_rows = BlockRows(chosen_rows, looks, rows, budgets.variances)
         count = self._count(terms)
         selection = budgets.selection(bar_of(terms.spend, terms.sensitivity)) if self.first else None

@@ -197,14 +197,14 @@ class Partition:
         np.add.at(sums, self.rows.ravel(), cells.ravel())
         return sums
 
-    def row_budgets(self, rest: Sequence[int], cell: int) -> IntArray:
+    def row_budgets(self, leaf: Sequence[int], cell: int) -> IntArray:
         """The budget of each row.
 
         Args:
-            rest: of a leaf of each grid.
+            leaf: of a leaf of each grid.
             cell: of a cell.
         """
-        leaves = np.array(rest, np.int64)[self.level[~self.is_split]]
+        leaves = np.array(leaf, np.int64)[self.level[~self.is_split]]
         return np.concatenate([leaves, np.full(self.row_count - len(leaves), cell, np.int64)])
 
 
@@ -269,7 +269,7 @@ class StageVariances(NamedTuple):
     """Noise variances of a look at a block of each grid, of the row of one that stops there, and of a cell."""
 
     look: FloatArray
-    rest: FloatArray
+    leaf: FloatArray
     cell: float
 
 
@@ -302,7 +302,7 @@ class BlockRows:
     @cached_property
     def leaf_variance(self) -> FloatArray:
         """Of each leaf's row."""
-        return np.asarray(self.variances.rest[self.partition.level[~self.partition.is_split]])
+        return np.asarray(self.variances.leaf[self.partition.level[~self.partition.is_split]])
 
 
 class NodeTotals(NamedTuple):
@@ -353,7 +353,7 @@ def look_bias(of: BlockRows, selection: Selection) -> FloatArray:
     as leaves here, which they mostly are where its look is near the bar.
     """
     partition, variances = of.partition, of.variances
-    leaf = 1 / (1 / variances.look + 1 / variances.rest)
+    leaf = 1 / (1 / variances.look + 1 / variances.leaf)
     below = np.concatenate(
         [
             _inside(grid, fine)[partition.is_node(level)] * leaf[level + 1]
@@ -361,8 +361,8 @@ def look_bias(of: BlockRows, selection: Selection) -> FloatArray:
         ]
         + [partition.grids[-1].cells[partition.is_node(len(partition.grids) - 1)] * variances.cell]
     )
-    rest = variances.rest[partition.level]
-    weight = below / (below + of.look_variance) - rest / (rest + of.look_variance)
+    row_variance = variances.leaf[partition.level]
+    weight = below / (below + of.look_variance) - row_variance / (row_variance + of.look_variance)
     bias = selection_bias(of.look.astype(np.float64), selection.bar, selection.rate[partition.level])
     return np.asarray(np.where(partition.cells > 1, weight * bias, 0.0))
 
@@ -494,7 +494,7 @@ def block_variance(of: BlockRows, groups: LeafGroups, count: BlockRows | None) -
     """
     partition, totals = of.partition, node_totals(of, None)
     split, parent = partition.is_split, partition.parent
-    part = np.where(parent < 0, 0.0, totals.variance / totals.below_variance[parent])
+    weight = np.where(parent < 0, 0.0, totals.variance / totals.below_variance[parent])
     noise = np.zeros((len(split), 2))
     noise[partition.loud, 0] = of.variances.cell
     noise[:, 1] = np.where(split, totals.variance - totals.below_variance, totals.variance)
@@ -505,7 +505,7 @@ def block_variance(of: BlockRows, groups: LeafGroups, count: BlockRows | None) -
         bound = np.sqrt(mean_square * mean_squares(count, groups))
         common = np.clip(groups.mean(of.leaf * count.leaf), -bound, bound)
         shared = _within(partition, common[groups.of])
-    return BlockVariance(NodeTree(partition.bounds, parent, part), noise, within, shared)
+    return BlockVariance(NodeTree(partition.bounds, parent, weight), noise, within, shared)
 
 
 def _within(partition: Partition, square: FloatArray) -> FloatArray:
