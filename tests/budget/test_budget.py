@@ -19,6 +19,7 @@ from dpsql.budget import (
     combine,
     scaled_denominator,
 )
+from dpsql.budget.currency import GRAINS, KEY_GRAINS, currency_at, key_delta_of, share_of_cap
 from dpsql.budget.units import HEADROOM
 from dpsql.errors import InternalError, PrivacyError
 from dpsql.mechanisms.law import GAUSSIAN, laws_for
@@ -86,3 +87,22 @@ def test_epsilon_pays_for_no_gaussian_draw():
     assert [law.name for law in laws_for(Mu2(Fraction(1, 10**6)))] == ["Gaussian", "Laplace"]
     with pytest.raises(PrivacyError, match="delta above 0"):
         GAUSSIAN.bought(Fraction(1), Epsilon())
+
+
+@pytest.mark.parametrize("delta", [Fraction(0), Fraction(1, 10**6)])
+@pytest.mark.parametrize("releases", [1, 3, 7, 365])
+def test_so_many_shares_of_a_cap_fit_and_one_more_does_not(delta: Fraction, releases: int) -> None:
+    currency = currency_at(delta, Fraction(0))
+    share = share_of_cap(Fraction(4), currency, releases)
+    limit = currency.counted(Fraction(4))
+    assert (share * GRAINS).denominator == 1
+    assert releases * share <= limit < (releases + 1) * share
+    assert limit - releases * share < Fraction(releases + 1, GRAINS), "less than a grain a share is lost"
+
+
+@pytest.mark.parametrize("parts", [1, 2, 7, 12])
+def test_parts_of_a_key_delta_stay_within_it(parts: int) -> None:
+    key_delta, limit = Fraction(1, 10**7), Fraction(701, 1000)
+    part = key_delta_of(limit / parts, limit, key_delta)
+    assert (part * KEY_GRAINS).denominator == 1
+    assert key_delta - Fraction(parts, KEY_GRAINS) < parts * part <= key_delta
