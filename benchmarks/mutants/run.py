@@ -29,6 +29,7 @@ from typing import NamedTuple
 
 from benchmarks.figures import Figures
 from benchmarks.mutants.defects import Defect, defects, planted
+from benchmarks.mutants.equivalent import EQUIVALENT
 
 PROJECT = Path(__file__).resolve().parents[2]
 STORED = PROJECT / "build" / "mutants.jsonl"
@@ -144,6 +145,13 @@ class Results:
         return by
 
 
+def _written(mutant: Mutant) -> tuple[str, str, str, str]:
+    defect = mutant.defect
+    assert defect is not None
+    line = (PROJECT / mutant.module).read_text("utf-8").splitlines()[defect.line - 1].strip()
+    return mutant.module, line, defect.before, defect.after
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Draw, run, print; 1 if too many survive."""
     parser = argparse.ArgumentParser(
@@ -155,16 +163,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     refuse_failing_tests()
     listed = mutants()
     drawn = random.Random(options.seed).sample(listed, min(options.count, len(listed)))
-    results, killed = Results(), 0
+    results, killed, equivalent = Results(), 0, 0
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         for mutant, by in zip(drawn, pool.map(results.killer, drawn), strict=True):
             killed += by != SURVIVED
-            if by == SURVIVED and mutant.defect:
-                shown = f"{mutant.module}:{mutant.defect.line} {mutant.defect.before!r} -> {mutant.defect.after!r}"
-                print(f"  survives: {shown}", flush=True)
-    print(f"  {len(drawn)} of {len(listed)} mutants, seed {options.seed}")
+            if by == SURVIVED:
+                reason = EQUIVALENT.get(_written(mutant))
+                equivalent += reason is not None
+                print(
+                    f"  {'the same: ' + reason if reason else 'survives'}: {' | '.join(_written(mutant))}",
+                    flush=True,
+                )
+    print(
+        f"  {len(drawn)} of {len(listed)} mutants, seed {options.seed}: {killed} killed, {equivalent} the same program"
+    )
     figures = Figures()
-    figures.at_least("mutants-killed", killed / len(drawn), KILLED)
+    figures.at_least("mutants-killed, of those that differ", killed / (len(drawn) - equivalent), KILLED)
     return figures.finish()
 
 

@@ -289,3 +289,15 @@ def test_a_discrete_gaussian_is_a_rounded_continuous_one_up_to_a_factor(slack: f
     theta = sum(np.exp(-((k - x) ** 2) / (2 * slack)) for k in range(-70, 71))
     rounded = [float((density * np.exp(-((k - x) ** 2) / (2 * slack)) / theta).sum()) for k in y]
     assert np.abs(np.log(rounded / law)).max() <= bound
+
+
+@pytest.mark.parametrize("digits", [12, 40, 80])
+@pytest.mark.parametrize("tenths", [0, 1, 7, 30, 64, 91, 144, 200, 333])
+def test_mills_ratio_errs_less_than_it_says(digits: int, tenths: int) -> None:
+    """Both series, beside the argument where one takes over from the other, against 400 digits of mpmath."""
+    mpmath = pytest.importorskip("mpmath")
+    x = Decimal(tenths) / 10
+    value = curve._mills(x, digits, curve._context_of(digits, float(x)))
+    with mpmath.workdps(400):
+        exact = mpmath.ncdf(-mpmath.mpf(tenths) / 10) / mpmath.npdf(mpmath.mpf(tenths) / 10)
+        assert abs(mpmath.mpf(str(value)) - exact) < mpmath.mpf(10) ** -digits

@@ -1,0 +1,60 @@
+"""Mutants that no test can tell from the module as it is, each with the reason.
+
+A search that takes other steps to the same integer, digits that are more than a proof needs, more coins of a smaller
+part of the same exponent: the module gives the same answers. They are counted neither as killed nor as survivors.
+"""
+
+from __future__ import annotations
+
+EQUIVALENT: dict[tuple[str, str, str, str], str] = {
+    (
+        "dpsql/budget/curve.py",
+        "slow = slow + 1 if 2 * (high - low) > width and slow < MOST_SLOW else 0",
+        "2 * (high - low) > width",
+        "2 * (high - low) >= width",
+    ): "steps of a search, not its end",
+    (
+        "dpsql/budget/curve.py",
+        "above = (mu * mu / 2 + mu * math.sqrt(-2 * math.log(delta))) * (1 + 1e-6) + 1e-15",
+        "-2 * math.log(delta)",
+        "-2 // math.log(delta)",
+    ): "a first guess that the loop below doubles",
+    ("dpsql/budget/curve.py", "while over(-high) > 0:", "0", "1"): "the guess above is large enough",
+    (
+        "dpsql/budget/curve.py",
+        "return _context(digits + 2 * _SPARE_DIGITS + math.ceil(cancelled))",
+        "2",
+        "3",
+    ): "more digits than the proof needs",
+    (
+        "dpsql/budget/threshold.py",
+        "high, step = high + step, 2 * step",
+        "2",
+        "3",
+    ): "steps of a search, not its end",
+    (
+        "dpsql/budget/threshold.py",
+        "high, low, step = low, low - step, 2 * step",
+        "2",
+        "3",
+    ): "steps of a search, not its end",
+    (
+        "dpsql/noise/coins.py",
+        "rounds = np.maximum(np.floor(exponent + slack), 0.0) + 1.0",
+        "0.0",
+        "1.0",
+    ): "one more coin of a smaller part of the exponent: the same chance",
+    (
+        "dpsql/noise/coins.py",
+        "rounds = np.maximum(np.floor(exponent + slack), 0.0) + 1.0",
+        "1.0",
+        "2.0",
+    ): "one more coin of a smaller part of the exponent: the same chance",
+    (
+        "dpsql/noise/laplace.py",
+        "above, below = geometric(denominator, 2 * scale.size, entropy).reshape(2, -1)",
+        "1",
+        "2",
+    ): "numpy takes any negative length for the rest",
+}
+"""(module, its line, what stands there, what takes its place) -> reason."""
