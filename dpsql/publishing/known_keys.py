@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -75,10 +74,11 @@ def _listed(catalog: Catalog, column: PrivateColumn) -> ListedKeys:
             raise CatalogError(
                 f"{place}: {column.keys.known} has no keys of {column.name}", hint="leave `known` out"
             )
-        counts = _least_error(release, column, stored)
+        views = sorted(_counts(release, column, stored))
     worth = list(stored.keys)
-    if counts is not None and column.rounds:  # where nothing is found, a key that is left out stays out
-        worth = [key for key, counted in zip(stored.keys, counts.worth, strict=True) if counted]
+    if views and column.rounds:  # where nothing is found, a key that is left out stays out
+        _, _, counted = views[0]  # of the least error
+        worth = [key for key, shown in zip(stored.keys, counted, strict=True) if shown]
     return ListedKeys(tuple(dict.fromkeys([*always, *worth])), release.meta.release_id)
 
 
@@ -109,22 +109,10 @@ def planning_maker(catalog: Catalog, public: Engine, sizes: Mapping[str, int] = 
     return axis_maker(catalog, public, listed_tables(planning_lists(catalog, sizes)))
 
 
-class KeyCounts(NamedTuple):
-    """Counts of a list's keys in one view, and the largest of their errors."""
-
-    error: float
-    view: str
-    worth: list[bool]
-
-
-def _least_error(release: Release, column: PrivateColumn, keys: KeyList) -> KeyCounts | None:
-    """Which keys have a count of twice its error, in the view whose error is least; None where no view counts them."""
-    counted = sorted(_counts(release, column, keys), key=lambda counts: (counts.error, counts.view))
-    return counted[0] if counted else None
-
-
-def _counts(release: Release, column: PrivateColumn, keys: KeyList) -> Iterator[KeyCounts]:
-    """The views that count a list's keys."""
+def _counts(
+    release: Release, column: PrivateColumn, keys: KeyList
+) -> Iterator[tuple[float, str, list[bool]]]:
+    """By view that counts a list's keys: the largest error, the view, and which keys count twice their error."""
     for number, statistic in enumerate(release.statistics):
         places = [
             place for place, axis in enumerate(statistic.axes)
@@ -140,7 +128,7 @@ def _counts(release: Release, column: PrivateColumn, keys: KeyList) -> Iterator[
             [_errors(release, number, places[0], range(start, min(start + KEYS_AT_ONCE, len(counts))))
              for start in range(0, len(counts), KEYS_AT_ONCE)] or [np.zeros(0)]
         )  # fmt: skip
-        yield KeyCounts(float(errors.max(initial=0.0)), statistic.view, (counts >= FEWEST * errors).tolist())
+        yield float(errors.max(initial=0.0)), statistic.view, (counts >= FEWEST * errors).tolist()
 
 
 def _errors(release: Release, number: int, place: int, leaves: range) -> np.ndarray:

@@ -89,7 +89,7 @@ def signer_of(opened: OpenFile) -> Signer | None:
         ReleaseError: the file cannot be read.
     """
     trailer = _trailer(opened)
-    return None if trailer is None else Signer(trailer.key.hex(), False)
+    return None if trailer is None else Signer(trailer[1].hex(), False)
 
 
 def check_signature(opened: OpenFile, signers: Collection[str] | None) -> Signer:
@@ -108,33 +108,27 @@ def check_signature(opened: OpenFile, signers: Collection[str] | None) -> Signer
     path, trailer = opened.path, _trailer(opened)
     if trailer is None:
         raise ReleaseError(f"{path} is not signed", hint="ask its curator for a signed copy")
-    if signers is not None and trailer.key.hex() not in signers:
+    start, key, signature = trailer
+    if signers is not None and key.hex() not in signers:
         raise ReleaseError(
-            f"{path} was signed by {trailer.key.hex()}, who is not among the required signers",
+            f"{path} was signed by {key.hex()}, who is not among the required signers",
             hint="ask its curator for the public key, or for a fresh copy",
         )
     try:
         opened.file.seek(0)
-        digest = _digest(opened.file, trailer.start)
-        VerifyKey(trailer.key).verify(MAGIC + digest, trailer.signature)
+        digest = _digest(opened.file, start)
+        VerifyKey(key).verify(MAGIC + digest, signature)
     except OSError as error:
         raise unreadable(path, error) from error
     except (BadSignatureError, ValueError):
         raise ReleaseError(
             f"{path} was changed after it was signed", hint="ask its curator for a fresh copy"
         ) from None
-    return Signer(trailer.key.hex(), True)
+    return Signer(key.hex(), True)
 
 
-class _Trailer(NamedTuple):
-    """What stands at the end of a signed file, and where it begins."""
-
-    start: int
-    key: bytes
-    signature: bytes
-
-
-def _trailer(opened: OpenFile) -> _Trailer | None:
+def _trailer(opened: OpenFile) -> tuple[int, bytes, bytes] | None:
+    """Where the end of a signed file begins, the public key and the signature in it."""
     file = opened.file
     try:
         start = max(0, file.seek(0, os.SEEK_END) - TRAILER)
@@ -144,7 +138,7 @@ def _trailer(opened: OpenFile) -> _Trailer | None:
         raise unreadable(opened.path, error) from error
     if len(trailer) < TRAILER or not trailer.startswith(MAGIC):
         return None
-    return _Trailer(start, trailer[len(MAGIC) : -SIGNATURE], trailer[-SIGNATURE:])
+    return start, trailer[len(MAGIC) : -SIGNATURE], trailer[-SIGNATURE:]
 
 
 def required_signers(named: str | None = None) -> frozenset[str] | None:

@@ -32,7 +32,7 @@ from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property, partial
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -305,26 +305,18 @@ def _time_first(plan: ReleasePlan, stream: Stream, time: TimeChoice) -> ReleaseP
     return replace(plan, axes=axes, statistics=tuple(statistics))
 
 
-class Whole(NamedTuple):
-    """A stream at its horizon.
-
-    Args:
-        plan: its plan as a release.
-        models: variance model of each axis, time first.
-        units: variance of a number of each statistic that would spend its whole budget.
-    """
-
-    plan: ReleasePlan
-    models: list[AxisVariance]
-    units: list[float]
-
-
-def whole_stream(catalog: Catalog, make_axis: AxisMaker) -> Whole:
+def whole_stream(
+    catalog: Catalog, make_axis: AxisMaker
+) -> tuple[ReleasePlan, list[AxisVariance], list[float]]:
     """A stream once all batches up to its horizon, or to its column's upper bound, are public.
 
     Args:
         catalog: a catalog with `stream`.
         make_axis: builds the other axes from public tables.
+
+    Returns:
+        Its plan as a release, the variance model of each axis, time first, and the variance of a number of each
+        statistic that would spend its whole budget.
 
     Raises:
         CatalogError: the catalog cannot be streamed.
@@ -332,7 +324,7 @@ def whole_stream(catalog: Catalog, make_axis: AxisMaker) -> Whole:
     stream = plan_stream(catalog, make_axis, 0)
     bound = batch_number(str(stream.column.upper), stream.origin, stream.stream.grain) + 1
     batches = min(stream.stream.horizon, bound)
-    return Whole(stream.whole(batches), stream.models(batches), stream.unit_variances())
+    return stream.whole(batches), stream.models(batches), stream.unit_variances()
 
 
 def frozen(plan: StreamPlan) -> dict[str, Any]:

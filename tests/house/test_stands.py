@@ -13,7 +13,7 @@ SHORT: dict[str, float] = {
     "house-variants-asked-what-they-are": 15,
     "house-functions-of-seven-parameters": 10,
     "house-code-lines-ratio": 1.208,
-    "house-idle-value-classes": 117,
+    "house-idle-value-classes": 111,
     "house-modules": 419,
 }
 """Figures above their bound, and their ceilings meanwhile: lower one when its figure falls, remove it at the bound."""

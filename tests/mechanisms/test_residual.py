@@ -118,8 +118,8 @@ def test_rows_of_single_leaves_are_the_best_for_them(n: int) -> None:
         assert not np.any(choice.strategy.measure_columns(np.ones((n, 1), np.int64)))
         model = AxisWorkload(choice.strategy.variance(), single_leaves(n))
         close = 1.6 if scale < n else 1.07 if scale == 64 else 1.002
-        assert 1 - 1e-9 < model.parts.rest / ((n - 1) / n) ** 2 < close
-        assert model.parts.share == pytest.approx(n**-2.0)
+        assert 1 - 1e-9 < model.residual / ((n - 1) / n) ** 2 < close
+        assert model.share == pytest.approx(n**-2.0)
 
 
 def cells_of(sizes: Sequence[int]) -> dict[int, AxisWorkload]:

@@ -106,21 +106,14 @@ class MeasuredAxis(NamedTuple):
     partner: Partner | None = None
 
 
-class RangeParts(NamedTuple):
-    """Means over an axis's ranges u at unit noise, with C = the model, g its spread, k its total.
-
-    Args:
-        rest: of u' C u - k (g.u)^2, at least 0.
-        share: of (g.u)^2.
-    """
-
-    rest: float
-    share: float
-
-
 @dataclass(frozen=True, eq=False)
 class AxisWorkload:
-    """One axis as random ranges see it: its variance model and the ranges declared, None for all."""
+    """One axis as random ranges u see it: its variance model C, of spread g and total k, and the ranges declared.
+
+    Args:
+        model: the variance model.
+        workload: the ranges declared, None for all.
+    """
 
     model: AxisVariance
     workload: Workload | None
@@ -136,10 +129,14 @@ class AxisWorkload:
         return AxisSplit(self.model)
 
     @cached_property
-    def parts(self) -> RangeParts:
-        """Means over the declared ranges."""
-        split, share = self.split, mean_square(self.split.spread, self.workload)
-        return RangeParts(max(mean_variance(self.model, self.workload) - split.total * share, 0.0), share)
+    def share(self) -> float:
+        """Mean of (g.u)^2 over the declared ranges."""
+        return mean_square(self.split.spread, self.workload)
+
+    @cached_property
+    def residual(self) -> float:
+        """Mean of u' C u - k (g.u)^2 over the declared ranges, at least 0."""
+        return max(mean_variance(self.model, self.workload) - self.split.total * self.share, 0.0)
 
 
 def mean_square(value: FloatArray, workload: Workload | None) -> float:
@@ -169,10 +166,9 @@ def range_variance(
         axes: where ranges are asked.
         asked: by axis.
     """
-    range_means = {axis: asked[axis].parts for axis in axes}
     return sum(
         components[subset]
-        * prod(range_means[axis].rest if axis in subset else range_means[axis].share for axis in axes)
+        * prod(asked[axis].residual if axis in subset else asked[axis].share for axis in axes)
         for subset in subsets(axes)
     )
 

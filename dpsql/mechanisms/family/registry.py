@@ -61,13 +61,6 @@ class Family(NamedTuple):
     choice: FamilyChoice
 
 
-class _Owner(NamedTuple):
-    """A mechanism, by one of its words."""
-
-    mechanism: FamilyMechanism
-    named: NamedFamily
-
-
 class _Group(NamedTuple):
     """Views that name one mechanism and are measured together: the word, and what they have in common."""
 
@@ -101,7 +94,7 @@ def choose_families(table: FamilyQuestion) -> list[Family]:
     groups: dict[_Group, list[FamilyView]] = {}
     for view in table.views:
         owner = _owner(view.word.name)
-        group = _Group("", "") if owner is None else _Group(view.word.name, owner.named.kin(view.name))
+        group = _Group("", "") if owner is None else _Group(view.word.name, owner[1].kin(view.name))
         groups.setdefault(group, []).append(view)
     families = []
     for group, views in groups.items():
@@ -114,8 +107,9 @@ def choose_families(table: FamilyQuestion) -> list[Family]:
     return sorted(families, key=lambda family: order[family.question.views[0].name])
 
 
-def _owner(word: str) -> _Owner | None:
-    owners = (_Owner(m, m.NAMED[word]) for m in (*MECHANISMS, *DATA_DEPENDENT) if word in m.NAMED)
+def _owner(word: str) -> tuple[FamilyMechanism, NamedFamily] | None:
+    """The mechanism that a catalog names by a word, and what it says under that word."""
+    owners = ((m, m.NAMED[word]) for m in (*MECHANISMS, *DATA_DEPENDENT) if word in m.NAMED)
     return next(owners, None)
 
 
@@ -124,8 +118,7 @@ def _named_question(
 ) -> FamilyQuestion:
     owner = _owner(word)
     assert owner is not None
-    open_views = tuple(view._replace(word=AUTO) for view in views)
-    named = owner.named
+    open_views, (_, named) = tuple(view._replace(word=AUTO) for view in views), owner
     return replace(table, views=open_views, named=word, alone=alone, whole=named.whole, cells=named.cells)
 
 
@@ -133,7 +126,8 @@ def _named(question: FamilyQuestion) -> Family:
     """What the views name, with what it is compared with."""
     owner = _owner(question.named)
     assert owner is not None
-    answers = list(owner.mechanism.offers(question))
+    named_mechanism, _ = owner
+    answers = list(named_mechanism.offers(question))
     refusals = [answer for answer in answers if isinstance(answer, Refusal)]
     if len(refusals) == len(answers):
         where = f"views.{question.views[0].name}.mechanism: {question.named}"
@@ -145,7 +139,7 @@ def _named(question: FamilyQuestion) -> Family:
         [
             a
             for mechanism in MECHANISMS
-            if mechanism is not owner.mechanism
+            if mechanism is not named_mechanism
             for a in mechanism.offers(question)
         ],
         rated=True,

@@ -357,9 +357,7 @@ def best_shares(sets: Mapping[Subset, float], asked: Mapping[int, AxisWorkload])
     value = dict.fromkeys(sets, 0.0)
     for axes, weight in sets.items():
         for subset in subsets(axes):
-            value[subset] += weight * prod(
-                asked[i].parts.rest if i in subset else asked[i].parts.share for i in axes
-            )
+            value[subset] += weight * prod(asked[i].residual if i in subset else asked[i].share for i in axes)
     price = sum(sqrt(set_value) for set_value in value.values())
     return {subset: sqrt(set_value) / price for subset, set_value in value.items()}
 
