@@ -265,6 +265,11 @@ KURTOSIS = 5.0
 """Of Laplace noise: the variance of its square in squares of its variance."""
 
 
+ALIGNED = 1.75
+"""Errors of leaves in a row have one sign where rows lie along lines, such as round salaries: without this factor 82%
+of the intervals of one axis cover on the worst real plane of tuning, with it 85%, and 97% on average."""
+
+
 class StageVariances(NamedTuple):
     """Noise variances of a look at a block of each grid, of the row of one that stops there, and of a cell."""
 
@@ -498,12 +503,12 @@ def block_variance(of: BlockRows, groups: LeafGroups, count: BlockRows | None) -
     noise = np.zeros((len(split), 2))
     noise[partition.loud, 0] = of.variances.cell
     noise[:, 1] = np.where(split, totals.variance - totals.below_variance, totals.variance)
-    mean_square = mean_squares(of, groups)
+    mean_square = ALIGNED * mean_squares(of, groups)
     within = _within(partition, mean_square[groups.of])
     shared = np.zeros_like(within)
     if count is not None:
-        bound = np.sqrt(mean_square * mean_squares(count, groups))
-        common = np.clip(groups.mean(of.leaf * count.leaf), -bound, bound)
+        bound = np.sqrt(mean_square * ALIGNED * mean_squares(count, groups))
+        common = np.clip(ALIGNED * groups.mean(of.leaf * count.leaf), -bound, bound)
         shared = _within(partition, common[groups.of])
     return BlockVariance(NodeTree(partition.bounds, parent, weight), noise, within, shared)
 
