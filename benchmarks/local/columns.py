@@ -10,7 +10,7 @@ What the default is made of was chosen on `SEEN`, DPBench's sets and Adult. A co
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -20,6 +20,7 @@ from benchmarks.central.unseen_lines import LINES, counted
 from benchmarks.figures import Figures
 from benchmarks.local.axis import adaptive, nonnegative_hierarchy, range_masks
 from benchmarks.local.simulated import one_row_each, simulate_tallies
+from benchmarks.page import markdown
 from dpsql.client import read_plan
 from dpsql.collecting.estimate import axis_table
 from dpsql.collecting.plan import CollectionDesign, PlannedAxis, build_plan
@@ -27,7 +28,7 @@ from dpsql.collecting.smooth import positive_shares
 from dpsql.mechanisms.local.blue import range_workload
 
 LEAVES, PEOPLE, EPSILONS = 64, 50_000, ("0.5", "1", "2", "4")
-RUNS, RIVAL_RUNS = 12, 4
+RUNS, RIVAL_RUNS = 6, 4
 JUDGED = ("flights: distance", "players: weight", "salaries: ten thousands", "diamonds: price")
 HELD = ("flights: scheduled minute", "weather: pressure")
 SEEN = (
@@ -103,6 +104,16 @@ def measured(name: str, epsilon: str) -> Setting:
         flush=True,
     )
     return found
+
+
+def table_of(settings: Mapping[tuple[str, str], Setting]) -> str:
+    """A line a column: over AHEAD / over hierarchy + NNLS / coverage of large ranges, by epsilon."""
+    names = dict.fromkeys(name for name, _ in settings)
+    body = [
+        [name, *("{:.2f} / {:.2f} / {:.3f}".format(*settings[name, epsilon]) for epsilon in EPSILONS)]
+        for name in names
+    ]
+    return markdown(["column", *(f"epsilon {epsilon}" for epsilon in EPSILONS)], body)
 
 
 def report(figures: Figures, names: Sequence[str], title: str) -> None:

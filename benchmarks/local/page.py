@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.local import adult as local_adult
+from benchmarks.local import columns as unseen_columns
 from benchmarks.local import peers as local_peers
 from benchmarks.local import rounds as local_rounds
 from benchmarks.local import services as local_services
@@ -231,6 +232,15 @@ def rounds(given: argparse.Namespace) -> Blocks:
     return blocks
 
 
+def unseen(_: argparse.Namespace) -> Blocks:
+    """One axis of columns that nothing was tuned on."""
+    names = [*unseen_columns.JUDGED, *unseen_columns.HELD]
+    settings = {
+        (name, e): unseen_columns.measured(name, e) for name in names for e in unseen_columns.EPSILONS
+    }
+    return {"UNSEEN": unseen_columns.table_of(settings)}
+
+
 def intervals(given: argparse.Namespace) -> Blocks:
     """How many 95% intervals of two-axis boxes hold, by histogram."""
     rows: Errors = {}
@@ -266,6 +276,7 @@ SECTIONS: dict[str, Callable[[argparse.Namespace], Blocks]] = {
     "adult": adult,
     "services": services,
     "axis": one_axis,
+    "unseen": unseen,
     "rounds": rounds,
     "boxes": several_axes,
     "intervals": intervals,
