@@ -146,16 +146,3 @@ def test_the_fit_is_a_minimum_and_special_leaves_are_free(spike: float) -> None:
     alone = np.eye(LEAVES)[-1]
     assert min(objective(logs + alone), objective(logs - alone)) > here + 1
     assert softmax(logs)[-1] == pytest.approx(0.2, abs=0.03)
-
-
-def test_errors_hold_how_candidates_differ() -> None:
-    rng = np.random.default_rng(8)
-    fit = smooth.stack([reports(2000, rounded(), rng) for _ in range(4)], LEAVES)
-    alike = fit._replace(fits=np.tile(fit.shares, (len(fit.weights), 1)))
-    errors = [
-        smooth.stack_errors(each, fit.unbiased.covariance, LEAVES, np.random.default_rng(9)).covariance
-        for each in (fit, alike)
-    ]
-    spread = np.cov(fit.fits.T, aweights=fit.weights, ddof=0)
-    np.testing.assert_allclose(errors[0] - errors[1], smooth.DIFFER * spread, atol=1e-12)
-    assert np.trace(spread) > 0
