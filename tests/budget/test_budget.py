@@ -106,3 +106,19 @@ def test_parts_of_a_key_delta_stay_within_it(parts: int) -> None:
     part = key_delta_of(limit / parts, limit, key_delta)
     assert (part * KEY_GRAINS).denominator == 1
     assert key_delta - Fraction(parts, KEY_GRAINS) < parts * part <= key_delta
+
+
+@given(st.fractions(Fraction(1, 1000), 5, max_denominator=10**5))
+def test_room_is_the_largest_whole_step_that_an_amount_pays(amount: Fraction) -> None:
+    currency = Mu2(Fraction(1, 10**6), Fraction(0))
+    room, step = currency.room(amount), Fraction(1, 10**9)
+    assert (room / step).denominator == 1
+    assert currency.counted(room) <= amount < currency.counted(room + 2 * step)
+
+
+def test_grains_hold_usual_parts_of_an_epsilon_exactly() -> None:
+    """Decimals, halves, thirds to a 81st: such shares add up to their cap without a grain lost."""
+    assert all(
+        (Fraction(1, parts) * GRAINS).denominator == 1 for parts in (2**40, 3**4, 10**20, 12, 27 * 365 // 73)
+    )
+    assert 10**4 * GRAINS < 1.7e38

@@ -301,3 +301,22 @@ def test_mills_ratio_errs_less_than_it_says(digits: int, tenths: int) -> None:
     with mpmath.workdps(400):
         exact = mpmath.ncdf(-mpmath.mpf(tenths) / 10) / mpmath.npdf(mpmath.mpf(tenths) / 10)
         assert abs(mpmath.mpf(str(value)) - exact) < mpmath.mpf(10) ** -digits
+
+
+@pytest.mark.parametrize("exponent", [16, 20, 40])
+def test_the_smallest_epsilon_is_two_losses_of_the_grid(exponent: int) -> None:
+    smallest = math.ceil(2 * curve._H * GRAIN)
+    assert epsilon_of(Fraction(1, 10**exponent), MILLIONTH) == Fraction(smallest, GRAIN)
+
+
+@pytest.mark.parametrize(
+    "mu2, epsilon",
+    [("400", "1"), ("2500", "30"), ("400", "200"), ("10000", "4000"), ("1e-6", "1e-3"), ("4", "0")],
+)
+@pytest.mark.parametrize("digits", [15, 60])
+def test_bounds_of_delta_hold_it_where_much_cancels(mu2: str, epsilon: str, digits: int) -> None:
+    low, high = delta_bounds(Fraction(mu2), Fraction(epsilon), digits)
+    exact = exact_delta(Fraction(mu2), Fraction(epsilon))
+    assert Fraction(low) <= exact + Fraction(1, 10**150) and exact <= Fraction(high)
+    width = (Fraction(high) - Fraction(low)) * 10**digits
+    assert width == pytest.approx(2, rel=1e-9)  # but for the last place

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from dpsql.budget import gaussian_sigma2
-from dpsql.budget.threshold import SQUARED_SENSITIVITY, UNIT, key_threshold, key_weight
+from dpsql.budget.threshold import MOST_WEIGHED, SQUARED_SENSITIVITY, UNIT, key_threshold, key_weight
 from dpsql.errors import PrivacyError
 
 VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "keys_threshold.json").read_text())
@@ -68,7 +68,22 @@ def test_exact_sums_of_the_discrete_gaussian_stay_within_delta(
     threshold._chance.cache_clear()
 
 
-@pytest.mark.parametrize("delta, per_unit", [("0", 1), ("1e-6", 0), ("1/2", 3)])
+@pytest.mark.parametrize("delta, per_unit", [("0", 1), ("1e-6", 0), ("1/2", 3), ("1/10", 1)])
 def test_without_room_there_is_no_threshold(delta: str, per_unit: int) -> None:
     with pytest.raises(PrivacyError, match="no delta is left"):
         key_threshold(Fraction(10**12), Fraction(delta), per_unit)
+
+
+def test_deltas_below_a_tenth_have_a_threshold() -> None:
+    assert key_threshold(Fraction(10**12), Fraction(99, 1000), 1) > UNIT
+    with pytest.raises(PrivacyError, match="no delta is left"):
+        key_threshold(Fraction(10**12), Fraction(1, 10**6), MOST_WEIGHED + 1)
+
+
+def test_thresholds_of_small_deltas_are_the_least() -> None:
+    """Tails of 60 digits and more."""
+    sigma2, delta = Fraction(10**12), Fraction(1, 10**60)
+    threshold = key_threshold(sigma2, delta, 2)
+    with mpmath.workdps(200):
+        worst = {t: max(tail(t, keys, sigma2) for keys in (1, 2)) for t in (threshold - 1, threshold)}
+        assert worst[threshold] <= mpmath.mpf(10) ** -60 < worst[threshold - 1]
