@@ -19,6 +19,30 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
         "-2 * math.log(delta)",
         "-2 // math.log(delta)",
     ): "a first guess that the loop below doubles",
+    (
+        "dpsql/budget/curve.py",
+        "above = (mu * mu / 2 + mu * math.sqrt(-2 * math.log(delta))) * (1 + 1e-6) + 1e-15",
+        "mu * mu",
+        "mu // mu",
+    ): "a first guess that the loop below doubles",
+    (
+        "dpsql/budget/curve.py",
+        "guess, width = _crossing(previous, last), high - low",
+        "high - low",
+        "high + low",
+    ): "steps of a search, not its end",
+    (
+        "dpsql/budget/curve.py",
+        "_LOST_DIGITS = 8  # more than a sum of fewer than 10^6 terms, each rounded, can lose",
+        "8",
+        "9",
+    ): "more digits than the proof needs",
+    (
+        "dpsql/budget/curve.py",
+        "return _context(digits + 2 * _SPARE_DIGITS + math.ceil(cancelled))",
+        "2 * _SPARE_DIGITS",
+        "2 // _SPARE_DIGITS",
+    ): "Mills' ratio keeps its error without spare digits, as its test shows; they are a margin",
     ("dpsql/budget/curve.py", "while over(-high) > 0:", "0", "1"): "the guess above is large enough",
     (
         "dpsql/budget/curve.py",
@@ -50,6 +74,24 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
         "1.0",
         "2.0",
     ): "one more coin of a smaller part of the exponent: the same chance",
+    (
+        "dpsql/noise/coins.py",
+        "heads = (word + 1.0) * 2.0**-53 <= middle - width",
+        "1.0",
+        "2.0",
+    ): "coins that floats leave open are decided by fractions",
+    (
+        "dpsql/noise/gaussian.py",
+        "slack = (real + centre) ** 2 / twice * 2.0**-48",
+        "2",
+        "3",
+    ): "coins that floats leave open are decided by fractions",
+    (
+        "dpsql/noise/knorm.py",
+        "chunk = min(BLOCK, max(_CHUNK, (number - pools[0].shape[1]) * tree.leaves))",
+        "number - pools[0].shape[1]",
+        "number + pools[0].shape[1]",
+    ): "more trees are drawn than are taken",
     (
         "dpsql/noise/laplace.py",
         "above, below = geometric(denominator, 2 * scale.size, entropy).reshape(2, -1)",

@@ -76,7 +76,7 @@ def mu2_of(epsilon: Fraction, delta: Fraction) -> Fraction:
     def over(grains: int) -> float:
         return _over(Fraction(grains, GRAIN), usable_epsilon, delta)
 
-    low, high = 0, math.ceil(near * GRAIN)
+    low, high = 0, max(math.ceil(near * GRAIN), 1)
     while over(high) <= 0:
         low, high = high, 2 * high + 1
     low = _edge(over, low, high)

@@ -320,3 +320,9 @@ def test_bounds_of_delta_hold_it_where_much_cancels(mu2: str, epsilon: str, digi
     assert Fraction(low) <= exact + Fraction(1, 10**150) and exact <= Fraction(high)
     width = (Fraction(high) - Fraction(low)) * 10**digits
     assert width == pytest.approx(2, rel=1e-9)  # but for the last place
+
+
+@pytest.mark.parametrize("epsilon", ["1e-16", "1776e-18", "1777e-18", "1e-14"])
+def test_an_epsilon_of_which_nothing_is_left_is_refused(epsilon: str) -> None:
+    with pytest.raises(PrivacyError, match="too small for Gaussian noise"):
+        mu2_of(Fraction(epsilon), MILLIONTH)
