@@ -115,11 +115,16 @@ def _built(tree: ast.AST, owner: str = "") -> Iterator[str]:
     """The name that each call in a tree calls; `cls` is its class."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.Call):
-            name = ast.unparse(node.func)
-            if name.endswith("._make"):
-                name = name.removesuffix("._make")
+            name = _dotted(node.func).removesuffix("._make")
             yield owner if name == "cls" else name
         yield from _built(node, node.name if isinstance(node, ast.ClassDef) else owner)
+
+
+def _dotted(node: ast.expr) -> str:
+    """`a.b.c` as it is written; an empty string for anything but names."""
+    if isinstance(node, ast.Attribute):
+        return f"{_dotted(node.value)}.{node.attr}"
+    return node.id if isinstance(node, ast.Name) else ""
 
 
 def _signatures(module: Module) -> Iterator[ast.expr]:
@@ -133,7 +138,7 @@ def _signatures(module: Module) -> Iterator[ast.expr]:
 def _names(annotation: ast.expr) -> Iterator[str]:
     for node in ast.walk(annotation):
         if isinstance(node, ast.Name | ast.Attribute):
-            yield ast.unparse(node)
+            yield _dotted(node)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             with contextlib.suppress(
                 SyntaxError

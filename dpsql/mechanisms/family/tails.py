@@ -84,13 +84,6 @@ class TailError(NamedTuple):
     up: float
 
 
-class TailEstimate(NamedTuple):
-    """What a bound leaves out, by estimate, with its errors."""
-
-    value: float
-    error: TailError
-
-
 @dataclass(frozen=True, eq=False)
 class Tail:
     """The upper end of a noisy histogram of amounts.
@@ -131,8 +124,8 @@ class Tail:
         inside = slice(0, self.last + 1)
         return float(MIDDLE * (self.ends[inside] * self.counts[inside]).sum())
 
-    def beyond(self, bound: float) -> TailEstimate:
-        """What people own above a bound.
+    def beyond(self, bound: float) -> tuple[float, TailError]:
+        """What people own above a bound, by estimate, with its errors.
 
         Args:
             bound: B, at least 1.
@@ -150,7 +143,7 @@ class Tail:
         scatter = float(weights @ (amounts - mean) ** 2)
         down, up = (sqrt(variance + (side / SIDE) ** 2) for side in (middle - low, high - middle))
         sd = min(sqrt(variance + scatter), (down + up) / 2)
-        return TailEstimate(float(people @ below) + middle, TailError(sd, down, up))
+        return float(people @ below) + middle, TailError(sd, down, up)
 
     @cached_property
     def _posterior(self) -> tuple[FloatArray, FloatArray]:
@@ -274,7 +267,7 @@ def best_clip(tail: Tail, unit_noise: float, largest: int) -> int:
         An integer between a quarter of and 64 times the end of the last clear bin, at least 1.
     """
     bounds = sorted({max(1, round(tail.end * 2 ** (j / 4))) for j in range(-8, 25)})
-    errors = [(unit_noise * bound) ** 2 + tail.beyond(bound).error.sd ** 2 for bound in bounds]
+    errors = [(unit_noise * bound) ** 2 + tail.beyond(bound)[1].sd ** 2 for bound in bounds]
     return min(bounds[int(np.argmin(errors))], largest)
 
 
@@ -312,11 +305,11 @@ def high_total(drawn: NoisyTotal, tail: Tail, *, rows: bool) -> HighTotal:
         tail: of what each person owns, sizes alone.
         rows: whether rows are counted; else amounts are added.
     """
-    beyond, sign = tail.beyond(drawn.bound), -1 if drawn.value < 0 else 1
+    (beyond, error), sign = tail.beyond(drawn.bound), -1 if drawn.value < 0 else 1
     faint = tail.clarity < BLIND_ROWS if rows else tail.clarity < BLIND_SUMS and tail.first
-    size = sign * drawn.value + beyond.value
-    lost = size <= LOST * hypot(drawn.sd, beyond.error.down)
-    return HighTotal(drawn, sign * beyond.value, beyond.error, faint or lost)
+    size = sign * drawn.value + beyond
+    lost = size <= LOST * hypot(drawn.sd, error.down)
+    return HighTotal(drawn, sign * beyond, error, faint or lost)
 
 
 def told_total(rows: int) -> HighTotal:
