@@ -9,6 +9,7 @@ import pytest
 import dpsql
 from dpsql import api
 from dpsql.errors import CatalogError
+from dpsql.examples.retail import make_star, write_star
 from dpsql.star import load_catalog
 from tests.stream_shop import CATALOG, make_stream_shop
 
@@ -43,6 +44,10 @@ def test_a_stream_is_not_published_as_a_release(tmp_path: Path) -> None:
     assert not (tmp_path / "out.dpsql").exists()
 
 
-def test_the_bundled_stream_catalog_plans() -> None:
-    catalog = load_catalog(ROOT / "catalog" / "retail_stream.yaml")
+def test_the_bundled_stream_catalog_plans(tmp_path: Path) -> None:
+    file = tmp_path / "retail_stream.yaml"
+    file.write_text((ROOT / "catalog" / file.name).read_text("utf-8"), encoding="utf-8")
+    write_star(tmp_path / "data", make_star(7, 200, 20))
+    catalog = load_catalog(file)
     assert catalog.stream is not None and catalog.stream.max_batches == 10
+    assert "days" in {statistic.view for statistic in api.plan(file).statistics}
