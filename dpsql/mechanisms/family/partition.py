@@ -265,9 +265,9 @@ KURTOSIS = 5.0
 """Of Laplace noise: the variance of its square in squares of its variance."""
 
 
-ALIGNED = 1.75
+ALIGNED = 3.0
 """Errors of leaves in a row have one sign where rows lie along lines, such as round salaries: without this factor 82%
-of the intervals of one axis cover on the worst real plane of tuning, with it 85%, and 97% on average."""
+of the intervals of one axis cover on the worst real plane of tuning, with it 89%, and 98% on average."""
 
 
 class StageVariances(NamedTuple):
