@@ -272,7 +272,7 @@ def _beaten_line(each: Beaten) -> str:
         return (
             f"{each.view}: the error of {each.mechanism} for {each.measure} is not known before it has looked, and its "
             "intervals tell of noise alone. Wherever it was measured it is dominated: over ranges auto with "
-            "`data_dependent: allow` erred 1.7 to 2,100 times less in squares on 27 histograms, over single cells "
+            "`data_dependent: allow` erred 1.7 to 2,100 times less in squares in 27 settings, over single cells "
             "`mechanism: identity` with `nonnegative: true` did on 12 of 12, by 1.04 to 4.7 times"
         )
     return (
