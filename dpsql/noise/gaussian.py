@@ -27,6 +27,8 @@ from dpsql.noise.coins import (
     rational_coin,
 )
 
+_SLACK = 2.0**-48
+"""Of the larger term of an exponent: its six correctly rounded operations err by less than 2^-49 of it."""
 _SMALLEST = Fraction(1, 1 << 20)  # the grain of sigma^2; keeps the rounds of `rational_coin` exact in float
 
 
@@ -83,7 +85,7 @@ def _gaussian_coin(magnitude: IntArray, sigma2: Fraction, scale: int, entropy: E
     centre, twice = float(sigma2 / scale), float(2 * sigma2)
     real = magnitude.astype(np.float64)
     exponent = (real - centre) ** 2 / twice
-    slack = (real + centre) ** 2 / twice * 2.0**-48
+    slack = (real + centre) ** 2 / twice * _SLACK
 
     def exact(index: int) -> Fraction:
         return (int(magnitude[index]) - sigma2 / scale) ** 2 / (2 * sigma2)

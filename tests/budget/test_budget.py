@@ -122,3 +122,7 @@ def test_grains_hold_usual_parts_of_an_epsilon_exactly() -> None:
         (Fraction(1, parts) * GRAINS).denominator == 1 for parts in (2**40, 3**4, 10**20, 12, 27 * 365 // 73)
     )
     assert 10**4 * GRAINS < 1.7e38
+
+
+def test_a_pure_amount_promises_itself() -> None:
+    assert Epsilon().promise(Fraction(1, 3)) == (Fraction(1, 3), 0, None)

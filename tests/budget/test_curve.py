@@ -332,3 +332,16 @@ def test_an_epsilon_of_which_next_to_nothing_is_left_is_delta_s() -> None:
     epsilon = Fraction(1777, GRAIN)
     mu2 = mu2_of(epsilon, MILLIONTH)
     assert mu2 > 0 and epsilon_of(mu2, MILLIONTH) == epsilon
+
+
+@pytest.mark.parametrize("mu2", ["0.05", "1", "17"])
+def test_an_epsilon_is_the_least_that_the_curve_proves(mu2: str) -> None:
+    """Less what the integer noise may lose of it, 2 H, it has at most (1 - H) delta; a grain less has more."""
+    epsilon, lost = epsilon_of(Fraction(mu2), MILLIONTH), 2 * curve._H
+    limit = (1 - curve._H) * MILLIONTH
+    assert exact_delta(Fraction(mu2), epsilon - lost) <= limit
+    assert exact_delta(Fraction(mu2), epsilon - Fraction(1, GRAIN) - lost) > limit * (1 - Fraction(1, 10**20))
+
+
+def test_a_delta_far_below_is_a_number() -> None:
+    assert -math.inf < curve._over(Fraction(1, 10**12), Fraction(10), MILLIONTH) < 0

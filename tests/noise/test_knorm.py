@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dpsql.errors import InternalError
-from dpsql.noise import insecure_test_entropy
+from dpsql.noise import insecure_test_entropy, knorm
 from dpsql.noise.knorm import TreeNoise, joint_rows, joint_trees
 
 VECTORS = Path(__file__).parents[1] / "vectors"
@@ -53,6 +53,24 @@ def test_pairs_have_the_enumerated_law(law: dict) -> None:
         assert abs(seen - chance) < 5 * np.sqrt(chance / size)
     product = np.mean(count.astype(float) * total)
     assert abs(product) < 5 * np.sqrt(law["var_count"] * law["var_sum"] * 3 / size)
+
+
+def test_coins_decided_by_fractions_have_the_same_law(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Floats decide nearly all coins. With a slack of a quarter fractions decide most, and the law stays."""
+    monkeypatch.setattr(knorm, "_SLACK", 0.25)
+    (law,) = [law for law in vectors("rows", "rows") if (law["eps"], law["M"]) == (1.0, 4)]
+    size = 20_000
+    count, total = joint_rows(ones(size, law["eps"]), T, [1, law["M"]], insecure_test_entropy(17))
+    for values, variance in ((count, law["var_count"]), (total, law["var_sum"])):
+        assert np.var(values) == pytest.approx(variance, rel=5 * np.sqrt(4 / size))
+    for point, chance in (((0, 0), law["p00"]), ((1, 0), law["p_1_0"]), ((0, law["M"]), law["p_0_M"])):
+        seen = np.count_nonzero((count == point[0]) & (total == point[1])) / size
+        assert abs(seen - chance) < 5 * np.sqrt(chance / size)
+    tree_law = vectors("tree", "tree")[0]
+    rates = [round(rate * 1000) for rate in tree_law["rates"]]
+    (leaves,) = joint_trees(tree(tree_law["arities"], rates, 1000, 1), size, insecure_test_entropy(18))
+    expected = np.array(tree_law["covariance"])
+    assert np.abs(np.cov(leaves.T) - expected).max() < 6 * expected.max() * np.sqrt(5 / size)
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from dpsql.noise import (
     ZeroNoise,
     discrete_gaussian,
     discrete_laplace,
+    gaussian,
     insecure_test_entropy,
     laplace_variance,
     os_entropy,
@@ -157,3 +158,20 @@ def test_test_entropy_repeats_and_the_real_one_does_not():
     assert np.array_equal(first, ExactNoise(insecure_test_entropy(1)).laplace(units, 1 << 20))
     one, two = (ExactNoise(os_entropy()).gaussian(Fraction(10**9), 50) for _ in range(2))
     assert not np.array_equal(one, two)
+
+
+@pytest.mark.parametrize("sigma2", [Fraction(3, 2), Fraction(9)])
+def test_a_gaussian_decided_by_fractions_has_its_law(
+    sigma2: Fraction, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Floats decide nearly all coins. With a slack of a quarter fractions decide most, and the law stays."""
+    monkeypatch.setattr(gaussian, "_SLACK", 0.25)
+    size = 20_000
+    draws = discrete_gaussian(sigma2, size, insecure_test_entropy(19))
+    points = np.arange(-40, 41)
+    law = np.exp(-(points**2) / (2 * float(sigma2)))
+    law /= law.sum()
+    assert np.var(draws) == pytest.approx(float(law @ points**2), rel=5 * math.sqrt(2 / size))
+    for point in range(5):
+        chance = law[40 + point]
+        assert abs(np.mean(draws == point) - chance) < 5 * math.sqrt(chance / size)
