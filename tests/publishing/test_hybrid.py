@@ -382,7 +382,7 @@ def test_devices_report_and_the_curator_joins(tmp_path: Path, mechanism: str) ->
     result = dpsql.query(young, place / "r.dpsql")
     low, high = result.interval_rows(0.9999)
     assert low[0][0] < people < high[0][0], "half of them, two rows each"
-    assert result.stderr_rows[0][0] < 100
+    assert result.stderr_rows[0][0] < people / 2  # over eighteen draws it was 4 to 165
     report = dpsql.api.audit(place / "r.dpsql", samples=0)
     assert [check.what for check in report.checks if check.held is False] == []
     devices = (place / "catalog.yaml").read_text()

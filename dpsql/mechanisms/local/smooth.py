@@ -172,6 +172,8 @@ def halvings(size: int, smooth: int) -> tuple[FloatArray, FloatArray]:
     Example:
         >>> [rows.tolist() for rows in halvings(3, 2)]
         [[[0.5, -0.5, 0.0], [-0.5, 0.5, 0.0]], [[0.5, 0.5, 0.0], [0.5, 0.5, 0.0]]]
+        >>> halvings(3, 0)[0].shape
+        (0, 3)
     """
     differences, means, intervals = [], [], [(0, smooth)]
     while intervals:
@@ -185,7 +187,7 @@ def halvings(size: int, smooth: int) -> tuple[FloatArray, FloatArray]:
             differences.append(cell_design([start, end], size)[0] / (end - start) - mean)
             means.append(mean)
         intervals += halves
-    return np.array(differences), np.array(means)
+    return np.reshape(differences, (-1, size)), np.reshape(means, (-1, size))
 
 
 def split_fit(equations: System, smooth: int, start: FloatArray) -> FloatArray:
