@@ -34,10 +34,11 @@ $(VENV)/.core: pyproject.toml
 	touch $@
 
 # Tests run with the versions and hashes of tests/locked.txt, whoever runs them and whenever.
-$(VENV)/.dev: $(VENV)/.core tests/locked.txt
-	$(BIN)/python -m pip install --quiet --require-hashes --requirement tests/locked.txt
+$(VENV)/.dev: pyproject.toml tests/locked.txt
+	test -d $(VENV) || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --no-deps --require-hashes --requirement tests/locked.txt
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
-	touch $@
+	touch $(VENV)/.core $@
 
 # Today's newest versions for tests/locked.txt, and deploy/dpsql.cdx.json, which names what the package needs, with licences.
 lock:

@@ -108,6 +108,11 @@ def running_postgres(programs: Path, port: int | None = None) -> Iterator[Server
             process.wait(30)
 
 
+def new_schema(name: str) -> str:
+    """SQL of an empty schema. Where a worker takes tests of a module in two parts, its fixtures are made twice."""
+    return f"DROP SCHEMA IF EXISTS {name} CASCADE; CREATE SCHEMA {name}"
+
+
 def _create_database(server: Server, process: subprocess.Popen[bytes]) -> None:
     import time
 

@@ -11,6 +11,8 @@ from typing import Any
 
 import duckdb
 
+from tests.engines.servers import new_schema
+
 TABLES = ("customer", "product", "shop", "sales")
 PEOPLE = 500
 WORDS = ["web", "Web", "web ", " web", "café", "cafe", "CAFÉ", "it's", "a\\b", "${x}", "phone", "", "shop"]
@@ -40,7 +42,7 @@ def load_postgres(dsn: str, folder: Path, schema: str) -> None:
     import psycopg
 
     with psycopg.connect(dsn) as server, duckdb.connect() as files:
-        server.execute(f"CREATE SCHEMA {schema}")
+        server.execute(new_schema(schema))
         files.execute("SET TimeZone = 'UTC'")
         for table, columns in POSTGRES.items():
             server.execute(f"CREATE TABLE {schema}.{table} ({columns})")

@@ -111,8 +111,12 @@ def loaded(shop: Path, survey: Spool, postgres: Server) -> Server:
     load_postgres(postgres.dsn, shop, "documented")
     with psycopg.connect(postgres.dsn) as server:
         for table in ("sales", "customer", "product"):
-            server.execute(f"ALTER TABLE documented.{table} SET SCHEMA public")
-        server.execute("CREATE TABLE public.reports (report bytea, token integer)")
+            server.execute(
+                f"DROP TABLE IF EXISTS public.{table}; ALTER TABLE documented.{table} SET SCHEMA public"
+            )
+        server.execute(
+            "DROP TABLE IF EXISTS public.reports; CREATE TABLE public.reports (report bytea, token integer)"
+        )
         with server.cursor() as cursor:
             rows = [(report, i) for i, report in enumerate(survey.reports)]
             cursor.executemany("INSERT INTO public.reports VALUES (%s, %s)", [*rows, *rows[:100]])
@@ -234,7 +238,9 @@ def test_the_next_round_is_planned_from_a_table(
     monkeypatch.setenv("SHOP_DSN", loaded.dsn)
     (tmp_path / "ahead.yaml").write_text(SURVEY.replace("epsilon: 3, part", "epsilon: 3, kind: ahead, part"))
     with psycopg.connect(loaded.dsn) as server:
-        server.execute("CREATE TABLE public.rounds (report bytea, token text)")
+        server.execute(
+            "DROP TABLE IF EXISTS public.rounds; CREATE TABLE public.rounds (report bytea, token text)"
+        )
     plan, rng = "0.json", np.random.default_rng(5)
     dpsql.collection_plan(tmp_path / "ahead.yaml", tmp_path / plan, people=PEOPLE)
     for number in range(1, 3):

@@ -15,7 +15,7 @@ from dpsql.curate.draft import draft_from_source, leave_open
 from dpsql.star import load_catalog
 from dpsql.star.sql import identifier
 from tests.curate.test_init import SHOP
-from tests.engines.servers import Server
+from tests.engines.servers import Server, new_schema
 
 pytestmark = pytest.mark.usefixtures("publishes")
 
@@ -40,7 +40,7 @@ def load(dsn: str, schema: str, file: Path) -> None:
     import psycopg
 
     with psycopg.connect(dsn) as server, duckdb.connect(str(file), read_only=True) as source:
-        server.execute(f"CREATE SCHEMA {schema}")
+        server.execute(new_schema(schema))
         for (table,) in source.execute("SELECT table_name FROM duckdb_tables() ORDER BY 1").fetchall():
             name = identifier(table)
             described = source.execute(f"DESCRIBE {name}").fetchall()

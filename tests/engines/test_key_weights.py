@@ -29,7 +29,7 @@ from dpsql.star import Catalog
 from dpsql.star.load import parse_catalog
 from dpsql.star.private_columns import PrivateColumn, private_columns
 from dpsql.star.private_keys import is_key
-from tests.engines.servers import Server
+from tests.engines.servers import Server, new_schema
 
 pytestmark = pytest.mark.long
 
@@ -278,7 +278,7 @@ def keyed_in_postgres(
     import psycopg
 
     with psycopg.connect(postgres.dsn) as server:
-        server.execute(f"CREATE SCHEMA {schema}")
+        server.execute(new_schema(schema))
         server.execute(
             f"CREATE TABLE {schema}.sales (person_id bigint, item text, number bigint, shelf integer)"
         )

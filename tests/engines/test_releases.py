@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.engines.catalogs import BOUNDS, catalog, files, measured, server, spark_files
-from tests.engines.servers import Server
+from tests.engines.servers import Server, new_schema
 from tests.engines.star import build, load_postgres
 
 pytestmark = pytest.mark.usefixtures("publishes")
@@ -68,7 +68,7 @@ def test_the_order_of_storage_changes_nothing(
     import psycopg
 
     with psycopg.connect(loaded.dsn) as connection:
-        connection.execute("CREATE SCHEMA shuffled")
+        connection.execute(new_schema("shuffled"))
         for table in ("customer", "product", "shop", "sales"):
             connection.execute(
                 f"CREATE TABLE shuffled.{table} AS SELECT * FROM {SCHEMA}.{table} ORDER BY random()"

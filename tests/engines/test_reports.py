@@ -25,7 +25,7 @@ from dpsql.engines.server import ServerSession
 from dpsql.engines.spark import SparkSession
 from dpsql.errors import SourceError
 from tests.collecting.test_collector import plan_of
-from tests.engines.servers import Server
+from tests.engines.servers import Server, new_schema
 
 KEY = b"k" * 32
 SCHEMA = "reports"
@@ -77,7 +77,7 @@ def loaded(postgres: Server) -> Server:
     import psycopg
 
     with psycopg.connect(postgres.dsn) as server:
-        server.execute(f"CREATE SCHEMA {SCHEMA}")
+        server.execute(new_schema(SCHEMA))
         server.execute(f"CREATE TABLE {SCHEMA}.spool (report bytea, token text, epoch bigint)")
         with server.cursor() as cursor:
             cursor.executemany(f"INSERT INTO {SCHEMA}.spool VALUES (%s, %s, %s)", rows())

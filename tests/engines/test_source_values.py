@@ -12,7 +12,7 @@ import pytest
 from dpsql.engines import values
 from dpsql.engines.engine import Engine
 from dpsql.errors import SourceError
-from tests.engines.servers import Server
+from tests.engines.servers import Server, new_schema
 from tests.privacy.source_star import cells, opened, star
 from tests.privacy.test_source_pairs import FLOAT_TEXTS, MOMENTS, TEXTS, UUIDS, decimals, whole
 
@@ -24,7 +24,7 @@ def folding(postgres: Server) -> Server:
     """PostgreSQL with an extension, collations and domains of its own."""
     run(
         postgres,
-        f"CREATE SCHEMA {SCHEMA}",
+        new_schema(SCHEMA),
         f"CREATE EXTENSION citext SCHEMA {SCHEMA}",
         f"CREATE COLLATION {SCHEMA}.folded (provider = icu, locale = 'und-u-ks-level1', deterministic = false)",
         f"CREATE COLLATION {SCHEMA}.icu (provider = icu, locale = 'de')",

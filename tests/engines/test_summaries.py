@@ -15,7 +15,7 @@ from dpsql.engines.keys import open_star
 from dpsql.engines.registry import open_engine
 from dpsql.star import Catalog, parse_catalog
 from dpsql.star.base import EPOCH
-from tests.engines.servers import Server
+from tests.engines.servers import Server, new_schema
 from tests.summary_star import NAMES, SCHEMA, Rows, catalog_text, made_up, stored, summaries, write_parquet
 
 pytestmark = pytest.mark.long
@@ -94,7 +94,7 @@ def test_postgresql_gives_what_python_gives(
 
     rows = made_up(0)
     with psycopg.connect(postgres.dsn) as connection:
-        connection.execute("CREATE SCHEMA summed")
+        connection.execute(new_schema("summed"))
         for table, columns in SCHEMA.items():
             kinds = {"VARCHAR": 'text COLLATE "en-x-icu"', "DECIMAL(18,2)": "numeric(18,2)"}
             listed = ", ".join(f"{name} {kinds.get(kind, kind)}" for name, kind in columns.items())
