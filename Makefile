@@ -33,10 +33,12 @@ $(VENV)/.core: pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable .
 	touch $@
 
-# Tests run with the versions and hashes of tests/locked.txt, whoever runs them and whenever.
+# Tests run with the versions and hashes of tests/locked.txt, whoever runs them and whenever. Modules are compiled when they
+# are first imported: most of what is installed never is.
 $(VENV)/.dev: pyproject.toml tests/locked.txt
 	test -d $(VENV) || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --no-deps --require-hashes --requirement tests/locked.txt
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --no-compile --no-deps --require-hashes --requirement tests/locked.txt
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	touch $(VENV)/.core $@
 
