@@ -431,6 +431,38 @@ def test_an_old_copy_a_missing_head_and_a_missing_ledger_stop_spending(curator):
         curator.publish("e")
 
 
+def test_a_ledger_that_is_lost_after_its_first_release_stops_spending(curator):
+    curator.publish("a")
+    curator.ledger.unlink()
+    with pytest.raises(IntegrityError, match="is gone but its head is not"):
+        curator.publish("b")
+
+
+def test_keys_need_a_lineage_that_was_opened_with_their_delta(curator):
+    millionth = replace(SHOP, delta=MILLIONTH)
+    curator.publish("a", currency="mu2", epsilon="0.01", lineage=millionth)
+    with pytest.raises(LineageError, match="opened without `key_delta`"):
+        curator.publish(
+            "b", currency="mu2", epsilon="0.01", lineage=replace(millionth, key_delta=MILLIONTH / 10)
+        )
+
+
+def test_a_draw_whose_file_is_gone_after_its_charge_is_reported_as_lost(curator):
+    """A crash between the commit and the rename, and somebody who clears folders."""
+
+    def crash(step: str) -> None:
+        if step == "committed":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        curator.publish("a", kill_point=crash)
+    for file in curator.folder.rglob("a.dpsql"):
+        file.unlink()
+    with opened(curator.ledger) as (store, _):
+        assert settle(store) == Recovery(lost=curator.folder / "a.dpsql")
+        assert settle(store) == Recovery()
+
+
 def test_a_file_that_is_no_ledger(curator):
     curator.publish("a")
     curator.ledger.write_text("not a database")

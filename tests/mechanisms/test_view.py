@@ -11,7 +11,7 @@ from dpsql.mechanisms.axis.dense import dense_strategy, workload_gram
 from dpsql.mechanisms.axis.leaves import LeafStrategy
 from dpsql.mechanisms.axis.lue_dptree import lue_dptree
 from dpsql.mechanisms.axis.sine import SineStrategy
-from dpsql.mechanisms.axis.strategy import draw_view, leaf_estimates
+from dpsql.mechanisms.axis.strategy import axis_budgets, draw_view, law_of, leaf_estimates
 from dpsql.mechanisms.axis.tents import tents
 from dpsql.mechanisms.family.measurement import mean_square
 from dpsql.mechanisms.law import GAUSSIAN
@@ -68,6 +68,16 @@ def test_gaussian_estimates_spread_as_predicted(strategies):
 )
 def test_laplace_estimates_spread_as_predicted(strategies, epsilon, sensitivity):
     check_spread(strategies, lambda x, noise: draw_view(x, strategies, epsilon, sensitivity, noise))
+
+
+@pytest.mark.parametrize("strategies", [*STRATEGIES[:2], *GAUSSIAN])
+@pytest.mark.parametrize("spend", [Fraction(1, 40), Fraction(4)])
+def test_what_a_draw_will_state_is_what_it_states(strategies, spend):
+    """Discreteness included, which is a large part where noise is small."""
+    histogram = np.zeros([s.leaves for s in strategies], dtype=np.int64)
+    view = draw_view(histogram, strategies, spend, 1, ExactNoise(insecure_test_entropy(3)))
+    known = law_of(strategies).unit_variance(axis_budgets(strategies), spend, 1)
+    assert view.unit_variance == pytest.approx(known, rel=1e-9)
 
 
 def check_spread(strategies, draw):
