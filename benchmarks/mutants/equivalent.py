@@ -63,6 +63,36 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
         "3",
     ): "steps of a search, not its end",
     (
+        "dpsql/budget/curve.py",
+        "previous, last, slow = (high, over(high)), (low, math.nan), 0",
+        "0",
+        "1",
+    ): "steps of a search, not its end",
+    (
+        "dpsql/budget/curve.py",
+        "above = (mu * mu / 2 + mu * math.sqrt(-2 * math.log(delta))) * (1 + 1e-6) + 1e-15",
+        "mu * math.sqrt(-2 * math.log(delta))",
+        "mu // math.sqrt(-2 * math.log(delta))",
+    ): "a first guess that the loop below doubles",
+    (
+        "dpsql/budget/threshold.py",
+        "near = {keys: key_weight(keys) + 1 - sigma * _quantile(delta, keys) for keys in range(1, per_unit + 1)}",
+        "sigma * _quantile(delta, keys)",
+        "sigma // _quantile(delta, keys)",
+    ): "a first guess that the search around it mends",
+    (
+        "dpsql/budget/threshold.py",
+        "return all(_chance(threshold, keys, sigma2, delta) <= delta for keys in counts)",
+        "_chance(threshold, keys, sigma2, delta) <= delta",
+        "_chance(threshold, keys, sigma2, delta) < delta",
+    ): "an upper bound in thirty more digits than delta's is never delta itself",
+    (
+        "dpsql/mechanisms/law.py",
+        "unit = float((variance + SLACK * int(budget.max(initial=0)) ** 2) / total_squared)",
+        "0",
+        "1",
+    ): "budgets are at least 1 and never empty",
+    (
         "dpsql/noise/coins.py",
         "rounds = np.maximum(np.floor(exponent + slack), 0.0) + 1.0",
         "0.0",
