@@ -112,7 +112,7 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
     ): "coins that floats leave open are decided by fractions",
     (
         "dpsql/noise/gaussian.py",
-        "slack = (real + centre) ** 2 / twice * 2.0**-48",
+        "slack = (real + centre) ** 2 / twice * _SLACK",
         "2",
         "3",
     ): "coins that floats leave open are decided by fractions",
