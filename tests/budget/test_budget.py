@@ -20,6 +20,7 @@ from dpsql.budget import (
     scaled_denominator,
 )
 from dpsql.budget.currency import GRAINS, KEY_GRAINS, currency_at, key_delta_of, share_of_cap
+from dpsql.budget.curve import epsilon_of, mu2_of
 from dpsql.budget.units import HEADROOM
 from dpsql.errors import InternalError, PrivacyError
 from dpsql.mechanisms.law import GAUSSIAN, laws_for
@@ -126,3 +127,12 @@ def test_grains_hold_usual_parts_of_an_epsilon_exactly() -> None:
 
 def test_a_pure_amount_promises_itself() -> None:
     assert Epsilon().promise(Fraction(1, 3)) == (Fraction(1, 3), 0, None)
+
+
+def test_a_lineage_with_private_keys_promises_what_is_left_of_its_delta() -> None:
+    """Keys spend their part of delta; the noise is judged at the rest, in both directions."""
+    delta, keys = Fraction(1, 10**6), Fraction(4, 10**7)
+    currency, amount = Mu2(delta, keys), Fraction(1, 20)
+    assert currency.epsilon(amount) == epsilon_of(amount, delta - keys) > epsilon_of(amount, delta)
+    assert currency.counted(Fraction(1)) == mu2_of(Fraction(1), delta - keys) < mu2_of(Fraction(1), delta)
+    assert currency.promise(amount).delta == delta
