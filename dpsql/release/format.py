@@ -30,7 +30,7 @@ from pydantic import TypeAdapter
 
 from dpsql.release.reports import LocalMeta, ReportedMeta
 
-FORMAT = 7
+FORMAT = 8
 """Format version; a reader refuses another one."""
 
 UNIT = 1 << 20
