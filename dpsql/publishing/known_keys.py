@@ -77,8 +77,8 @@ def _listed(catalog: Catalog, column: PrivateColumn) -> ListedKeys:
         views = sorted(_counts(release, column, stored))
     worth = list(stored.keys)
     if views and column.rounds:  # where nothing is found, a key that is left out stays out
-        _, _, counted = views[0]  # of the least error
-        worth = [key for key, shown in zip(stored.keys, counted, strict=True) if shown]
+        # the first view has the least error; its third entry says which keys count
+        worth = [key for key, counts in zip(stored.keys, views[0][2], strict=True) if counts]
     return ListedKeys(tuple(dict.fromkeys([*always, *worth])), release.meta.release_id)
 
 

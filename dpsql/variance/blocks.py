@@ -146,7 +146,11 @@ class BlockVariance:
 
 
 def from_columns(columns: Columns) -> BlockVariance:
-    """The model that `columns` were read from."""
+    """The model that `columns` were read from.
+
+    Raises:
+        ValueError: an empty box, or a node before its parent.
+    """
     axes = sum(name.startswith("lo") for name in columns)
     sides = [[columns[f"{end}{axis + 1}"].astype(np.int64) for end in ("lo", "hi")] for axis in range(axes)]
     noise, within, shared = (
@@ -155,6 +159,9 @@ def from_columns(columns: Columns) -> BlockVariance:
     )
     bounds = np.moveaxis(np.array(sides), 2, 0)
     nodes = NodeTree(bounds, columns["parent"].astype(np.int64), columns["weight"].astype(np.float64))
+    misplaced = (nodes.parent < -1) | (nodes.parent >= np.arange(len(bounds)))
+    if misplaced.any() or np.any(np.diff(bounds, prepend=0) < [0, 1]):
+        raise ValueError("an empty box, or a node before its parent")
     return BlockVariance(nodes, noise, within, shared)
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import closing
 from pathlib import Path
 
 import duckdb
 import pytest
 
 from dpsql.curate.audit import audit_release
+from dpsql.errors import ReleaseError
 from dpsql.noise import ExactNoise, insecure_test_entropy
+from dpsql.release import open_release
 from tests.publishing.test_blocks_release import FULL, SPARSE, city, publish
 
 
@@ -68,3 +71,26 @@ def test_a_line_of_another_length_is_found(releases: dict[str, Path], tmp_path: 
     with duckdb.connect(str(path)) as connection:
         connection.execute("INSERT INTO measurement_0 SELECT max(r1) + 1, 42, max(budget) FROM measurement_0")
     assert failures(path) & {"made again from its catalog", "readable as a release of this version"}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE variance_2 SET parent = 1000000 WHERE rowid = 5",
+        "UPDATE variance_2 SET parent = rowid WHERE rowid = 5",
+        "UPDATE variance_2 SET lo1 = -3 WHERE rowid = 5",
+        "UPDATE variance_2 SET hi1 = lo1 WHERE rowid = 5",
+        "UPDATE variance_2 SET hi2 = 1000000 WHERE rowid = 5",
+    ],
+)
+def test_boxes_that_are_no_forest_over_the_cells_are_refused_in_a_line(
+    releases: dict[str, Path], tmp_path: Path, change: str
+):
+    path = tmp_path / "r.dpsql"
+    shutil.copy(releases["sparse"], path)
+    path.chmod(0o644)
+    with duckdb.connect(str(path)) as connection:
+        connection.execute(change)
+    refused = pytest.raises(ReleaseError, match=r"variance_2 holds no model|variance models of other axes")
+    with closing(open_release(path, insecure=True)) as release, refused:
+        release.reading(release.meta.statistics.index(next(s for s in release.statistics if 2 in s.models)))

@@ -475,9 +475,7 @@ def mix(parts: Sequence[System], workload: FloatArray, smooth: int) -> FloatArra
         norm = workload / noise + TRUST / leaves * fold.precision
         inner = inner + fits @ norm @ fits.T
         cross = cross + fits @ norm @ constrained_solution(fold)
-    usual = np.zeros(rows)
-    usual[list(USUAL)] = 1 / len(USUAL)
-    return simplex_fit(inner + PULL * np.eye(rows), cross + PULL * usual)
+    return simplex_fit(inner + PULL * np.eye(rows), cross + PULL * np.isin(range(rows), USUAL) / len(USUAL))
 
 
 def constrained_solution(equations: System) -> FloatArray:
