@@ -39,7 +39,6 @@ from dpsql.release.structure import (
 from dpsql.star import Catalog, catalog_from_json
 from dpsql.star.sql import identifier
 from dpsql.tree import Tree, stored_tree
-from dpsql.variance.blocks import BlockVariance
 from dpsql.variance.kronecker import AxisSplit
 from dpsql.variance.model import Reading, Shared
 from dpsql.variance.reading import FAMILIES, SHARED, Piece, piece, reading
@@ -251,8 +250,6 @@ class Release:
             return reading(StackReading.name, [self.model(statistic_meta.nonnegative_model)], {})
         pieces = [self.model(k) for k in statistic_meta.models]
         sizes = [piece.model.n for piece in pieces if isinstance(piece, AxisSplit)]
-        boxes = [piece.nodes.bounds for piece in pieces if isinstance(piece, BlockVariance)]
-        sizes += [int(end) for bounds in boxes for end in bounds[:, :, 1].max(axis=0)]
         if sizes != [self.axes[axis].leaves for axis in statistic_meta.axes] and (sizes or not pieces):
             raise refused(self.path, f"statistic {statistic} has variance models of other axes")
         try:

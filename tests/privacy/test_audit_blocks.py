@@ -80,10 +80,9 @@ def test_a_line_of_another_length_is_found(releases: dict[str, Path], tmp_path: 
         "UPDATE variance_2 SET parent = rowid WHERE rowid = 5",
         "UPDATE variance_2 SET lo1 = -3 WHERE rowid = 5",
         "UPDATE variance_2 SET hi1 = lo1 WHERE rowid = 5",
-        "UPDATE variance_2 SET hi2 = 1000000 WHERE rowid = 5",
     ],
 )
-def test_boxes_that_are_no_forest_over_the_cells_are_refused_in_a_line(
+def test_boxes_that_are_no_forest_are_refused_in_a_line(
     releases: dict[str, Path], tmp_path: Path, change: str
 ):
     path = tmp_path / "r.dpsql"
@@ -91,6 +90,6 @@ def test_boxes_that_are_no_forest_over_the_cells_are_refused_in_a_line(
     path.chmod(0o644)
     with duckdb.connect(str(path)) as connection:
         connection.execute(change)
-    refused = pytest.raises(ReleaseError, match=r"variance_2 holds no model|variance models of other axes")
+    refused = pytest.raises(ReleaseError, match="variance_2 holds no model")
     with closing(open_release(path, insecure=True)) as release, refused:
         release.reading(release.meta.statistics.index(next(s for s in release.statistics if 2 in s.models)))
