@@ -22,7 +22,7 @@ from dpsql.engines import postgresql
 from dpsql.errors import BudgetExceeded, LineageError
 from tests.engines import test_places as server
 from tests.engines.servers import Server, postgres_programs, running_postgres
-from tests.ledger import test_memory as memory
+from tests.ledger import test_spend_memory as memory
 
 SPELLINGS = 20
 """Fewer would not be what the figure says."""
