@@ -46,6 +46,13 @@ def test_scaled_denominator_is_the_largest_that_fits(sensitivity):
     assert t & (t - 1) == 0 and t >= 1 << 12 and fits(t) and not fits(2 * t)
 
 
+def test_the_coarsest_denominator_is_the_last_that_is_taken():
+    widest = ((1 << 63) - 1) // (HEADROOM << 12)
+    assert scaled_denominator(widest) == 1 << 12
+    with pytest.raises(PrivacyError, match="too wide"):
+        scaled_denominator(widest + 1)
+
+
 def test_scaled_denominator_names_the_measure():
     with pytest.raises(PrivacyError, match=r"sales\.amount.*lower its scale"):
         scaled_denominator(1 << 60, "sales.amount")

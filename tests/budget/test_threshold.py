@@ -12,7 +12,14 @@ import numpy as np
 import pytest
 
 from dpsql.budget import gaussian_sigma2
-from dpsql.budget.threshold import MOST_WEIGHED, SQUARED_SENSITIVITY, UNIT, key_threshold, key_weight
+from dpsql.budget.threshold import (
+    MOST_WEIGHED,
+    SQUARED_SENSITIVITY,
+    UNIT,
+    key_threshold,
+    key_weight,
+    passing_chance,
+)
 from dpsql.errors import PrivacyError
 
 VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "keys_threshold.json").read_text())
@@ -87,3 +94,10 @@ def test_thresholds_of_small_deltas_are_the_least() -> None:
     with mpmath.workdps(200):
         worst = {t: max(tail(t, keys, sigma2) for keys in (1, 2)) for t in (threshold - 1, threshold)}
         assert worst[threshold] <= mpmath.mpf(10) ** -60 < worst[threshold - 1]
+
+
+def test_a_weight_above_the_threshold_passes_for_certain() -> None:
+    delta = Fraction(1, 10**6)
+    assert passing_chance(UNIT, UNIT, Fraction(UNIT), delta) == 1
+    half = passing_chance(UNIT + 1, UNIT, Fraction(UNIT), delta)
+    assert 0 <= half - Fraction(1, 2) <= Fraction(2, 10**36)

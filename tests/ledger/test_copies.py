@@ -117,6 +117,17 @@ def test_a_damaged_mark_stops_spending_and_somebody_elses_does_not(curator, monk
     assert curator.publish("c").drawn
 
 
+def test_a_mark_has_at_most_four_kibibytes(curator: Curator) -> None:
+    mark = next(file for file in curator.folder.glob(".dpsql-*"))
+    text = mark.read_text()
+    mark.write_text(" " * (4096 - len(text)) + text)
+    assert curator.publish("b").drawn
+    text = mark.read_text()
+    mark.write_text(" " * (4097 - len(text)) + text)
+    with pytest.raises(IntegrityError, match="spending has stopped"):
+        curator.publish("c")
+
+
 def state_of(curator: Curator, label: str) -> Path:
     return curator.ledger.with_name(f"{label}.{hashlib.sha256(b'shop').hexdigest()[:8]}.stream")
 

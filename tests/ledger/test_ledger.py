@@ -18,6 +18,7 @@ from dpsql.errors import (
     IntegrityError,
     InternalError,
     LineageError,
+    MachineFault,
     OperationalError,
     PrivacyError,
     ReleaseExists,
@@ -31,6 +32,7 @@ from dpsql.ledger import (
     Receipt,
     Recovery,
     ReleaseSpend,
+    SelectionRecord,
     SourceTable,
     SpendLine,
     budget_report,
@@ -111,6 +113,19 @@ def test_ten_releases_of_a_tenth_use_up_the_cap_exactly(curator):
     with pytest.raises(BudgetExceeded, match=r"has 0 epsilon left of 4 and this release costs 1e-20"):
         curator.publish("r10", Fraction(1, 10**20))
     assert curator.draws == 10 and curator.left_over() == []
+
+
+@pytest.mark.parametrize("chosen", [False, True])
+def test_a_failure_is_charged_once_noisy_numbers_have_chosen(curator: Curator, chosen: bool) -> None:
+    record = SelectionRecord()
+
+    def fails(path: Path) -> None:
+        record.begun = record.begun or chosen
+        raise ValueError("the draw failed")
+
+    with pytest.raises(MachineFault if chosen else ValueError):
+        curator.publish("a", build=fails, selection=record)
+    assert curator.publish("b").left == 4 - Fraction(2, 5) * (2 if chosen else 1)
 
 
 def test_a_release_is_private_until_it_is_read_only(curator):

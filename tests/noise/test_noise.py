@@ -175,3 +175,43 @@ def test_a_gaussian_decided_by_fractions_has_its_law(
     for point in range(5):
         chance = law[40 + point]
         assert abs(np.mean(draws == point) - chance) < 5 * math.sqrt(chance / size)
+
+
+AWKWARD = [
+    Fraction(1, 3),
+    Fraction(10**9, 7),
+    Fraction(1 << 100, 3),
+    Fraction(5, 1 << 19),
+    Fraction(355, 113),
+]
+
+
+@pytest.mark.parametrize("sigma2", AWKWARD)
+def test_a_gaussian_exponent_is_as_near_as_its_filter_counts_on(
+    sigma2: Fraction, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two roundings are left for the filter, and floats use a good part of the slack: it is not slack for show."""
+    asked = []
+
+    def judged(exponent, slack, exact, entropy):
+        asked.append((exponent, slack, exact))
+        return np.ones(exponent.size, dtype=np.bool_)
+
+    monkeypatch.setattr(gaussian, "rational_coin", judged)
+    discrete_gaussian(sigma2, 3_000, insecure_test_entropy(7))
+    errors = []
+    for exponent, slack, exact in asked:
+        for index in range(exponent.size):
+            error = abs(Fraction(float(exponent[index])) - exact(index))
+            assert error + 2 * Fraction(float(exponent[index])) / (1 << 53) <= Fraction(float(slack[index]))
+            errors.append(error and error / Fraction(float(slack[index])))
+    assert len(errors) >= 3_000
+    if sigma2.denominator & (sigma2.denominator - 1):
+        assert max(errors) > Fraction(1, 1000)
+
+
+def test_the_smallest_variance_is_the_grain() -> None:
+    grain = Fraction(1, 1 << 20)
+    assert not discrete_gaussian(grain, 5, insecure_test_entropy(1)).any()
+    with pytest.raises(InternalError, match="positive variance"):
+        discrete_gaussian(grain - Fraction(1, 1 << 60), 5, os_entropy())
