@@ -510,10 +510,9 @@ def integer_root(value: IntArray, norm: int) -> IntArray:
     """
     if norm == 1:
         return value
+    # Rounding r^2 to 53 bits and its root again moves r by less than half a step: the root is never too small.
     root = np.sqrt(value.astype(np.float64)).astype(np.int64)
-    root -= root * root > value
-    root += (root + 1) * (root + 1) <= value
-    return root
+    return root - (root * root > value)
 
 
 def laws_for(currency: Currency) -> tuple[NoiseLaw, ...]:

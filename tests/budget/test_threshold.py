@@ -11,7 +11,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from dpsql.budget import gaussian_sigma2
+from dpsql.budget import gaussian_sigma2, threshold
 from dpsql.budget.threshold import (
     MOST_WEIGHED,
     SQUARED_SENSITIVITY,
@@ -101,3 +101,13 @@ def test_a_weight_above_the_threshold_passes_for_certain() -> None:
     assert passing_chance(UNIT, UNIT, Fraction(UNIT), delta) == 1
     half = passing_chance(UNIT + 1, UNIT, Fraction(UNIT), delta)
     assert 0 <= half - Fraction(1, 2) <= Fraction(2, 10**36)
+
+
+@pytest.mark.parametrize("off", ["-0.01", "0.01", "-0.00001", "0.00001"])
+def test_a_search_from_a_bad_guess_ends_at_the_same_threshold(
+    off: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = (Fraction(UNIT), Fraction(1, 10**6), 3)
+    known, quantile = key_threshold(*asked), threshold._quantile
+    monkeypatch.setattr(threshold, "_quantile", lambda delta, keys: quantile(delta, keys) * (1 + float(off)))
+    assert key_threshold.__wrapped__(*asked) == known
