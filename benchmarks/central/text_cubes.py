@@ -132,7 +132,9 @@ def planned(path: Path) -> CubePlan:
     spend = sum(statistic.spend for statistic in priced.plan.statistics)
     leaves = {planned.axis.name: planned.axis.leaves for planned in priced.plan.axes}
     names = [f"texts.c{i}" for i in range(len(leaves))]
-    return CubePlan(forecast(priced), tuple(leaves[name] for name in names), GAUSSIAN.unit_noise(spend) ** 2)
+    return CubePlan(
+        forecast(priced), tuple(leaves[name] for name in names), GAUSSIAN.bounded_noise(1, spend) ** 2
+    )
 
 
 Errors = Mapping[int, float]

@@ -502,7 +502,7 @@ def bound_forecasts(plan: ReleasePlan) -> tuple[BoundForecast, ...]:
         if step is None:
             forecasts.append(BoundForecast(table.name, table.bounding.max_ids, None, currency, None))
             continue
-        stderr = REACH * table.bounding.max_ids * law_of(plan.catalog).unit_noise(step.spend)
+        stderr = law_of(plan.catalog).bounded_noise(REACH * table.bounding.max_ids, step.spend)
         forecasts.append(
             BoundForecast(table.name, table.bounding.max_ids, str(step.charge), currency, stderr)
         )

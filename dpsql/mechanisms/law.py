@@ -157,8 +157,8 @@ class NoiseLaw(Protocol):
         **Privacy**: the spend.
         """
 
-    def unit_noise(self, spend: Fraction) -> float:
-        """About the standard deviation of `draw_bounded` for a bound of 1."""
+    def bounded_noise(self, bound: int, spend: Fraction) -> float:
+        """The standard deviation of `draw_bounded`; of Laplace noise that of the continuous one, a little more."""
 
     def bought(self, amount: Fraction, currency: Currency) -> Fraction:
         """The largest spend of the law's own kind within an amount of a currency that pays for it (`laws_for`).
@@ -382,8 +382,8 @@ class Laplace:
         sd = float(laplace_variance(units[:1], t * bound)[0]) ** 0.5
         return NoisyValues(self.draw_units(exact, units, t * bound, noise), sd)
 
-    def unit_noise(self, spend: Fraction) -> float:
-        return sqrt(2) / float(spend)
+    def bounded_noise(self, bound: int, spend: Fraction) -> float:
+        return sqrt(2) * bound / float(spend)
 
     def bought(self, amount: Fraction, currency: Currency) -> Fraction:
         """An epsilon: of the whole draw, which each of its numbers pays a part of."""
@@ -479,11 +479,12 @@ class Gaussian:
         grain = self.grain((), spend, bound)
         sigma2 = gaussian_sigma2(spend, (grain * bound) ** 2)
         noisy = self.draw_spread(refined(exact, grain), sigma2, noise)
-        sd = sqrt(float(sigma2) / grain**2 + (ROUNDING if grain > 1 else 0.0))
-        return NoisyValues(Noisy((2 * noisy + grain) // (2 * grain)), sd)
+        return NoisyValues(Noisy((2 * noisy + grain) // (2 * grain)), self.bounded_noise(bound, spend))
 
-    def unit_noise(self, spend: Fraction) -> float:
-        return sqrt(1 / float(spend) + ROUNDING)
+    def bounded_noise(self, bound: int, spend: Fraction) -> float:
+        grain = self.grain((), spend, bound)
+        sigma2 = gaussian_sigma2(spend, (grain * bound) ** 2)
+        return sqrt(float(sigma2) / grain**2 + (ROUNDING if grain > 1 else 0.0))
 
     def bought(self, amount: Fraction, currency: Currency) -> Fraction:
         """A mu^2."""

@@ -53,10 +53,14 @@ def test_what_is_drawn_bounded_spreads_as_it_says() -> None:
     assert wide.sd**2 == 256**2 + 4
 
 
-def test_unit_noise_is_about_what_a_bound_of_one_gets() -> None:
-    for law, spend in ((GAUSSIAN, Fraction(1, 4)), (LAPLACE, Fraction(1, 100))):
-        drawn = law.draw_bounded(Exact(np.zeros(1, np.int64)), 1, spend, ZeroNoise())
-        assert law.unit_noise(spend) == pytest.approx(drawn.sd, rel=1e-4)
+def test_noise_of_a_bound_is_known_before_it_is_drawn() -> None:
+    for law, spend, bound in (
+        (GAUSSIAN, Fraction(1, 4), 1),
+        (GAUSSIAN, Fraction(9), 60),
+        (LAPLACE, Fraction(1, 100), 7),
+    ):
+        drawn = law.draw_bounded(Exact(np.zeros(1, np.int64)), bound, spend, ZeroNoise())
+        assert law.bounded_noise(bound, spend) == pytest.approx(drawn.sd, rel=1e-4)
 
 
 @pytest.mark.parametrize("exacts, sensitivities", [(2, 1), (1, 2), (1, 1), (3, 3)])

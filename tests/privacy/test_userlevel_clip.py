@@ -333,6 +333,6 @@ def test_pure_differences_of_a_table_are_the_integers_that_the_proof_has(tmp_pat
     assert max(abs(left[unit]) * size for unit, _, size in sizes) <= reaches[0] * UNIT
 
 
-def test_unit_noise_is_what_the_budget_buys():
-    assert GAUSSIAN.unit_noise(Fraction(1, 100)) == pytest.approx(10.0, rel=1e-3)
-    assert LAPLACE.unit_noise(Fraction(1)) == pytest.approx(2**0.5)
+def test_bounded_noise_is_what_the_budget_buys():
+    assert GAUSSIAN.bounded_noise(1, Fraction(1, 100)) == pytest.approx(10.0, rel=1e-3)
+    assert LAPLACE.bounded_noise(1, Fraction(1)) == pytest.approx(2**0.5)

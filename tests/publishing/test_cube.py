@@ -156,7 +156,7 @@ def test_names_are_asked_by_cells_and_pairs_come_first(tmp_path: Path) -> None:
         "pairs: cells of sales.a, sales.c, sales.d; groups of fewer axes and totals have bounds"
     )
     assert f"all: designed for {cube.objective}" in plan_text(report, mechanisms=True)
-    flat = sqrt(3 * GAUSSIAN.unit_noise(sum(Fraction(s.charge) for s in report.statistics)) ** 2)
+    flat = sqrt(3 * GAUSSIAN.bounded_noise(1, sum(Fraction(s.charge) for s in report.statistics)) ** 2)
     pairs = [s.typical for s in report.statistics if len(s.axes) == 2]
     assert max(pairs) < flat
     mixed = dpsql.plan(names(tmp_path, "  all: {of: sales, axes: [sales.a, sales.b, sales.d], ways: 2}\n"))

@@ -92,7 +92,7 @@ class Gaps:
 
     def unit_variance(self, terms: Terms) -> float:
         """Of a row of budget B."""
-        return (terms.law.unit_noise(terms.spend) * terms.sensitivity) ** 2
+        return terms.law.bounded_noise(terms.sensitivity, terms.spend) ** 2
 
     @cached_property
     def facts(self) -> MeasurementFacts:
@@ -183,7 +183,7 @@ class Touched:
 
     def unit_variance(self, terms: Terms) -> float:
         """Of a cell; `terms.sensitivity` is what one person adds, in the law's own norm."""
-        return (terms.law.unit_noise(terms.spend) * terms.sensitivity) ** 2
+        return terms.law.bounded_noise(terms.sensitivity, terms.spend) ** 2
 
     @cached_property
     def facts(self) -> MeasurementFacts:

@@ -429,7 +429,7 @@ def _total_rows(table: RecipeTable, people: str, owned: Owned) -> HighTotal:
 
 def _total(table: RecipeTable, people: str, amount: str, owned: Owned, step: Step) -> HighTotal:
     """The total of an amount, clipped where its tail says, and what the clip left out put back."""
-    bound = best_clip(owned.tail, table.law.unit_noise(step.spend), LARGEST_BOUND)
+    bound = best_clip(owned.tail, table.law.bounded_noise(1, step.spend), LARGEST_BOUND)
     exact = clipped_total(table.relations, people, amount, bound)
     drawn = draw_total(exact, bound, step.spend, table.law, table.noise)
     return high_total(drawn, owned.tail, rows=not step.measure)
