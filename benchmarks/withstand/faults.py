@@ -9,11 +9,12 @@ file system that is really full is the last scene, where this machine lets one b
 from __future__ import annotations
 
 import errno
+import json
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -43,10 +44,19 @@ class Found(NamedTuple):
     wrong: bool
 
 
+def _one_line(lines: Sequence[str]) -> bool:
+    """Whether a failure is the one object that `--json` promises, and its one line."""
+    try:
+        told = json.loads("\n".join(lines[:-1]))
+    except ValueError:
+        return False
+    return set(told) == {"command", "code", "error"} and lines[-1] == f"dpsql: {told['error']['message']}"
+
+
 def judge(what: str, outcome: Outcome, found: dict[str, Any]) -> Found:
     """Say what is wrong with a fault, if anything is."""
     lines = outcome.said.strip().splitlines()
-    raw = outcome.raw or outcome.code not in (0, 3, 4) or (outcome.code != 0 and len(lines) != 1)
+    raw = outcome.raw or outcome.code not in (0, 3, 4) or (outcome.code != 0 and not _one_line(lines))
     untrue = "wrong" not in found and outcome.code != 0 and not _true(lines[-1] if lines else "", found)
     for bad, words in ((raw, f"left with {outcome.code}"), (untrue, f"untrue; then {found}")):
         if bad:

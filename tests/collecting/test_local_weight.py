@@ -261,6 +261,8 @@ def test_no_weight_no_error(tmp_path: Path) -> None:
 def test_intervals_hold_with_an_estimated_weight(
     tmp_path: Path, share: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Half of the people in 800 collections: .961, .945, .958, .958. 200 tell 0.95 from what lies three of their own
+    deviations away."""
     people, (survey, plan) = visitors(), town(tmp_path, share)
     axes = content.survey_axes(survey)
     monkeypatch.setattr(content, "survey_axes", lambda survey: axes)  # the same for every collection
@@ -275,4 +277,4 @@ def test_intervals_hold_with_an_estimated_weight(
         opened.close()
         held.append((np.array(low[0]) <= exact) & (exact <= np.array(high[0])))
     for name, found in zip(("COUNT(*)", "COUNT", "SUM", "AVG"), np.mean(held, axis=0), strict=True):
-        assert 0.93 <= found <= 0.97, (name, found)
+        assert abs(found - 0.95) <= 3 * np.sqrt(0.95 * 0.05 / 200), (name, found)

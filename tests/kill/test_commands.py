@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -25,6 +26,10 @@ def test_a_few_of_each(module: str) -> None:
         capture_output=True,
         text=True,
         check=False,
+        env={
+            **os.environ,
+            "DPSQL_STATE": os.devnull,
+        },  # as `make withstand` has it: scenes begin anew all the time
     )
     figures = [line for line in done.stdout.splitlines() if line.startswith("figure")]
     assert figures, done.stderr
