@@ -250,10 +250,10 @@ def _create(path: Path, head: Path) -> None:
         raise IntegrityError(f"the ledger {path} is gone but its head is not", hint=RESTORE)
     with made_aside(path) as aside:
         with scratch(aside) as connection:
-            connection.execute(f"BEGIN; {_SCHEMA} COMMIT")
+            connection.execute(f"BEGIN; {_SCHEMA}")
             rows = [("format", _FORMAT), ("secret", os_entropy()(32).hex())]
             connection.executemany("INSERT INTO meta VALUES (?, ?)", rows)
-            connection.execute("CHECKPOINT")  # closing would do it too, and not say that it failed
+            connection.execute("COMMIT; CHECKPOINT")  # closing would do it too, and not say that it failed
         write_head(head, Head(0, GENESIS))  # before the ledger: a ledger without a head is always a fault
 
 

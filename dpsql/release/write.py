@@ -186,6 +186,7 @@ class ReleaseBuilder:
         if path.exists():
             raise InternalError(f"{path.name} exists and a release is never reopened for writing")
         with scratch(path, block_size=block_size) as connection:
+            connection.execute("BEGIN")  # one commit: each would write a log and sync it
             _write_axes(connection, [axis.content for axis in self.axes])
             for k, model in enumerate(self.models):
                 create_table(connection, f"variance_{k}", model.columns())
@@ -194,8 +195,8 @@ class ReleaseBuilder:
             _write_scales(connection, self.scales)
             for i, part in enumerate(self.keys):
                 create_table(connection, f"keys_{i}", part.columns, key_list_columns(part.meta))
-            _write_meta(connection, self.meta)  # last: without it no half-written state passes for a release
-            connection.execute("CHECKPOINT")
+            _write_meta(connection, self.meta)  # last: without it nothing passes for a release
+            connection.execute("COMMIT; CHECKPOINT")
         if seed is not None:
             sign(path, seed)
 
