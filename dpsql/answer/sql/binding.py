@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import sqlglot
@@ -173,7 +173,6 @@ def derived(binding: Binding, node: Node) -> Node:
 
 def _declared(binding: Binding, number: int, text: str) -> Node:
     """A catalog expression over one table's columns, resolved to one instance of it."""
-    body = sqlglot.parse_one(text, read=DIALECT)
     table = binding.rows.instances[number].table
 
     def bind(descendant: Node) -> Node:
@@ -181,7 +180,13 @@ def _declared(binding: Binding, number: int, text: str) -> Node:
             return column_of(number, table.column(descendant.name) or descendant.name)
         return descendant
 
-    return body.transform(bind)
+    return _catalog_expression(text).transform(bind)
+
+
+@lru_cache(maxsize=256)
+def _catalog_expression(text: str) -> Node:
+    """Its tree, which nobody changes: a statement compares each of its sums with every declared measure."""
+    return sqlglot.parse_one(text, read=DIALECT)
 
 
 def declared_measures(binding: Binding) -> dict[str, Node]:
