@@ -64,7 +64,7 @@ SHAPES: dict[str, tuple[str, tuple[Draw, ...]]] = {
     ),
 }  # fmt: skip
 """Statements with places for constants, and what draws each of them."""
-FEW, MANY = 40, 2000
+FEW, MANY = 24, 2000
 
 
 @pytest.fixture(scope="module")
