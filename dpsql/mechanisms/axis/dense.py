@@ -248,7 +248,11 @@ class DenseStrategy:
         return np.linalg.solve(rows.T @ rows, rows.T @ (y / self.total)).astype(np.float64)
 
     def variance(self) -> PrefixVariance:
-        """The inverse of the Gram matrix."""
+        return self._variance
+
+    @cached_property
+    def _variance(self) -> PrefixVariance:
+        """The inverse of the Gram matrix; a plan asks for it once a candidate, and a release once more."""
         return PrefixVariance(np.linalg.inv(self._scaled.T @ self._scaled).astype(np.float64))
 
     def entries(self) -> SparseRows:
