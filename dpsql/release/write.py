@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -211,15 +212,12 @@ class PlacedAxis(NamedTuple):
 
 def axis_parts(placed: Iterable[PlacedAxis]) -> list[AxisPart]:
     """Axes as a release holds them: each with its table, its look-up tree and the variance model of its own number."""
-    with scratch() as connection:
-        return [_axis_part(connection, number, *axis) for number, axis in enumerate(placed)]
+    return [_axis_part(number, *axis) for number, axis in enumerate(placed)]
 
 
-def _axis_part(
-    connection: duckdb.DuckDBPyConnection, number: int, axis: Axis, of: str, strategy: str
-) -> AxisPart:
+def _axis_part(number: int, axis: Axis, of: str, strategy: str) -> AxisPart:
     arrays, select = axis.arrays(), table_sql(axis, ARRAYS)
-    types = column_types(connection, arrays, select)
+    types = column_types(arrays, select)
     columns = tuple(
         ColumnMeta(c.path, c.table, c.column, c.sql_name, types[c.sql_name], c.description)
         for c in [*axis.columns, *(column for column, _ in axis.derived)]
@@ -262,19 +260,24 @@ def _array(values: Sequence[Any] | npt.NDArray[Any]) -> npt.NDArray[Any]:
     return array.astype(np.int64) if integers else array
 
 
-def column_types(
-    connection: duckdb.DuckDBPyConnection, arrays: Mapping[str, npt.NDArray[Any]], select: str
-) -> dict[str, str]:
+def column_types(arrays: Mapping[str, npt.NDArray[Any]], select: str) -> dict[str, str]:
     """The types that DuckDB gives the columns of an axis table.
 
     Args:
-        connection: any.
         arrays: of the axis; their first entries are looked at.
         select: a SELECT over the relation `ARRAYS`.
     """
-    with registered(connection, ARRAYS, {name: values[:1] for name, values in arrays.items()}):
+    firsts = ((name, values.dtype.str, values[:1].tolist()) for name, values in arrays.items())
+    # Values alone are no key: 1 and True are equal, Decimal("1.0") and Decimal("1.00") too.
+    return dict(_described(select, tuple((name, kind, *first, repr(first)) for name, kind, first in firsts)))
+
+
+@lru_cache(maxsize=256)  # 3 CPU ms an axis, and a plan or a design writes the same axes again and again
+def _described(select: str, firsts: tuple[tuple[Any, ...], ...]) -> list[tuple[str, str]]:
+    entries = {name: np.array(first, dtype=kind) for name, kind, *first, _ in firsts}
+    with scratch() as connection, registered(connection, ARRAYS, entries):
         described = connection.execute(f"DESCRIBE {select}").fetchall()
-    return {str(row[0]): str(row[1]) for row in described}
+    return [(str(row[0]), str(row[1])) for row in described]
 
 
 def _write_meta(connection: duckdb.DuckDBPyConnection, meta: Meta) -> None:

@@ -10,7 +10,8 @@ import duckdb
 import numpy as np
 import pytest
 
-from dpsql.release.write import registered
+from dpsql.release.write import ARRAYS, column_types, registered
+from dpsql.scratch import scratch
 
 LARGE = [*range(3000), 2**40]
 
@@ -46,3 +47,20 @@ def test_a_failed_statement_leaves_no_relation_behind() -> None:
         connection.execute("SELECT nothing FROM incoming")
     with pytest.raises(duckdb.CatalogException):
         connection.execute("FROM incoming")
+
+
+ALIKE: list[Any] = [
+    1, True, 1.0, Decimal("1"), Decimal("1.0"), Decimal("1.00"), "1", None, datetime.date(2025, 1, 1),
+    datetime.datetime(2025, 1, 1), float("nan"),
+]  # fmt: skip
+"""First values of which many are equal, and of other types."""
+
+
+def test_types_of_an_axis_are_those_of_its_first_values_whatever_came_before() -> None:
+    arrays = [np.array([1, 2], kind) for kind in ("i4", "i8", "f8", "bool", "u8", "U1", "M8[us]", "M8[ns]")]
+    arrays += [np.array([value, None], object) for value in ALIKE] + [np.zeros(0, np.int64)]
+    select = f"SELECT v, [v] AS w FROM {ARRAYS}"
+    for array in arrays * 2:
+        with scratch() as connection, registered(connection, ARRAYS, {"v": array[:1]}):
+            described = connection.execute(f"DESCRIBE {select}").fetchall()
+        assert column_types({"v": array}, select) == {str(row[0]): str(row[1]) for row in described}
