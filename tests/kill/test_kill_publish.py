@@ -105,6 +105,7 @@ def test_15_kills(tmp_path):
     kill_loop(tmp_path, rounds=1, random_kills=2, seed=1)
 
 
+@pytest.mark.timeout(3600)  # of a clock, beside whatever else runs
 @pytest.mark.slow
 def test_200_kills(tmp_path):
     kill_loop(tmp_path, rounds=5, random_kills=135, seed=2)

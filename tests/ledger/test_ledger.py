@@ -115,6 +115,44 @@ def test_ten_releases_of_a_tenth_use_up_the_cap_exactly(curator):
     assert curator.draws == 10 and curator.left_over() == []
 
 
+def test_chosen_keys_spend_their_delta_to_the_last_grain_and_no_more_than_planned(curator: Curator) -> None:
+    delta = Fraction(1, 10**7)
+    keyed = Lineage("shop", "customer.customer_id", "add_remove", 2 * delta, Fraction(4), delta)
+    lines = tuple(SpendLine(f"keys {part}", Fraction(1, 100), "mu2", delta / 2) for part in "ab")
+
+    def publish(label: str, planned: tuple[SpendLine, ...], spent: tuple[SpendLine, ...]) -> Receipt:
+        name = Label("shop", label, "spec")
+        order = Order(
+            name, curator.folder / f"{label}.dpsql", new_release_id(), lambda path: path.write_bytes(b"x"),
+            lambda: {}, selection=SelectionRecord(lines=spent),
+        )  # fmt: skip
+        return publish_file(curator.ledger, ReleaseSpend(keyed, planned, ()), order)
+
+    with pytest.raises(InternalError):
+        publish("more", lines[:1], lines)
+    assert publish("half", lines[:1], lines[:1]).drawn
+    with pytest.raises(BudgetExceeded, match="no delta left to choose keys"):
+        publish("beyond", lines, lines)
+    assert publish("rest", lines[1:], lines[1:]).drawn
+    with pytest.raises(BudgetExceeded, match="no delta left to choose keys"):
+        publish("none", lines[:1], lines[:1])
+
+
+def test_a_release_that_was_charged_and_not_shown_is_finished_and_said(curator: Curator) -> None:
+    def killed(step: str) -> None:
+        if step == "readable":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        curator.publish("a", kill_point=killed)
+    again = curator.publish("a")
+    assert again.recovery == Recovery(finished=again.path) and not again.drawn
+    with pytest.raises(KeyboardInterrupt):
+        curator.publish("b", kill_point=lambda step: killed("readable" if step == "renamed" else step))
+    shown = curator.publish("b")
+    assert shown.recovery == Recovery(finished=shown.path) and curator.draws == 2
+
+
 @pytest.mark.parametrize("chosen", [False, True])
 def test_a_failure_is_charged_once_noisy_numbers_have_chosen(curator: Curator, chosen: bool) -> None:
     record = SelectionRecord()

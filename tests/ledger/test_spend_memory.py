@@ -336,6 +336,12 @@ def test_where_it_lies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert memory_of_this_computer(new_ledger=False).folder == tmp_path / "own"
 
 
+def test_without_a_home_folder_nothing_is_remembered_and_it_is_said() -> None:
+    memory = LedgerMemory(None)
+    assert memory.remember("shop", ["place x"]) == "there is no home folder; set DPSQL_STATE"
+    memory.check("shop", (), {"visits": ["place x"]})
+
+
 @pytest.mark.usefixtures("publishes")
 def test_made_up_rows_are_not_remembered(shop: Path, state: Path) -> None:
     """`audit --prove` publishes made-up neighbours in ledgers that are thrown away."""

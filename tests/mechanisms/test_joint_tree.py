@@ -90,6 +90,8 @@ def test_rates_of_all_levels_stay_within_the_spend(sensitivity: int) -> None:
     rows = [STRATEGY.entries(), LeafStrategy(3).entries()]
     column = LAPLACE.largest_column(budget, rows, axes, cap)
     assert column == sum(LAPLACE.level_rates(axes, cap))
+    leaf = LAPLACE.leaf_noise(axes, spend, [sensitivity])
+    assert leaf.units.tolist() == [column] * 3
     assert 0 <= cap - column < 3
 
 

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from dpsql.errors import InternalError
 from dpsql.mechanisms.axis.leaves import LeafStrategy
 from dpsql.mechanisms.axis.strategy import axis_budgets
-from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, Laplace, integer_root
+from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, Laplace, integer_root, refined
+from dpsql.mechanisms.rows import AxisBudget
 from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy, laplace_variance
 from dpsql.tree import Exact
 
@@ -88,3 +89,13 @@ def test_one_number_alone_has_the_variance_of_its_law() -> None:
     units = LAPLACE.budgets(axes, Fraction(1), 7)
     exact = float(laplace_variance(int(units[0]), LAPLACE.denominator(7) * 7))
     assert LAPLACE.unit_variance(axes, Fraction(1), 7) == pytest.approx(exact, rel=1e-6)
+
+
+def test_budgets_of_gaussian_views_are_products() -> None:
+    axes = [AxisBudget(np.array(budget), 9, None) for budget in ([1, 2, 3], [5, 7])]
+    assert GAUSSIAN.budgets(axes, Fraction(1), 1).tolist() == [[5, 7], [10, 14], [15, 21]]
+
+
+def test_refined_integers_are_multiples_and_end_where_64_bits_do() -> None:
+    far = [5, -7, 1 << 61, -(1 << 61)]
+    assert refined(Exact(np.array(far)), 8).tolist() == [40, -56, 1 << 62, -(1 << 62)]

@@ -215,3 +215,18 @@ def test_the_smallest_variance_is_the_grain() -> None:
     assert not discrete_gaussian(grain, 5, insecure_test_entropy(1)).any()
     with pytest.raises(InternalError, match="positive variance"):
         discrete_gaussian(grain - Fraction(1, 1 << 60), 5, os_entropy())
+
+
+def test_a_coin_whose_first_bits_hold_its_chance_is_never_decided_by_them() -> None:
+    """e^-(1/4): the word at 1/4 says tails at once, so the coin comes up, and the word below it is heads."""
+    chance = Fraction(1, 4)
+
+    def coin(*word: int) -> bool:
+        script = Script([number << 10 for number in word])
+        one, width = np.ones(1), np.full(1, 2.0**-60)
+        came_up = _filtered_exp_coin(np.arange(1), one / 4, width, one, lambda item: chance, script)
+        assert not script.words
+        return bool(came_up[0])
+
+    assert coin(1 << 51)
+    assert not coin((1 << 51) - 1, (1 << 53) - 1)  # heads, then tails

@@ -58,6 +58,7 @@ def test_thirty_days_equal_duckdb_and_open_readers_keep_their_state(tmp_path: Pa
     check_state(shop, shop.opened(as_of="2025-01-20"), 20)
 
 
+@pytest.mark.timeout(3600)  # of a clock, beside whatever else runs
 @pytest.mark.slow
 def test_a_year_equals_duckdb(tmp_path: Path) -> None:
     shop = make_stream_shop(tmp_path, customers=20_000)
