@@ -112,9 +112,9 @@ def publishes() -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collect_file(file_path: Path) -> Generator[None, Any, Any]:
-    """Modules of tests have no doctests: looking for them in each took every worker a second. Helpers have some."""
+    """Modules of tests have no doctests, nor has what shows no prompt: looking into each took every worker seconds."""
     collectors = yield
-    if file_path.name.startswith("test_"):
+    if collectors and (file_path.name.startswith("test_") or b">>>" not in file_path.read_bytes()):
         return [collector for collector in collectors if not isinstance(collector, DoctestModule)]
     return collectors
 
