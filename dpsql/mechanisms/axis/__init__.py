@@ -132,6 +132,8 @@ def auto_strategy(
 
     **Privacy** Reads no data: the arguments are public.
     """
+    if workload is None:
+        return _best_of_all_ranges(MECHANISMS, _AllRanges(n, law, whole, scale, joint))
     return least(all_offers(AxisQuestion(n, law, workload, whole, scale, joint)))
 
 
@@ -183,6 +185,12 @@ def _for_all_ranges(
 ) -> AxisChoice:
     leaves, law, whole, scale, joint = question
     return _chosen(AxisQuestion(leaves, law, None, whole, scale, joint), word, shared)
+
+
+@lru_cache(maxsize=64)  # a plan by a noisy signal asks for the unbiased optimum, and its draw again
+def _best_of_all_ranges(mechanisms: tuple[Mechanism, ...], question: _AllRanges) -> AxisChoice:
+    leaves, law, whole, scale, joint = question
+    return least(all_offers(AxisQuestion(leaves, law, None, whole, scale, joint)))
 
 
 class _AllRanges(NamedTuple):
