@@ -7,14 +7,19 @@ stored answers some sums of cells and no others (`Reading.takes`); the rest is r
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
+
+import numpy as np
 
 from dpsql.answer.block import Block
+from dpsql.answer.leafsets import FloatArray
 from dpsql.answer.plan import ViewPlan, conditions
 from dpsql.answer.schema import Schema
 from dpsql.answer.terms import Term, predicates
 from dpsql.errors import NoViewError
 from dpsql.release import Release
 from dpsql.star.graph import sums_rows
+from dpsql.variance.entropy import partly
 
 
 def not_taken(plan: ViewPlan, terms: Sequence[Term], release: Release) -> str:
@@ -22,6 +27,10 @@ def not_taken(plan: ViewPlan, terms: Sequence[Term], release: Release) -> str:
     for term in terms:
         statistic = plan.view.statistics[term.measure]
         reading = release.reading(statistic.id)
+        if release.fitted(statistic.id) is not None:
+            if why := _not_fitted(plan, term, release):
+                return why
+            continue
         if not reading.takes(plan.box_masks(box) for box in plan.boxes_for(term)):
             if not reading.listed:
                 return f"{plan.view.name} was bought for a few questions, and what is asked is no sum of them"
@@ -30,6 +39,45 @@ def not_taken(plan: ViewPlan, terms: Sequence[Term], release: Release) -> str:
             counted = f"{plan.view.name} counts {term.measure} in {cell_kind} of {names}"
             return f"{counted}; who is in two cells would count twice"
     return ""
+
+
+MOST_FITTED = 1024
+"""Groups of one statement that are fitted, each with its redrawn fits: ten seconds of one core."""
+
+
+def fitted_boxes(plan: ViewPlan, term: Term, release: Release) -> list[Sequence[FloatArray]]:
+    """Masks of the boxes of a term that maximum entropy answers."""
+    reading = release.fitted(plan.view.statistics[term.measure].id)
+    if reading is None:
+        return []
+    boxes = (plan.box_masks(box) for box in plan.boxes_for(term))
+    return [masks for masks in boxes if not reading.takes([masks])]
+
+
+def _not_fitted(plan: ViewPlan, term: Term, release: Release) -> str:
+    """Why maximum entropy does not answer a term; empty where it does, or where it is a sum of what is stored."""
+    boxes = fitted_boxes(plan, term, release)
+    if not boxes:
+        return ""
+    by_entropy = f"{plan.view.name} answers three axes and more by maximum entropy"
+    if any(np.any((mask != 0.0) & (mask != 1.0)) for masks in boxes for mask in masks):
+        return f"{by_entropy}, which counts rows in whole bins and takes no sums, averages or parts of bins"
+    groups = prod(plan.shape)
+    if groups > MOST_FITTED:
+        return f"{by_entropy}, up to {MOST_FITTED} groups a statement, and there are {groups}"
+    return ""
+
+
+def entropy_caveat(plan: ViewPlan, terms: Sequence[Term], release: Release) -> str:
+    """What a reader of answers by maximum entropy should know; empty where all are sums of what is stored."""
+    boxes = [masks for term in terms for masks in fitted_boxes(plan, term, release)]
+    if not boxes:
+        return ""
+    names = [release.axes[plan.view.axes[i]].name for i in sorted({i for masks in boxes for i in partly(masks)})]
+    return (
+        f"{', '.join(names[:-1])} and {names[-1]} together: estimated by maximum entropy from pairs (LLE), biased where "
+        "three axes go together in ways that no pair shows; that bias is not in the error bar, and parts do not add up"
+    )
 
 
 def counted_units(terms: Sequence[Term]) -> list[str]:

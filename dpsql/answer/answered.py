@@ -30,6 +30,7 @@ from dpsql.errors import DataError
 from dpsql.release import Release
 from dpsql.release.format import UNIT
 from dpsql.tree import Tree, cover
+from dpsql.variance.entropy import EntropyReading
 from dpsql.variance.model import Sum
 
 
@@ -327,7 +328,7 @@ def _statements(
     plan: ViewPlan, wanted: Mapping[int, Sequence[Box]], release: Release
 ) -> list[tuple[BoxQuery, Lookup]]:
     """The statements over the file that answer boxes on some statistics."""
-    queries = _asked(plan, wanted, release)
+    queries = _asked(plan, _without_fitted(plan, wanted, release)[1], release)
     return [(query, lookup) for query in queries for lookup in lookups(plan, query, release)]
 
 
@@ -348,6 +349,13 @@ def recombine(
     Raises:
         DataError: the sum leaves the range of int64.
     """
+    fitted, wanted = _without_fitted(plan, wanted, release)
+    if fitted:
+        answers = recombine(plan, wanted, release)
+        for statistic, boxes in fitted.items():
+            answers.setdefault(statistic, Recombined({}, {}))
+            _fit(plan, boxes, answers[statistic], release.fitted(statistic))
+        return answers
     sums = None if plans is None else margin_sums(plan, wanted, release, plans)
     if sums is not None:
         zeros = np.zeros(plan.shape, np.int64)
@@ -373,6 +381,36 @@ def recombine(
         s: Recombined(*(dict(zip(boxes, arrays[s], strict=True)) for arrays in (out, cut)))
         for s, boxes in wanted.items()
     }
+
+
+Boxes = Mapping[int, Sequence[Box]]
+"""The boxes wanted of each statistic, by its id."""
+
+
+def _without_fitted(plan: ViewPlan, wanted: Boxes, release: Release) -> tuple[Boxes, Boxes]:
+    """Boxes apart: those that are no sums of what is stored, and all others."""
+    readings = {statistic: release.fitted(statistic) for statistic in wanted}
+    if not any(readings.values()):
+        return {}, wanted
+    fitted: dict[int, list[Box]] = {}
+    sums: dict[int, list[Box]] = {}
+    for statistic, boxes in wanted.items():
+        reading = readings[statistic]
+        for box in boxes:
+            is_sum = reading is None or reading.takes([plan.box_masks(box)])
+            (sums if is_sum else fitted).setdefault(statistic, []).append(box)
+    return fitted, sums
+
+
+def _fit(plan: ViewPlan, boxes: Sequence[Box], answers: Recombined, reading: EntropyReading | None) -> None:
+    """Add the answers of boxes by maximum entropy; what pairs leave open about them stands as their cuts."""
+    if reading is None:
+        return
+    at = np.indices(plan.shape).reshape(len(plan.shape), -1)
+    for box in boxes:
+        rows = [mask[places] for mask, places in zip(plan.box_masks(box), at, strict=True)]
+        counts, bounds = (values.reshape(plan.shape) * UNIT for values in reading.answers(rows))
+        answers.totals[box], answers.cuts[box] = np.rint(counts).astype(np.int64), bounds
 
 
 def _found(

@@ -20,7 +20,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from dpsql.answer.additivity import counted_units, no_unit_view, not_taken
+from dpsql.answer.additivity import counted_units, entropy_caveat, no_unit_view, not_taken
 from dpsql.answer.answered import AnsweredTerms, answer_terms
 from dpsql.answer.block import Block, ShapePlans
 from dpsql.answer.conflated import catalog_notes, has_dangling_keys, key_notes
@@ -108,7 +108,10 @@ def choose(
             reasons.append(lacks)
             continue
         plan = make_plan(block, terms, view, placed, release)
-        if untaken := not_taken(plan, terms, release):
+        untaken = not_taken(plan, terms, release)
+        if along is not None and entropy_caveat(plan, terms, release):
+            untaken = f"{view.name} answers three axes and more by maximum entropy, and a quantile is no count"
+        if untaken:
             reasons.append(untaken)
             continue
         rule = partial_bin(plan, release, asked)
@@ -322,6 +325,8 @@ def relate(
         biases = partial(bias_notes, plan, plan_terms, release)
         question = ("biases", plan.view.name, plan.view.axes, *plan_terms)
         notes += biases() if block.plans is None else block.plans.once(question, release, asked, biases)
+    caveats = dict.fromkeys(entropy_caveat(plan, plan_terms, release) for plan, plan_terms in plans)
+    notes += [Note(line, flag=True) for line in caveats if line]
     notes += domain_notes(plans[0][0], release) if quantile_of is None else []
     notes += [note for plan, _ in plans for note in unshown_notes(plan, release)]
     notes += [Note(line, flag=True) for plan, _ in plans for line in coarse_notes(plan)]

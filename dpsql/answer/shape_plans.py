@@ -141,7 +141,7 @@ def _adds_leaves(plan: ViewPlan, statistic: int, release: Release) -> bool:
     """Whether a statistic's answers are sums of its own node combinations under the masks that are asked."""
     masks = [np.ones((1, release.axes[axis].leaves)) for axis in plan.view.axes]
     reading = release.reading(statistic)
-    if reading.listed:
+    if reading.listed or release.fitted(statistic) is not None:
         return False
     terms = reading.terms(masks)
     return (

@@ -32,12 +32,12 @@ from dpsql.collecting.estimate import (
     FittedTable,
     Parts,
     axis_table,
-    model_of,
     one_row_each,
     rows_between,
     table,
     told_of,
 )
+from dpsql.collecting.lle import CountEstimates, axis_models, by_pairs
 from dpsql.collecting.parts import Fits, interactions
 from dpsql.collecting.plan import facts_of
 from dpsql.collecting.smooth import Positive, outside, positive_shares
@@ -77,7 +77,6 @@ from dpsql.release.write import (
 from dpsql.star import spec_hash
 from dpsql.variance.estimated import Estimated, Integers, Smooth
 from dpsql.variance.kronecker import ProductReading
-from dpsql.variance.leaves import PrefixVariance
 from dpsql.variance.model import Components
 from dpsql.variance.stack import StackVariance
 
@@ -109,38 +108,16 @@ def release_content(
     bits = weighted_tables(plan, tallies, axis_tables, scale.cut)
     axis_tables = axis_tables if bits is None else bits.known
     axes = survey_axes(survey)
-    fits = Fits(joint)
-    interactions(plan, tallies, [held for held, _ in survey.views.values()], axis_tables, fits=fits)
-    smooth = {
-        held: bits.positive[held[0]]
-        if bits is not None and len(held) == 1
-        else positive_shares(plan, tallies, held, axis_tables, fits.shares)
-        if joint or len(held) == 1
-        else None
-        for held, _ in survey.views.values()
-    }
-
-    def effects_of(views: Iterable[Sequence[int]], measure: int | None) -> Parts:
-        effects: Parts = interactions(plan, tallies, views, axis_tables, measure, fits)
-        return effects if bits is None else bits.barred(effects)
-
-    positive = {held: _smooth(shares, scale.factor) for held, shares in smooth.items() if shares is not None}
-    statistics = [
-        Statistic(
-            _description(survey, plan, view, held, measure, mid),
-            local_estimate(
-                held.values * scale.factor,
-                {positions: s * scale.factor**2 for positions, s in held.strengths.items()},
-                ", ".join(sorted({v.oracle for v in plan.views})),
-                positive.get(held.axes) if measure is None else None,
-            ),
-        )
-        for measure in [None, *range(len(survey.measures))]
-        for mid, tables in [_family(survey, plan, tallies, axis_tables, measure, effects_of)]
-        for view, held in tables
-    ]
-    margins = [PrefixVariance(model_of(axis_tables[a].counts)) for a in range(len(survey.axes))]
-    assembled = assemble(statistics, margins, [axis.content.tree for axis in axes])
+    estimates = CountEstimates(axis_tables, Fits(joint), scale)
+    interactions(plan, tallies, [held for held, _ in survey.tables], axis_tables, fits=estimates.fits)
+    trees = [axis.content.tree for axis in axes]
+    smooth: dict[tuple[int, ...], Positive | None] = {}
+    if survey.by_pairs:
+        assembled = by_pairs(survey, plan, tallies, estimates, trees)
+    else:
+        smooth = _smooth_views(survey, plan, tallies, estimates, bits)
+        statistics = _statistics(survey, plan, tallies, estimates, bits, smooth)
+        assembled = assemble(statistics, axis_models(axis_tables), trees)
     rows_at_most = rows_moved(plan, tallies, scale.factor)
     smooth_outside = {
         survey.axes[a].name: outside(positive.shares, axis_tables[a].counts)
@@ -169,6 +146,53 @@ def release_content(
             mixed={name: share for name, (_, share) in at_random.items() if share is not None} or None,
         ),
     )
+
+
+def _smooth_views(
+    survey: Survey, plan: Plan, tallies: Tallies, estimates: CountEstimates, bits: Weighted | None
+) -> dict[tuple[int, ...], Positive | None]:
+    """Non-negative shares of every view, by its axes; None where it has none."""
+    fits = estimates.fits
+    return {
+        held: bits.positive[held[0]]
+        if bits is not None and len(held) == 1
+        else positive_shares(plan, tallies, held, estimates.known, fits.shares)
+        if fits.fitted or len(held) == 1
+        else None
+        for held, _ in survey.views.values()
+    }
+
+
+def _statistics(
+    survey: Survey,
+    plan: Plan,
+    tallies: Tallies,
+    estimates: CountEstimates,
+    bits: Weighted | None,
+    smooth: Mapping[tuple[int, ...], Positive | None],
+) -> list[Statistic]:
+    """Counts and sums of every view as one table each."""
+    factor = estimates.scale.factor
+
+    def effects_of(views: Iterable[Sequence[int]], measure: int | None) -> Parts:
+        effects: Parts = interactions(plan, tallies, views, estimates.known, measure, estimates.fits)
+        return effects if bits is None else bits.barred(effects)
+
+    positive = {held: _smooth(shares, factor) for held, shares in smooth.items() if shares is not None}
+    return [
+        Statistic(
+            _description(survey, plan, view, held, measure, mid),
+            local_estimate(
+                held.values * factor,
+                {positions: s * factor**2 for positions, s in held.strengths.items()},
+                ", ".join(sorted({v.oracle for v in plan.views})),
+                positive.get(held.axes) if measure is None else None,
+            ),
+        )
+        for measure in [None, *range(len(survey.measures))]
+        for mid, tables in [_family(survey, plan, tallies, estimates.known, measure, effects_of)]
+        for view, held in tables
+    ]
 
 
 def _smooth(positive: Positive, factor: float) -> Smooth:

@@ -228,7 +228,7 @@ class _Plans(NamedTuple):
             for prediction in predictions
             if prediction.axes and is_noise(prediction)
         }
-        seconds = 0.0 if asks_rows_alone(plan) else joint_seconds(plan, self.survey.views.values())
+        seconds = 0.0 if asks_rows_alone(plan) else joint_seconds(plan, self.survey.tables)
         costs = view_costs(plan, views, predictions)
         return CollectionForecast(plan, people, predictions, costs, {}, helped, seconds)
 
@@ -377,7 +377,7 @@ def _counted(plan: Plan, reports: Reports, progress: Progress) -> _Counted:
     tallies, manifest = _tallied(plan, reports, progress)
     if manifest.accepted == 0:
         raise _nothing(manifest)
-    seconds = 0.0 if is_adaptive(plan) else joint_seconds(plan, survey.views.values())
+    seconds = 0.0 if is_adaptive(plan) else joint_seconds(plan, survey.tables)
     return _Counted(survey, plan, tallies, manifest, seconds)
 
 

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import combinations
 from typing import Any, NamedTuple
 
 from dpsql.axis import Axis, PublicTable, build_axis, needed_tables
@@ -28,6 +29,7 @@ from dpsql.star import (
 from dpsql.star.catalog import StarTable
 from dpsql.star.collection import UNKNOWN, Participation, counted_share, has_bit, report_epsilon, weighting_of
 from dpsql.star.reported import ReportedColumn
+from dpsql.variance.entropy import MOST_LEAVES
 
 AxisMaker = Callable[[ResolvedAxis], Axis]
 
@@ -51,6 +53,19 @@ class Survey:
     resolved: tuple[ResolvedAxis, ...]
     measures: tuple[ResolvedMeasure, ...]
     views: Mapping[str, tuple[tuple[int, ...], tuple[int, ...]]]
+
+    @property
+    def by_pairs(self) -> bool:
+        """Whether a release holds the pairs of its view, in the place of the joint table."""
+        collection = self.catalog.collection
+        return collection is not None and collection.estimate == "lle"
+
+    @property
+    def tables(self) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
+        """Positions of the axes and of the measures of every table that a release holds."""
+        if not self.by_pairs:
+            return tuple(self.views.values())
+        return tuple((pair, ()) for axes, _ in self.views.values() for pair in combinations(axes, 2))
 
     @property
     def participation(self) -> Participation:
@@ -95,8 +110,28 @@ def survey_of(catalog: Catalog, make: AxisMaker) -> Survey:
         views[name] = (places, tuple(list(measures).index(m.name) for m in view_measures))
     axes = tuple(make(axis) for axis in resolved)
     for name, (places, _) in views.items():
-        _check_cells(name, [axes[i] for i in places], catalog.views[name].cells)
+        held = [axes[i] for i in places]
+        if catalog.collection.estimate == "lle":
+            _check_pairs(name, held, catalog.views[name].cells)
+        else:
+            _check_cells(name, held, catalog.views[name].cells)
     return Survey(catalog, tables.pop(), axes, tuple(resolved), tuple(measures.values()), views)
+
+
+def _check_pairs(view: str, axes: Sequence[Axis], cap: int) -> None:
+    """Refuse a view with an axis that redrawing its pairs would take too long for, or whose pairs are over its cap."""
+    longest = max(axes, key=lambda axis: axis.leaves)
+    if longest.leaves > MOST_LEAVES:
+        raise CatalogError(
+            f"views.{view}: {longest.name} has {longest.leaves} leaves, and `estimate: lle` takes up to {MOST_LEAVES}",
+            hint="cut the axis wider (`cuts`)",
+        )
+    cells = sum(first.leaves * second.leaves for first, second in combinations(axes, 2))
+    if cells > cap:
+        raise CatalogError(
+            f"views.{view}: its pairs have {cells} cells, over the cap of {cap}",
+            hint="cut the axes wider (`cuts`), or raise `cells`",
+        )
 
 
 def _check_cells(view: str, axes: Sequence[Axis], cap: int) -> None:
@@ -106,7 +141,8 @@ def _check_cells(view: str, axes: Sequence[Axis], cap: int) -> None:
         sizes = " x ".join(f"{axis.leaves} ({axis.name})" for axis in axes)
         raise CatalogError(
             f"views.{view}: {sizes} = {cells} cells are over the cap of {cap}",
-            hint="write several views of fewer axes, or cut the axes wider (`cuts`)",
+            hint="write several views of fewer axes, cut the axes wider (`cuts`), or write "
+            "`collection: {estimate: lle}` for counts of one view, which are then biased",
         )
 
 

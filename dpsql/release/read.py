@@ -11,7 +11,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -21,10 +21,10 @@ import numpy as np
 
 from dpsql.errors import CatalogError, InterfaceError, InternalError, MachineFault, ReleaseError
 from dpsql.release.claims import read_meta
-from dpsql.release.format import DOMAIN, OTHER, AxisMeta, Meta, ScaleMeta, StatisticMeta
+from dpsql.release.format import DOMAIN, OTHER, UNIT, AxisMeta, Meta, ScaleMeta, StatisticMeta
 from dpsql.release.held import held
 from dpsql.release.margins import Margins
-from dpsql.release.request import executed
+from dpsql.release.request import check, executed
 from dpsql.release.signature import Signer, check_signature, signer_of
 from dpsql.release.stream import AsOf, named_batch, state_file
 from dpsql.release.structure import (
@@ -38,10 +38,11 @@ from dpsql.release.structure import (
 )
 from dpsql.star import Catalog, catalog_from_json
 from dpsql.star.sql import identifier
-from dpsql.tree import Tree, stored_tree
+from dpsql.tree import FloatArray, Tree, stored_tree
+from dpsql.variance.entropy import EntropyReading, PairTables
 from dpsql.variance.kronecker import AxisSplit
 from dpsql.variance.model import Reading, Shared
-from dpsql.variance.reading import FAMILIES, SHARED, Piece, piece, reading
+from dpsql.variance.reading import FAMILIES, SHARED, Piece, piece, reading, stored_as_pairs
 from dpsql.variance.stack import StackReading
 
 LOCKDOWN: dict[str, str | bool | int | float | list[str]] = {
@@ -253,9 +254,51 @@ class Release:
         if sizes != [self.axes[axis].leaves for axis in statistic_meta.axes] and (sizes or not pieces):
             raise refused(self.path, f"statistic {statistic} has variance models of other axes")
         try:
-            return reading(statistic_meta.reading, pieces, dict(statistic_meta.components))
+            stored = reading(statistic_meta.reading, pieces, dict(statistic_meta.components))
         except (InternalError, LookupError, ValueError) as error:
             raise refused(self.path, f"statistic {statistic} is not read by its variance models") from error
+        if not stored_as_pairs(statistic_meta.reading):
+            return stored
+        return replace(cast(EntropyReading, stored), pairs=self._pairs(statistic))
+
+    def fitted(self, statistic: int) -> EntropyReading | None:
+        """The reading of a statistic whose boxes over more than two axes are fitted; None where all are sums."""
+        of_pairs = stored_as_pairs(self.statistics[statistic].reading) and not self.pair_readings
+        return cast(EntropyReading, self.reading(statistic)) if of_pairs else None
+
+    def _pairs(self, statistic: int) -> PairTables:
+        """Where a statistic's pair tables are; redrawn noise follows from the release's id."""
+        tables: dict[tuple[int, int], FloatArray] = {}
+
+        def table(i: int, j: int) -> FloatArray:
+            if (i, j) not in tables:
+                tables[i, j] = self._pair_table(statistic, i, j)
+            return tables[i, j]
+
+        return PairTables(table, (*self.meta.release_id.encode(), statistic), check)
+
+    def _pair_table(self, statistic: int, i: int, j: int) -> FloatArray:
+        """Leaf counts of a pair of positions: the non-negative estimate, or the unbiased one where there is none."""
+        meta = self.statistics[statistic]
+        trees, shape = [self.tree(meta.axes[k]) for k in (i, j)], [self.axes[meta.axes[k]].leaves for k in (i, j)]
+        column = "nonnegative" if meta.nonnegative else "estimate"
+        where = " AND ".join(f"n{k + 1} = 0" for k in range(len(meta.axes)) if k not in (i, j))
+        picked = f"n{i + 1} AS a, n{j + 1} AS b, {column} AS value"
+        columns = self._columns(f"node_combination_{statistic}", picked, f"WHERE {where}", [], MOST_NUMBERS)
+        if _incomplete(columns):
+            raise refused(self.path, f"the pair tables of the view {meta.view} have gaps")
+        at = [np.full(tree.size, -1, np.int64) for tree in trees]
+        for leaf, tree in zip(at, trees, strict=True):
+            leaf[tree.leaves] = np.arange(tree.n)
+        nodes = [np.asarray(columns[name], np.int64) for name in "ab"]
+        inside = [(node >= 0) & (node < tree.size) for node, tree in zip(nodes, trees, strict=True)]
+        known = inside[0] & inside[1]
+        a, b = (leaf[node[known]] for leaf, node in zip(at, nodes, strict=True))
+        leaves, counts = (a >= 0) & (b >= 0), np.full(shape, np.nan)
+        counts[a[leaves], b[leaves]] = np.asarray(columns["value"], np.float64)[known][leaves] / UNIT
+        if np.count_nonzero(leaves) != counts.size or np.isnan(counts).any():
+            raise refused(self.path, f"the view {meta.view} lacks node combinations, or has some twice")
+        return counts
 
     def shared(self, left: int, right: int) -> Shared | None:
         """How two statistics err together, the masks of the lower one first; None where independently."""

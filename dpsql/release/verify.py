@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 from dpsql.release.read import Release, open_release, release_file
 from dpsql.release.signature import Signer, claimed_signer
 from dpsql.release.structure import refused
+from dpsql.variance.entropy import LINEAR, pair_number
+from dpsql.variance.reading import stored_as_pairs
 
 
 class Verified(NamedTuple):
@@ -98,8 +100,18 @@ def _numbers(release: Release) -> Iterator[int]:
             (),
             lambda cursor: cursor.fetchall(),
         )
-        if not rows == good == prod(sizes):
+        of_pairs = stored_as_pairs(statistic.reading)
+        if not rows == good == (pair_number(sizes) if of_pairs else prod(sizes)) or (
+            of_pairs and _most_inner(release, number, len(sizes)) > LINEAR
+        ):
             raise refused(
                 release.path, f"the view {statistic.view} lacks node combinations, or has some twice"
             )
         yield int(rows)
+
+
+def _most_inner(release: Release, number: int, axes: int) -> int:
+    """On how many axes at most a node combination of a statistic is not the root."""
+    inner = " + ".join(f"(n{i + 1} <> 0)::INTEGER" for i in range(axes))
+    sql = f"SELECT max({inner}) FROM node_combination_{number}"
+    return int(release.read(sql, (), lambda cursor: cursor.fetchall())[0][0])

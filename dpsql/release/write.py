@@ -45,7 +45,8 @@ from dpsql.scratch import scratch
 from dpsql.star.sql import identifier
 from dpsql.tree import Noisy, Tree, kary_tree
 from dpsql.variance import AxisVariance
-from dpsql.variance.reading import Together, indices
+from dpsql.variance.entropy import pair_places
+from dpsql.variance.reading import Together, indices, stored_as_pairs
 
 IntArray = npt.NDArray[np.int64]
 
@@ -82,7 +83,8 @@ class StatisticContent:
     Args:
         value: noisy integers as drawn, shape (rows_1, .., rows_d); (rows,) where the axes are measured together.
         budget: integer budget of each draw, the same shape.
-        nodes: estimates of all node combinations in units of 2^-20, shape (nodes_1, .., nodes_d).
+        nodes: estimates of all node combinations in units of 2^-20, shape (nodes_1, .., nodes_d); of a statistic that
+            is stored as pairs those of `pair_places`, in a line.
         nonnegative: the non-negative estimates, or None.
         difference: noisy integers of what a factor leaves out, in the shape of `value`, or None.
     """
@@ -192,7 +194,8 @@ class ReleaseBuilder:
             for k, model in enumerate(self.models):
                 create_table(connection, f"variance_{k}", model.columns())
             for s, statistic in enumerate(self.statistics):
-                _write_statistic(connection, s, statistic)
+                trees = [self.axes[axis].content.tree for axis in statistic.meta.axes]
+                _write_statistic(connection, s, statistic, trees)
             _write_scales(connection, self.scales)
             for i, part in enumerate(self.keys):
                 create_table(connection, f"keys_{i}", part.columns, key_list_columns(part.meta))
@@ -303,7 +306,9 @@ def _write_axes(connection: duckdb.DuckDBPyConnection, axes: Sequence[AxisConten
     create_table(connection, "node", columns, NODE)
 
 
-def _write_statistic(connection: duckdb.DuckDBPyConnection, s: int, stored: StatisticPart) -> None:
+def _write_statistic(
+    connection: duckdb.DuckDBPyConnection, s: int, stored: StatisticPart, trees: Sequence[Tree]
+) -> None:
     statistic, drawn = stored.content, {"value": stored.content.value, "budget": stored.content.budget}
     none = np.zeros((0,) * indices(stored.meta.reading, len(stored.meta.axes)), np.int64)
     rows = drawn if statistic.value.size else dict.fromkeys(drawn, none)
@@ -313,6 +318,11 @@ def _write_statistic(connection: duckdb.DuckDBPyConnection, s: int, stored: Stat
     nodes = {"estimate": statistic.nodes}
     if statistic.nonnegative is not None:
         nodes["nonnegative"] = statistic.nonnegative
+    if stored_as_pairs(stored.meta.reading):
+        places = pair_places([tree.size for tree in trees]).T.astype(np.int32)
+        names = [f"n{i + 1}" for i in range(len(places))]
+        create_table(connection, f"node_combination_{s}", dict(zip(names, places, strict=True)) | nodes)
+        return
     create_cells(connection, f"node_combination_{s}", "n", nodes)
 
 

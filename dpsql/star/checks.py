@@ -24,7 +24,10 @@ from fractions import Fraction
 from dpsql.errors import CatalogError, SourceError, visible
 from dpsql.star.base import Problem, nearest
 from dpsql.star.collection import (
+    BESIDE_LLE,
     BESIDE_SERVICES,
+    FEWEST_ENTROPY_AXES,
+    MOST_ENTROPY_AXES,
     MOST_EPSILON,
     MOST_SERVICES,
     MOST_TAU,
@@ -410,6 +413,7 @@ def _check_collection(catalog: CatalogFields) -> None:
             ("collection", "kind"),
             f"`kind: {collection.kind}` {collection.way.asks}; leave out {', '.join(sorted(odd))}",
         )
+    _check_entropy(catalog, collection)
     for name in collection.shares:
         if name not in catalog.views:
             hint = nearest(name, tuple(catalog.views))
@@ -431,6 +435,33 @@ def _check_collection(catalog: CatalogFields) -> None:
                 ("collection", "joint", name, "axes"),
                 "no view has all of these axes, so no answer could use them; write them as in one view's `axes`",
             )
+
+
+def _check_entropy(catalog: CatalogFields, collection: Collection) -> None:
+    """Refuse `estimate: lle` where maximum entropy over pairs would not be sound, or says nothing new."""
+    if collection.estimate != "lle":
+        return
+    at = ("collection", "estimate")
+    odd = sorted(collection.settled - BESIDE_LLE)
+    if odd:
+        raise Problem(at, f"`estimate: lle` asks axes and pairs in one round; leave out {', '.join(odd)}")
+    if len(catalog.views) != 1:
+        raise Problem(at, f"`estimate: lle` goes with one view, and there are {len(catalog.views)}; keep one")
+    ((name, view),) = catalog.views.items()
+    if not FEWEST_ENTROPY_AXES <= len(view.axes) <= MOST_ENTROPY_AXES:
+        raise Problem(
+            ("views", name, "axes"),
+            f"`estimate: lle` takes three to six axes, and there are {len(view.axes)}; "
+            "with one or two leave it out, a table holds them whole",
+        )
+    if set(view.measures) != {"count"}:
+        raise Problem(
+            ("views", name, "measures"), "`estimate: lle` counts rows alone; write measures: [count]"
+        )
+    if catalog.privacy.unit.table not in (None, view.of):
+        raise Problem(
+            at, f"`estimate: lle` counts one row of everybody, and a person may own several of `{view.of}`"
+        )
 
 
 def _check_services(catalog: CatalogFields) -> None:

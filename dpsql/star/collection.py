@@ -11,6 +11,7 @@
 | `shares`        | view: part of the people who report on its axes and pairs |
 | `participation` | whom the people who report stand for: everybody, a random sample of them, or nobody knows |
 | `everybody`     | how many people the population has |
+| `estimate`      | `lle`: one view of three to six axes, held as its pairs; larger boxes by maximum entropy |
 | `services`      | who holds which axes, where no device holds them all |
 
 Each service collects a report of its own about its axes, for its part of the person's epsilon; the collector joins
@@ -244,6 +245,11 @@ class Collection(Model):
         description="auto: one round of trees and grids; ahead: rounds that split boxes where many people are; "
         "lprr: one round of every combination of the axes' tree levels",
     )
+    estimate: Literal["tables", "lle"] = Field(
+        "tables",
+        description="tables: every view is one table whose parts add up; lle: one view of three to six axes is held as "
+        "its pairs, and boxes over more than two axes are estimated by maximum entropy, biased and flagged",
+    )
     services: dict[str, Service] = Field(
         default_factory=dict,
         description="services that cannot join on one device, each with its axes; far noisier than one report",
@@ -276,6 +282,12 @@ class Collection(Model):
         return (self.row_share or Fraction(0)) + joint + sum(self.shares.values(), Fraction(0))
 
 
+BESIDE_LLE = {"epsilon", "estimate", "participation", "shuffled", "branching"}
+"""Keys that may stand beside `estimate: lle`: it is built for one round about one row of everybody."""
+FEWEST_ENTROPY_AXES, MOST_ENTROPY_AXES = 3, 6
+"""Pairs tell two axes whole; 7 axes have 21 pairs, and each pair's part of the people pays for all of them."""
+
+
 class Way(NamedTuple):
     """How a collection asks people.
 
@@ -303,7 +315,7 @@ WAYS = (
     Way(
         "lprr",
         "asks combinations of levels alone",
-        frozenset(Collection.model_fields) - {"joint", "services"},
+        frozenset(Collection.model_fields) - {"joint", "services", "estimate"},
     ),
 )
 

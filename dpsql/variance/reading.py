@@ -20,6 +20,7 @@ from dpsql.variance import (
     boxes,
     channel,
     distinct,
+    entropy,
     filtered,
     intervals,
     kronecker,
@@ -34,6 +35,7 @@ from dpsql.variance.asked import AskedReading, AskedVariance
 from dpsql.variance.blocks import BlockReading, BlockVariance, LookedReading, looked_reading, shared_blocks
 from dpsql.variance.boxes import BoxReading, BoxVariance
 from dpsql.variance.channel import ChannelModel, ChannelReading, channel_reading, shared_channel
+from dpsql.variance.entropy import EntropyReading
 from dpsql.variance.kronecker import AxisSplit, ProductReading
 from dpsql.variance.model import AxisVariance, Columns, Components, Reading, Shared
 from dpsql.variance.scaled import ScaledReading, Spread, scaled_reading
@@ -117,11 +119,13 @@ class StoredReading(NamedTuple):
         of: what it is made of.
         make: the reading of some pieces and components.
         by_axis: whether its noisy integers are stored with an index for each axis; else they stand in a line.
+        pairs: whether node combinations of more than two axes are not stored, and boxes over them are fitted.
     """
 
     of: type | tuple[type, ...]
     make: Callable[[tuple[Any, ...], Components], Reading]
     by_axis: bool = False
+    pairs: bool = False
 
 
 READINGS: dict[str, StoredReading] = {
@@ -135,6 +139,7 @@ READINGS: dict[str, StoredReading] = {
     LookedReading.name: StoredReading(AxisSplit, looked_reading),
     StackReading.name: StoredReading(StackVariance, lambda pieces, components: StackReading(pieces[0])),
     ChannelReading.name: StoredReading((AxisSplit, ChannelModel), channel_reading, by_axis=True),
+    EntropyReading.name: StoredReading(AxisSplit, entropy.entropy_reading, by_axis=True, pairs=True),
 }
 """Readings by the name that statistics are stored with."""
 
@@ -186,6 +191,11 @@ def reading(name: str, pieces: Sequence[Piece], components: Components) -> Readi
     if stored is None or not all(isinstance(piece, stored.of) for piece in pieces):
         raise InternalError(f"no statistic is read as {name!r}", hint="use the version that wrote it")
     return stored.make(tuple(pieces), components)
+
+
+def stored_as_pairs(name: str) -> bool:
+    """Whether a statistic of this reading holds the tables of its pairs of axes alone (`entropy.pair_places`)."""
+    return name in READINGS and READINGS[name].pairs
 
 
 def indices(name: str, axes: int) -> int:

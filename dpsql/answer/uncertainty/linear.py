@@ -259,7 +259,9 @@ def mask_products(source: BoxStatistic, weights: Weights) -> MaskProducts:
         np.maximum.at(largest, number, np.abs(factor))
         factor, inside = largest[number], factor / largest[number]
     tables = list(masks)
-    free = [i for i in range(len(tables)) if i not in lists]
+    fitted = source.release.fitted(source.statistic)
+    is_sum = fitted is None or fitted.takes([tables])  # fits of parts do not add up to the fit of the whole
+    free = [i for i in range(len(tables)) if is_sum and i not in lists]
     for axis in sorted(free, key=lambda i: -len(np.unique(at[i]))):
         keys = np.stack([number, *(at[i] for i in range(len(at)) if i != axis)])
         number, factor, at, tables[axis] = _added_along(axis, keys, factor, inside, at, tables[axis])

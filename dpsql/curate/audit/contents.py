@@ -45,7 +45,9 @@ from dpsql.release.write import ARRAYS, LOOKUP_ARITY, ReleaseBuilder, StatisticP
 from dpsql.scratch import scratch
 from dpsql.star.reported import reported_columns
 from dpsql.tree import Tree, kary_tree
+from dpsql.variance.entropy import pair_number, unpacked
 from dpsql.variance.model import Columns as ModelColumns
+from dpsql.variance.reading import stored_as_pairs
 from dpsql.variance.reconcile import node_sums
 
 Columns = dict[str, Any]
@@ -310,7 +312,13 @@ def check_sums(release: Release) -> Check:
         shape = tuple(listed[at] if tree is None else tree.size for at, tree in enumerate(trees))
         for name in ("estimate", "nonnegative") if statistic.nonnegative else ("estimate",):
             values = columns[name].astype(np.int64)
-            if values.size != prod(shape) or not _adds_up(values.reshape(shape), trees):
+            if stored_as_pairs(statistic.reading):
+                good = values.size == pair_number(shape) and all(
+                    _adds_up(table, [trees[i] for i in pair]) for pair, table in unpacked(values, shape).items()
+                )
+            else:
+                good = values.size == prod(shape) and _adds_up(values.reshape(shape), trees)
+            if not good:
                 wrong.append(f"node_combination_{index}.{name}")
     return Check("inner nodes are sums of their leaves", not wrong, ", ".join(wrong))
 

@@ -1,0 +1,198 @@
+"""One view of three to six axes as the tables of its pairs: what `collection: {estimate: lle}` stores (AHEAD's LLE).
+
+Plan and reports are those of any collection: trees of axes, a grid a pair. What differs is the release. Of the view's
+joint table, which may have a hundred million cells, it holds the margins of one axis and two, unbiased and with their
+covariance as always; boxes over more axes are fitted to them when they are asked (`dpsql.variance.entropy`).
+
+That fit takes non-negative tables which agree on their axes. So the pairs' smooth tables, where they were fitted, or
+else the unbiased ones without what is below 0, are raked to one table an axis: its stack, where the unbiased estimate
+does not reject it, else the unbiased shares on the simplex.
+
+| here     | there | unit |
+|----------|-------|------|
+| `shares` | of an axis, of a pair | slots |
+| `units`  | node sums | 2^-20 rows |
+
+**Privacy**: post-processing of reports that were private before they left the device.
+**Source**: AHEAD, section 4.5.2; docs/method/local.md, "Maximum entropy".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+
+from dpsql.client.plan import Plan
+from dpsql.collecting.estimate import AxisTable, FittedTable, Parts, Total, model_of, table
+from dpsql.collecting.parts import Fits, interactions
+from dpsql.collecting.smooth import SMOOTH, positive_shares
+from dpsql.collecting.survey import Survey
+from dpsql.collecting.tallies import Tallies
+from dpsql.collecting.totals import Scale, total_of
+from dpsql.mechanisms.law import nothing_drawn
+from dpsql.mechanisms.local.blue import ShareEstimate, normsub
+from dpsql.mechanisms.oracles.oracle import FloatArray
+from dpsql.release.assemble import Assembled, Description, Statistic, statistic_meta
+from dpsql.release.write import StatisticContent, StatisticPart
+from dpsql.tree import IntArray, Tree
+from dpsql.variance import AxisVariance
+from dpsql.variance.entropy import EntropyReading, packed
+from dpsql.variance.estimated import Estimated, Integers
+from dpsql.variance.leaves import PrefixVariance
+from dpsql.variance.model import Components
+from dpsql.variance.reading import Together
+from dpsql.variance.reconcile import node_sums, round_family
+
+PairKey = tuple[int, int]
+Tables = Mapping[PairKey, FloatArray]
+LEAST = 1e-6
+"""Part of a table of independent axes in every pair: raking cannot fill a line of zeros."""
+SETTLED, SWEEPS = 1e-12, 2000
+
+
+def pair_tables(
+    axes: Sequence[int], known: Mapping[int, AxisTable], parts: Parts, total: Total
+) -> tuple[Tables, Components]:
+    """Unbiased tables of all pairs, and the variance of each of their parts.
+
+    Args:
+        axes: the view's axes, increasing.
+        known: every axis's table.
+        parts: interactions of pairs.
+        total: of all rows.
+
+    Returns:
+        By positions in `axes`.
+    """
+    tables: dict[PairKey, FloatArray] = {}
+    components: dict[tuple[int, ...], float] = {}
+    for pair in combinations(range(len(axes)), 2):
+        fitted: FittedTable = table([axes[i] for i in pair], known, parts, None, total)
+        tables[pair] = fitted.values
+        components |= {tuple(pair[i] for i in subset): s for subset, s in fitted.strengths.items()}
+    return tables, components
+
+
+def positive_tables(
+    plan: Plan,
+    tallies: Tallies,
+    axes: Sequence[int],
+    known: Mapping[int, AxisTable],
+    unbiased: Tables,
+    fits: Fits,
+) -> Tables:
+    """Non-negative tables of all pairs that agree on every axis and on the total.
+
+    Args:
+        plan: the plan.
+        tallies: counts per view.
+        axes: the view's axes, increasing.
+        known: every axis's table.
+        unbiased: from `pair_tables`.
+        fits: joint fits that were made; without any, tables come straight from the grids.
+    """
+    total = float(next(iter(unbiased.values())).sum())
+    margins = [_axis_shares(plan, tallies, axis, known) * total for axis in axes]
+    tables = {}
+    for (i, j), leaves in unbiased.items():
+        pair = (axes[i], axes[j])
+        smooth = positive_shares(plan, tallies, pair, known, fits.shares) if fits.fitted else None
+        shares = leaves if smooth is None else smooth.shares
+        independent = np.outer(margins[i], margins[j]) / total
+        tables[i, j] = raked(np.maximum(shares, 0.0) + LEAST * independent, margins[i], margins[j])
+    return tables
+
+
+def _axis_shares(plan: Plan, tallies: Tallies, axis: int, known: Mapping[int, AxisTable]) -> FloatArray:
+    """Non-negative shares of one axis that add up to 1."""
+    counts: ShareEstimate = known[axis].counts
+    smooth = positive_shares(plan, tallies, (axis,), known) if plan.axes[axis].smooth >= SMOOTH else None
+    shares = smooth.shares if smooth is not None and smooth.preferred else normsub(counts.shares)
+    return np.asarray(shares / shares.sum())
+
+
+def raked(cells: FloatArray, rows: FloatArray, columns: FloatArray) -> FloatArray:
+    """Cells scaled by rows and by columns until they have these sums, which have one total.
+
+    >>> raked(np.array([[1.0, 1], [1, 3]]), np.array([2.0, 2]), np.array([2.0, 2])).sum(axis=1).tolist()
+    [2.0, 2.0]
+    """
+    for _ in range(SWEEPS):
+        cells = cells * _factor(columns, cells.sum(axis=0))
+        cells = cells * _factor(rows, cells.sum(axis=1))[:, None]
+        if float(np.abs(cells.sum(axis=0) - columns).max()) <= SETTLED * float(columns.sum()):
+            break
+    return cells
+
+
+def _factor(wanted: FloatArray, sums: FloatArray) -> FloatArray:
+    return np.divide(wanted, sums, out=np.zeros_like(sums), where=sums > 0)
+
+
+class CountEstimates(NamedTuple):
+    """What a collection says of its axes.
+
+    Args:
+        known: every axis's table.
+        fits: joint fits.
+        scale: shares to rows.
+    """
+
+    known: Mapping[int, AxisTable]
+    fits: Fits
+    scale: Scale
+
+
+def axis_models(known: Mapping[int, AxisTable]) -> list[PrefixVariance]:
+    """The variance model of every axis, in order."""
+    return [PrefixVariance(model_of(known[axis].counts)) for axis in sorted(known)]
+
+
+def by_pairs(
+    survey: Survey, plan: Plan, tallies: Tallies, estimates: CountEstimates, trees: Sequence[Tree]
+) -> Assembled:
+    """The one statistic of a release: all pairs of its view.
+
+    Args:
+        survey: the questions; of one view that counts rows.
+        plan: the plan.
+        tallies: counts per view.
+        estimates: of the axes.
+        trees: look-up trees of the survey's axes.
+    """
+    ((view, (axes, _)),) = survey.views.items()
+    known, factor = estimates.known, estimates.scale.factor
+    parts = interactions(plan, tallies, [pair for pair, _ in survey.tables], known, fits=estimates.fits)
+    unbiased, components = pair_tables(axes, known, parts, total_of(plan, tallies, known))
+    positive = positive_tables(plan, tallies, axes, known, unbiased, estimates.fits)
+    nothing = nothing_drawn(len(axes))
+    described = Description(
+        view, survey.of, "count", axes, plan.tau, plan.epsilon, "epsilon", family=None, nonnegative=True
+    )
+    estimated = Estimated(
+        np.zeros(0),
+        EntropyReading.name,
+        {subset: strength * factor**2 for subset, strength in components.items()},
+        Integers(nothing, nothing),
+        f"local: {', '.join(sorted({v.oracle for v in plan.views}))}; pairs, larger boxes by maximum entropy",
+    )
+    models: list[AxisVariance | Together] = [*axis_models(known)]
+    meta = statistic_meta(0, Statistic(described, estimated), models)
+    view_trees = [trees[axis] for axis in axes]
+    numbers = [
+        _units({pair: shares * factor for pair, shares in tables.items()}, view_trees)
+        for tables in (unbiased, positive)
+    ]
+    return Assembled([StatisticPart(meta, StatisticContent(nothing, nothing, *numbers))], models)
+
+
+def _units(tables: Tables, trees: Sequence[Tree]) -> IntArray:
+    """Node sums of all pairs, which agree on what they share in every bit."""
+    rounded = round_family([(pair, leaves) for pair, leaves in tables.items()])
+    sums = {
+        pair: node_sums(units, [trees[i] for i in pair]) for pair, units in zip(tables, rounded, strict=True)
+    }
+    return packed(sums, [tree.size for tree in trees])
