@@ -37,7 +37,7 @@ def _modules(topic: str, folder: str, *parts: str) -> tuple[Run, ...]:
     )
 
 
-LOCAL_PARTS = ("factors", "star", "axis", "cover", "collector", "rows", "bars", "rounds", "boxes")
+LOCAL_PARTS = ("factors", "star", "axis", "cover", "collector", "rows", "bars", "rounds", "boxes", "lle")
 
 RUNS: tuple[Run, ...] = (
     *_modules("Promises of every answer", "promises", "measure"),

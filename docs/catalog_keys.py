@@ -289,6 +289,7 @@ KEYS: Mapping[str, Place] = {
         "everybody": ("50000", "0", {"collection.participation": "random"}),
         "branching": ("4", "1"),
         "kind": ("lprr", "tree"),
+        "estimate": ("lle", "maxent", {"views.people.axes": "[customer.age, customer.region, customer.city]"}),
         "services": ("{shop: {axes: [customer.age]}, club: {axes: [customer.region]}}", "{shop: {axes: [customer.age]}}"),
     }),
     "JointGrid": Place("survey", "collection.joint.all", {

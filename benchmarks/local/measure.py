@@ -20,6 +20,7 @@ import numpy as np
 from benchmarks.figures import Figures
 from benchmarks.local import axis as local_axis
 from benchmarks.local import bars as local_bars
+from benchmarks.local import lle as local_lle
 from benchmarks.local import planes as local_planes
 from benchmarks.local import rounds as local_rounds
 from benchmarks.local import rows as local_rows
@@ -70,7 +71,7 @@ def collector_speed(figures: Figures, reports: int) -> None:
         figures.at_least("reports accepted", close_collection(state, plan)[1].accepted / reports, 1)
 
 
-PARTS = ("factors", "star", "axis", "cover", "collector", "rows", "bars", "rounds", "boxes")
+PARTS = ("factors", "star", "axis", "cover", "collector", "rows", "bars", "rounds", "boxes", "lle")
 
 
 def main() -> int:
@@ -106,6 +107,8 @@ def main() -> int:
     if "boxes" in wanted:
         local_planes.five_axes(figures, runs=1 if given.quick else 6)
         local_planes.entropy_beside_sql(figures, runs=1 if given.quick else 2)
+    if "lle" in wanted:
+        local_lle.against_script(figures, runs=1 if given.quick else 2)
     return figures.finish()
 
 

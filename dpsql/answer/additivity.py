@@ -73,10 +73,13 @@ def entropy_caveat(plan: ViewPlan, terms: Sequence[Term], release: Release) -> s
     boxes = [masks for term in terms for masks in fitted_boxes(plan, term, release)]
     if not boxes:
         return ""
-    names = [release.axes[plan.view.axes[i]].name for i in sorted({i for masks in boxes for i in partly(masks)})]
+    names = [
+        release.axes[plan.view.axes[i]].name for i in sorted({i for masks in boxes for i in partly(masks)})
+    ]
     return (
-        f"{', '.join(names[:-1])} and {names[-1]} together: estimated by maximum entropy from pairs (LLE), biased where "
-        "three axes go together in ways that no pair shows; that bias is not in the error bar, and parts do not add up"
+        f"{', '.join(names[:-1])} and {names[-1]} together: estimated by maximum entropy from pairs (LLE), biased "
+        "where three axes go together in ways that no pair shows; that bias is not in the error bar, and parts do not "
+        "add up"
     )
 
 

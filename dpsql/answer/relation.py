@@ -110,7 +110,9 @@ def choose(
         plan = make_plan(block, terms, view, placed, release)
         untaken = not_taken(plan, terms, release)
         if along is not None and entropy_caveat(plan, terms, release):
-            untaken = f"{view.name} answers three axes and more by maximum entropy, and a quantile is no count"
+            untaken = (
+                f"{view.name} answers three axes and more by maximum entropy, and a quantile is no count"
+            )
         if untaken:
             reasons.append(untaken)
             continue

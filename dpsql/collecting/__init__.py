@@ -15,6 +15,7 @@
 | totals    | one number from all axes: rows, a measure's total, its centre, one report's reach |
 | parts     | interactions of several axes |
 | smooth    | smooth, non-negative estimates beside the unbiased ones |
+| lle       | one view as the tables of its pairs |
 | content   | tables to a release of the same shape as a central one |
 | joined    | reports of several services to a release |
 | simulate  | a raw star as people with rows, and their reports |

@@ -182,11 +182,12 @@ def by_pairs(
     models: list[AxisVariance | Together] = [*axis_models(known)]
     meta = statistic_meta(0, Statistic(described, estimated), models)
     view_trees = [trees[axis] for axis in axes]
-    numbers = [
+    nodes, nonnegative = (
         _units({pair: shares * factor for pair, shares in tables.items()}, view_trees)
         for tables in (unbiased, positive)
-    ]
-    return Assembled([StatisticPart(meta, StatisticContent(nothing, nothing, *numbers))], models)
+    )
+    content = StatisticContent(nothing, nothing, nodes, nonnegative)
+    return Assembled([StatisticPart(meta, content)], models)
 
 
 def _units(tables: Tables, trees: Sequence[Tree]) -> IntArray:

@@ -280,7 +280,10 @@ class Release:
     def _pair_table(self, statistic: int, i: int, j: int) -> FloatArray:
         """Leaf counts of a pair of positions: the non-negative estimate, or the unbiased one where there is none."""
         meta = self.statistics[statistic]
-        trees, shape = [self.tree(meta.axes[k]) for k in (i, j)], [self.axes[meta.axes[k]].leaves for k in (i, j)]
+        trees, shape = (
+            [self.tree(meta.axes[k]) for k in (i, j)],
+            [self.axes[meta.axes[k]].leaves for k in (i, j)],
+        )
         column = "nonnegative" if meta.nonnegative else "estimate"
         where = " AND ".join(f"n{k + 1} = 0" for k in range(len(meta.axes)) if k not in (i, j))
         picked = f"n{i + 1} AS a, n{j + 1} AS b, {column} AS value"

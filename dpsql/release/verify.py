@@ -92,6 +92,7 @@ def _numbers(release: Release) -> Iterator[int]:
         bounds = " AND ".join(
             [
                 "estimate IS NOT NULL",
+                *(["nonnegative IS NOT NULL"] if statistic.nonnegative else []),
                 *(f"{n} >= 0 AND {n} < {size}" for n, size in zip(names, sizes, strict=True)),
             ]
         )

@@ -8,6 +8,7 @@ whole query, never a sum of per-node variances. Each module holds one kind of mo
     intervals   sparse interval rows after BLUE         O(log rows)
     sine        the sine-transform strategy             O(1)
     blocks      boxes of cells, measured cell by cell or as wholes
+    entropy     boxes over three axes and more, fitted to tables of pairs
 """
 
 from dpsql.variance.model import AxisVariance, covariance, mean_variance

@@ -5,9 +5,9 @@ over more axes cuts each axis in two, inside and outside; of all tables of 2^m c
 of largest entropy answers. Iterative proportional fitting finds it: cells start as a product of the axes' own shares
 and are scaled pair after pair, until a sweep moves no cell by 1e-5 / 2^m.
 
-Each box is a fit of its own, so boxes do not add up, and three axes that hang together beyond what their pairs show make
-the answer biased. How far it may be off is bounded by the pairs: no more rows are inside on all axes than on any two,
-and of those inside on axis i at most the sum over c of (inside on i, outside on c) are missing.
+Each box is a fit of its own, so boxes do not add up, and three axes that hang together beyond what their pairs show
+make the answer biased. How far it may be off is bounded by the pairs: no more rows are inside on all axes than on any
+two, and of those inside on axis i at most the sum over c of (inside on i, outside on c) are missing.
 
 Errors are those of the fit repeated on `DRAWS` redrawn sets of pairs: noise of the covariance that the release states
 for its pair tables is added to them. Which numbers are drawn follows from the release's id, so an answer has the same
@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations
+from itertools import combinations, pairwise
 from math import prod
 from typing import ClassVar, NamedTuple
 
@@ -70,8 +70,8 @@ class PairCounts(NamedTuple):
 def entropy_counts(known: PairCounts) -> FloatArray:
     """Rows inside on every axis in the table of largest entropy, shape (b,).
 
-    Counts that no table has are moved to the nearest that one pair can have: inside on an axis are 0 to all rows, inside
-    on two no more than on either and no fewer than both leave over.
+    Counts that no table has are moved to the nearest that one pair can have: inside on an axis are 0 to all rows,
+    inside on two no more than on either and no fewer than both leave over.
 
     >>> half = PairCounts(np.array([8.0]), np.array([[4.0, 4, 4]]), np.array([[2.0, 2, 2]]))
     >>> entropy_counts(half).tolist()
@@ -222,18 +222,26 @@ class EntropyReading:
     def _deviations(self, masks: Masks) -> FloatArray:
         """By how much each redrawn answer misses the answer, shape (DRAWS, g); equal boxes are fitted once."""
         positions = partly(masks)
-        rows = np.hstack([np.asarray(masks[i], np.float64) for i in positions] or [np.zeros((len(masks[0]), 1))])
+        rows = np.hstack(
+            [np.asarray(masks[i], np.float64) for i in positions] or [np.zeros((len(masks[0]), 1))]
+        )
         _, first, back = np.unique(rows, axis=0, return_index=True, return_inverse=True)
         some = [np.asarray(masks[i], np.float64)[first] for i in positions]
         noise = self._noise(positions, some)
         if len(positions) <= LINEAR:
-            exact = [noise.total[:, None] + np.zeros(len(first)), *np.moveaxis(noise.single, 2, 0), *np.moveaxis(noise.pair, 2, 0)]
+            exact = [
+                noise.total[:, None] + np.zeros(len(first)),
+                *np.moveaxis(noise.single, 2, 0),
+                *np.moveaxis(noise.pair, 2, 0),
+            ]
             return np.asarray(exact[{0: 0, 1: 1, 2: 3}[len(positions)]][:, back.reshape(-1)])
         counts = self.counts([np.asarray(mask, np.float64)[first] for mask in masks])
         middle, deviations = self._fits(counts), np.zeros((DRAWS, len(first)))
         for draw in range(DRAWS):
             moved = PairCounts(
-                counts.total + noise.total[draw], counts.single + noise.single[draw], counts.pair + noise.pair[draw]
+                counts.total + noise.total[draw],
+                counts.single + noise.single[draw],
+                counts.pair + noise.pair[draw],
             )
             deviations[draw] = self._fits(moved) - middle
         return deviations[:, back.reshape(-1)]
@@ -250,8 +258,8 @@ class EntropyReading:
     def _noise(self, positions: Sequence[int], masks: Masks) -> PairCounts:
         """Redrawn noise of the counts of pairs: shapes (draws,), (draws, g, m) and (draws, g, pairs).
 
-        Each component of the release's variance is drawn once for all boxes: the total, what remains of an axis, and what
-        remains of a pair.
+        Each component of the release's variance is drawn once for all boxes: the total, what remains of an axis, and
+        what remains of a pair.
         """
         boxes = len(masks[0]) if masks else 1
         total = self._normal((), (DRAWS,)) * self._strength(())
@@ -270,7 +278,10 @@ class EntropyReading:
             together = np.stack([np.sum((left @ of_draw) * right, axis=1) for of_draw in drawn])
             together = together * self._strength((i, j))
             pair[:, :, number] = (
-                total[:, None] * spread[a] * spread[b] + alone[a] * spread[b] + alone[b] * spread[a] + together
+                total[:, None] * spread[a] * spread[b]
+                + alone[a] * spread[b]
+                + alone[b] * spread[a]
+                + together
             )
         return PairCounts(total, single, pair)
 
@@ -349,7 +360,7 @@ def packed(tables: Mapping[tuple[int, int], npt.NDArray[np.int64]], nodes: Seque
     for i in range(len(nodes)):
         a, b = next(pair for pair in sorted(tables) if i in pair)
         columns.append(tables[a, b][1:, 0] if i == a else tables[a, b][0, 1:])
-    columns += [tables[pair][1:, 1:].ravel() for pair in combinations(range(len(nodes)), LINEAR)]
+    columns += [tables[i, j][1:, 1:].ravel() for i, j in combinations(range(len(nodes)), LINEAR)]
     return np.concatenate(columns)
 
 
@@ -360,7 +371,7 @@ def unpacked(column: npt.NDArray[np.int64], nodes: Sequence[int]) -> dict[tuple[
     [[[5, 3], [4, 2]]]
     """
     ends = np.cumsum([1, *(size - 1 for size in nodes)])
-    single = [column[a:b] for a, b in zip(ends[:-1], ends[1:], strict=True)]
+    single = [column[a:b] for a, b in pairwise(ends.tolist())]
     tables, start = dict[tuple[int, int], IntArray](), int(ends[-1])
     for i, j in combinations(range(len(nodes)), LINEAR):
         inner = len(single[i]), len(single[j])

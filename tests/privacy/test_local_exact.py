@@ -25,10 +25,13 @@ from dpsql.client import plan as plans
 from dpsql.client.plan import Plan, largest_weight, read_plan
 from dpsql.collecting.plan import CollectionDesign, PlannedAxis, build_plan
 from dpsql.collecting.run import write_plan
+from dpsql.collecting.survey import design_of, public_axis_maker, survey_of
 from dpsql.mechanisms.local.truncation import level_edges
 from dpsql.mechanisms.oracles import oracle_named
+from dpsql.star import parse_catalog
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
+from benchmarks.local.lle import catalog_text
 from benchmarks.local.published import printed_bias, printed_distribution, printed_tau
 
 VECTORS = json.loads((Path(__file__).parent.parent / "vectors" / "local.json").read_text())
@@ -200,6 +203,19 @@ def test_the_plan_of_kind_lprr(small: Callable[..., Distribution]) -> None:
     assert len(views) == len(level_combinations([2, 2]))
     plan = dataclasses.replace(written, own=OWN, views=views)
     people = [[Row((a, b))] for a, b in itertools.product(range(4), repeat=2)]
+    reports = [small(lambda rows=rows: device.respond(plan, rows, no_entropy)) for rows in people]
+    assert worst_ratio(reports) == OWN
+
+
+def test_a_plan_of_all_pairs(small: Callable[..., Distribution]) -> None:
+    """As `estimate: lle` has it written: a tree an axis and a grid a pair; weights are shrunk."""
+    catalog = parse_catalog(catalog_text(3, 2, "1").replace(", branching: 4", ""), "boxes.yaml")
+    survey = survey_of(catalog, public_axis_maker(catalog))
+    written = read_plan(build_plan(design_of(survey, 1000)))
+    assert {view.axes for view in written.views} >= {(0, 1), (0, 2), (1, 2)}
+    views = tuple(dataclasses.replace(view, share=1, oracle="GRR", extra=0) for view in written.views)
+    plan = dataclasses.replace(written, own=OWN, views=views)
+    people = [[Row(leaves)] for leaves in itertools.product(range(3), repeat=3)]
     reports = [small(lambda rows=rows: device.respond(plan, rows, no_entropy)) for rows in people]
     assert worst_ratio(reports) == OWN
 

@@ -314,7 +314,8 @@ def check_sums(release: Release) -> Check:
             values = columns[name].astype(np.int64)
             if stored_as_pairs(statistic.reading):
                 good = values.size == pair_number(shape) and all(
-                    _adds_up(table, [trees[i] for i in pair]) for pair, table in unpacked(values, shape).items()
+                    _adds_up(table, [trees[i] for i in pair])
+                    for pair, table in unpacked(values, shape).items()
                 )
             else:
                 good = values.size == prod(shape) and _adds_up(values.reshape(shape), trees)

@@ -1,0 +1,429 @@
+"""`estimate: lle`: a view held as its pairs, and larger boxes by maximum entropy, marked wherever they are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import combinations, product
+from math import prod
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pytest
+
+import dpsql
+from benchmarks.local.lle import catalog_text, write_release
+from benchmarks.local.simulated import one_row_each
+from dpsql.answer.session import OpenReleases, open_session
+from dpsql.client.plan import read_plan
+from dpsql.collecting.lle import raked
+from dpsql.collecting.plan import build_plan
+from dpsql.collecting.run import Reports, collect, write_plan
+from dpsql.collecting.simulate import simulate_reports, write_spool
+from dpsql.collecting.survey import design_of, public_axis_maker, survey_of
+from dpsql.curate.audit.contents import check_sums
+from dpsql.doors.claims import Statement, claimed_answer
+from dpsql.doors.report import report_page
+from dpsql.errors import CatalogError, NoViewError, ReleaseError
+from dpsql.release import open_release
+from dpsql.release.verify import verify
+from dpsql.star import Catalog, parse_catalog
+from dpsql.variance.entropy import (
+    PairCounts,
+    entropy_counts,
+    farthest,
+    packed,
+    pair_number,
+    pair_places,
+    unpacked,
+)
+from tests.doors.test_wire import Wire, serving
+
+PEOPLE = 20_000
+BOX = "a0 < 3 AND a1 BETWEEN 1 AND 3 AND a2 > 2"
+COUNT = f"SELECT COUNT(*) FROM answer WHERE {BOX}"
+MARK = "maximum entropy"
+
+
+def pairs_of(cells: np.ndarray) -> PairCounts:
+    """What pairs tell of one table of 2^m cells."""
+    axes = range(cells.ndim)
+    inside = [cells.take(1, axis=i) for i in axes]
+    both = [cells.take(1, axis=j).take(1, axis=i) for i, j in combinations(axes, 2)]
+    single, pair = np.array([[part.sum() for part in inside]]), np.array([[part.sum() for part in both]])
+    return PairCounts(np.array([cells.sum()]), single, pair)
+
+
+def cells_of(axes: int, strength: float, seed: int) -> np.ndarray:
+    """A table whose logarithm is a sum over pairs: the one of largest entropy among those with its pairs."""
+    rng = np.random.default_rng(seed)
+    alone = rng.normal(0, 0.5, axes)
+    together = rng.normal(0, strength, (axes, axes))
+    logs = np.zeros((2,) * axes)
+    for at in product((0, 1), repeat=axes):
+        logs[at] = sum(alone[i] * at[i] for i in range(axes))
+        logs[at] += sum(together[i, j] * at[i] * at[j] for i, j in combinations(range(axes), 2))
+    return np.asarray(1000 * np.exp(logs) / np.exp(logs).sum())
+
+
+@pytest.mark.parametrize("axes", [3, 4, 5, 6])
+def test_independent_axes_answer_with_the_product(axes: int) -> None:
+    shares = np.random.default_rng(axes).uniform(0.1, 0.9, axes)
+    cells = np.array(100.0)
+    for share in shares:
+        cells = np.multiply.outer(cells, [1 - share, share])
+    assert entropy_counts(pairs_of(cells)) == pytest.approx([100 * prod(shares)], rel=1e-9)
+
+
+@pytest.mark.parametrize(("axes", "strength"), [(3, 0.5), (3, 1.5), (4, 0.8), (6, 0.4)])
+def test_a_table_of_pairs_is_found_again(axes: int, strength: float) -> None:
+    """Its logarithm is a sum over pairs, so it is the closed form of maximum entropy."""
+    for seed in range(5):
+        cells = cells_of(axes, strength, seed)
+        found = entropy_counts(pairs_of(cells))
+        assert found == pytest.approx([cells[(1,) * axes]], abs=0.05)
+
+
+def test_three_axes_that_agree_always_are_one() -> None:
+    """Cells that must be empty are, and nothing divides by them."""
+    cells = np.zeros((2, 2, 2))
+    cells[0, 0, 0], cells[1, 1, 1] = 70, 30
+    assert entropy_counts(pairs_of(cells)) == pytest.approx([30.0])
+
+
+@pytest.mark.parametrize(
+    ("total", "single", "pair"),
+    [
+        (10.0, [5.0, 5, 5], [0.0, 0, 0]),  # three halves that exclude each other: no table has these pairs
+        (10.0, [-1.0, 5, 12], [3.0, -2, 40]),
+        (10.0, [5.0, 5, 5], [9.0, 9, 9]),
+        (0.0, [1.0, 1, 1], [1.0, 1, 1]),
+        (-3.0, [1.0, 1, 1], [1.0, 1, 1]),
+    ],
+)
+def test_counts_that_no_table_has_give_a_count_in_range(
+    total: float, single: list[float], pair: list[float]
+) -> None:
+    known = PairCounts(np.array([total]), np.array([single]), np.array([pair]))
+    (found,) = entropy_counts(known)
+    assert 0 <= found <= max(total, 0.0)
+    assert found <= max(min(single), 0.0) + 1e-9
+    assert np.isfinite(farthest(known, np.array([found]))).all()
+
+
+def test_the_model_bound_holds_whatever_three_axes_do() -> None:
+    """Random tables, parity among them, whose third-order part no pair shows."""
+    rng = np.random.default_rng(3)
+    tables = [rng.gamma(0.3, 1, (2,) * axes) for axes in (3, 4, 5) for _ in range(40)]
+    tables += [np.indices((2, 2, 2)).sum(axis=0) % 2 + 0.0, 1.0 - np.indices((2, 2, 2)).sum(axis=0) % 2]
+    for cells in tables:
+        known = pairs_of(cells)
+        found = entropy_counts(known)
+        assert abs(found[0] - cells[(1,) * cells.ndim]) <= farthest(known, found)[0] + 1e-9
+    odd = pairs_of(tables[-2])
+    assert farthest(odd, entropy_counts(odd))[0] == pytest.approx(
+        0.5
+    )  # 1 in the cell, .5 said: the bound is met
+
+
+def test_pairs_are_stored_once_each_and_found_again() -> None:
+    nodes = [4, 3, 2, 5]
+    whole = np.random.default_rng(0).integers(-9, 9, nodes)
+    tables = {}
+    for i, j in combinations(range(4), 2):
+        away = tuple(k for k in range(4) if k not in (i, j))
+        tables[i, j] = np.asarray(whole[tuple(0 if k in away else slice(None) for k in range(4))])
+    column, places = packed(tables, nodes), pair_places(nodes)
+    assert len(column) == len(places) == pair_number(nodes)
+    assert len(np.unique(places, axis=0)) == len(places)
+    assert [whole[tuple(place)] for place in places] == column.tolist()
+    for pair, table in unpacked(column, nodes).items():
+        assert np.array_equal(table, tables[pair])
+
+
+def test_raking_reaches_both_margins() -> None:
+    rng = np.random.default_rng(1)
+    rows, columns = rng.random(6), rng.random(4)
+    columns *= rows.sum() / columns.sum()
+    rows[2] = 0.0
+    rows *= columns.sum() / rows.sum()
+    cells = raked(rng.random((6, 4)) + 1e-6, rows, columns)
+    assert cells.sum(axis=0) == pytest.approx(columns, abs=1e-9)
+    assert cells.sum(axis=1) == pytest.approx(rows, abs=1e-9)
+
+
+def respondents(size: int = 6) -> np.ndarray:
+    """Three axes that go together in pairs."""
+    rng = np.random.default_rng(5)
+    common = rng.integers(0, size, PEOPLE)
+    shifted = [(common + rng.integers(0, 3, PEOPLE)) % size for _ in range(3)]
+    return np.stack(shifted, axis=1)
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory, publishes: None) -> Path:
+    folder = tmp_path_factory.mktemp("lle")
+    return write_release(folder, respondents(), 6, "3", np.random.default_rng(9))
+
+
+@pytest.fixture(scope="module")
+def opened(file: Path) -> Iterator[OpenReleases]:
+    releases = open_session([file])
+    yield releases
+    releases.close()
+
+
+def test_a_box_over_three_axes_is_near_and_marked(opened: OpenReleases) -> None:
+    leaves, answer = respondents(), opened.query(COUNT)
+    exact = np.sum((leaves[:, 0] < 3) & (leaves[:, 1] >= 1) & (leaves[:, 1] <= 3) & (leaves[:, 2] > 2))
+    ((count,),), ((error,),), ((bound,),) = answer.rows, answer.stderr_rows, answer.model_bound
+    assert 0 < error < 0.1 * PEOPLE
+    assert abs(count - exact) < 4 * error + bound
+    assert any(MARK in flag and "do not add up" in flag for flag in answer.flags)
+    assert any("not in the error bar" in note for note in answer.notes)
+
+
+def test_one_axis_and_two_are_sums_and_unmarked(opened: OpenReleases) -> None:
+    total = opened.query("SELECT COUNT(*) FROM answer").rows[0][0]
+    parts = opened.query("SELECT a1, COUNT(*) FROM answer WHERE a0 < 3 GROUP BY a1")
+    whole = opened.query("SELECT COUNT(*) FROM answer WHERE a0 < 3")
+    assert total == pytest.approx(PEOPLE)
+    assert sum(row[1] for row in parts.rows) == pytest.approx(whole.rows[0][0], abs=1e-5)
+    assert not any(MARK in note for answer in (parts, whole) for note in answer.notes)
+    mixed = opened.query("SELECT AVG(a0) FROM answer WHERE a1 < 3")
+    assert not any(MARK in note for note in mixed.notes)
+
+
+def test_the_same_box_has_one_answer_however_it_is_asked(opened: OpenReleases, file: Path) -> None:
+    where = "a1 BETWEEN 1 AND 3 AND a2 > 2"
+    alone = opened.query(f"SELECT COUNT(*), DP_STDERR(COUNT(*)) FROM answer WHERE a0 = 2 AND {where}")
+    grouped = opened.query(f"SELECT a0, COUNT(*), DP_STDERR(COUNT(*)) FROM answer WHERE {where} GROUP BY a0")
+    counted = opened.query(f"SELECT COUNT(*) FILTER (WHERE a0 = 2 AND {where}), COUNT(*) FROM answer")
+    row = next(row for row in grouped.rows if row[0] == 2)
+    assert alone.rows[0] == pytest.approx(row[1:])
+    assert counted.rows[0][0] == pytest.approx(row[1])
+    again = open_session([file])
+    try:
+        assert again.query(COUNT).rows == opened.query(COUNT).rows
+        assert again.query(COUNT).stderr_rows == opened.query(COUNT).stderr_rows
+    finally:
+        again.close()
+
+
+def test_sums_of_groups_have_the_error_of_their_sum(opened: OpenReleases) -> None:
+    """Fits of groups are no parts of one fit: the error of their total follows from how they err together."""
+    inner = "SELECT a0, COUNT(*) AS n FROM answer WHERE a1 < 3 AND a2 < 3 GROUP BY a0"
+    groups, total = opened.query(inner), opened.query(f"SELECT SUM(n) FROM ({inner})")
+    assert total.rows[0][0] == pytest.approx(sum(row[1] for row in groups.rows))
+    assert 0 < total.stderr_rows[0][0] <= sum(row[1] for row in groups.stderr_rows) + 1e-9
+    whole = opened.query("SELECT COUNT(*) FROM answer WHERE a1 < 3 AND a2 < 3")
+    assert total.rows[0][0] == pytest.approx(whole.rows[0][0], abs=5 * whole.stderr_rows[0][0])
+
+
+def test_an_empty_box_and_a_contradiction_are_zero(opened: OpenReleases) -> None:
+    assert opened.query("SELECT COUNT(*) FROM answer WHERE a0 = 99 AND a1 < 3 AND a2 < 3").rows == ((0.0,),)
+    rows = opened.query("SELECT COUNT(*) FROM answer WHERE a0 < 3 AND a1 < 3 AND (a2 < 3 OR a2 > 4)").rows
+    assert rows[0][0] > 0
+
+
+@pytest.mark.parametrize(
+    ("sql", "says"),
+    [
+        ("SELECT AVG(a0) FROM answer WHERE a1 < 3 AND a2 < 3", "no sums, averages"),
+        ("SELECT SUM(a2) FROM answer WHERE a0 < 3 AND a1 < 3", "no sums, averages"),
+        ("SELECT MEDIAN(a0) FROM answer WHERE a1 < 3 AND a2 < 3", "quantile"),
+    ],
+)
+def test_what_it_cannot_answer_is_refused_by_name(opened: OpenReleases, sql: str, says: str) -> None:
+    with pytest.raises(NoViewError, match=MARK) as refused:
+        opened.query(sql)
+    assert says in str(refused.value)
+
+
+def test_more_groups_than_a_statement_may_fit_are_refused(
+    opened: OpenReleases, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dpsql.answer.additivity.MOST_FITTED", 48)
+    with pytest.raises(NoViewError, match="up to 48 groups"):
+        opened.query("SELECT a0, a1, COUNT(*) AS n FROM answer WHERE a2 < 2 GROUP BY a0, a1")
+
+
+def test_the_mark_stands_at_every_interface(opened: OpenReleases, file: Path) -> None:
+    connection = dpsql.connect(str(file))
+    cursor = connection.cursor()
+    cursor.execute(COUNT)
+    assert any(MARK in note for note in cursor.notes)
+    connection.close()
+    statement = Statement(opened.releases[0].meta.release_id, COUNT, 0.95)
+    answer = opened.query(COUNT)
+    assert MARK in str(claimed_answer(answer, statement, "c1"))  # what agents are told over MCP
+    assert MARK in str(dpsql.query(COUNT, release=file).notes)
+    assert any(MARK in line for line in answer.plan)  # EXPLAIN
+
+
+def test_drivers_are_sent_the_mark_as_a_notice(file: Path) -> None:
+    with serving(file) as port:
+        wire = Wire(port)
+        wire.until_ready()
+        notices = [body.decode() for kind, body in wire.ask(COUNT) if kind == "N"]
+        plain = [body.decode() for kind, body in wire.ask("SELECT COUNT(*) FROM answer WHERE a0 < 3") if kind == "N"]
+    assert any(MARK in line for line in notices)
+    assert not any(MARK in line for line in plain)
+
+
+def test_the_file_is_whole_and_its_nodes_add_up(file: Path) -> None:
+    assert verify(file, None).numbers == pair_number([open_release(file).tree(i).size for i in range(3)])
+    release = open_release(file)
+    try:
+        assert check_sums(release).held
+    finally:
+        release.close()
+
+
+def damaged_copy(file: Path, folder: Path, *statements: str) -> Path:
+    """The release without its signature, after some statements."""
+    copy = folder / f"copy{len(list(folder.iterdir()))}.dpsql"
+    copy.write_bytes(file.read_bytes())
+    with duckdb.connect(str(copy)) as connection:
+        for statement in statements:
+            connection.execute(statement)
+        connection.execute("CHECKPOINT")
+    return copy
+
+
+NODES, LEAF = "node_combination_0", "n1 = 5 AND n2 = 6"
+"""Nodes 5 and 6 of these trees are leaves."""
+
+
+@pytest.mark.parametrize(
+    ("statement", "says"),
+    [
+        (f"DELETE FROM {NODES} WHERE {LEAF}", "lacks node combinations"),
+        (f"UPDATE {NODES} SET n1 = 6 WHERE {LEAF}", "lacks node combinations"),
+        (f"UPDATE {NODES} SET nonnegative = NULL WHERE {LEAF}", "gaps"),
+        (f"UPDATE {NODES} SET n1 = -5 WHERE {LEAF}", "lacks node combinations"),
+        (f"INSERT INTO {NODES} SELECT * FROM {NODES} WHERE {LEAF}", "some twice"),
+    ],
+)
+def test_a_file_with_other_pairs_is_refused(file: Path, tmp_path: Path, statement: str, says: str) -> None:
+    copy = damaged_copy(file, tmp_path, statement)
+    with pytest.raises(ReleaseError) as refused:
+        dpsql.query(COUNT, release=copy)
+    assert says in str(refused.value)
+    with pytest.raises(ReleaseError):
+        verify(copy, None)
+
+
+def test_huge_and_negative_numbers_answer_or_are_refused(file: Path, tmp_path: Path) -> None:
+    """A file may say anything: the answer stays a number in range, or one line refuses it."""
+    for number in (-(2**62), 2**62):
+        copy = damaged_copy(
+            file, tmp_path, f"UPDATE {NODES} SET nonnegative = {number} WHERE n1 > 0 AND n2 > 0"
+        )
+        answer = dpsql.query(COUNT, release=copy)
+        assert np.isfinite(answer.rows[0][0])
+        assert answer.rows[0][0] >= 0
+
+
+def test_a_node_combination_of_three_axes_is_refused_by_verify(file: Path, tmp_path: Path) -> None:
+    copy = damaged_copy(
+        file,
+        tmp_path,
+        f"UPDATE {NODES} SET n3 = 1 WHERE n1 = 2 AND n2 = 3",
+        f"INSERT INTO {NODES} VALUES (9, 9, 9, 0, 0)",
+    )
+    with pytest.raises(ReleaseError):
+        verify(copy, None)
+
+
+def test_a_statistic_that_calls_itself_fitted_without_pairs_is_refused(file: Path, tmp_path: Path) -> None:
+    sql = """UPDATE meta SET value = replace(value, '[[0, 1], ', '[[0, 1, 2], ') WHERE key = 'statistics'"""
+    with pytest.raises(ReleaseError, match="not read by its variance models"):
+        dpsql.query(COUNT, release=damaged_copy(file, tmp_path, sql))
+
+
+def catalog_of(axes: int = 3, **changes: str) -> Catalog:
+    text = catalog_text(axes, 6, "1")
+    for old, new in changes.items():
+        text = text.replace(
+            {"estimate": "estimate: lle", "measures": "[count]", "unit": "unit: row"}[old], new
+        )
+    return parse_catalog(text, "boxes.yaml")
+
+
+@pytest.mark.parametrize(
+    ("axes", "changes", "says"),
+    [
+        (2, {}, "three to six axes, and there are 2"),
+        (7, {}, "three to six axes, and there are 7"),
+        (3, {"estimate": "estimate: lle, kind: lprr"}, "leave out"),
+        (3, {"estimate": "estimate: lle, kind: ahead"}, "leave out"),
+        (3, {"estimate": "estimate: lle, participation: random, everybody: 100"}, "leave out everybody"),
+        (3, {"estimate": "estimate: lle, tau: 2"}, "leave out tau"),
+        (3, {"estimate": "estimate: lle, shares: {boxes: 1}"}, "leave out shares"),
+        (3, {"estimate": "estimate: maxent"}, "estimate"),
+    ],
+)
+def test_catalogs_that_cannot_be_are_refused(axes: int, changes: dict[str, str], says: str) -> None:
+    with pytest.raises(CatalogError) as refused:
+        catalog_of(axes, **changes)
+    assert says in str(refused.value)
+
+
+def test_a_second_view_a_measure_and_several_rows_are_refused() -> None:
+    text = catalog_text(3, 6, "1")
+    with pytest.raises(CatalogError, match="goes with one view"):
+        parse_catalog(text + "  more: {of: answer, axes: [answer.a0], measures: [count]}\n", "boxes.yaml")
+    measure = text.replace("cuts: {width: 1}, nullable: false}", "cuts: {width: 1}, measure: true}", 1)
+    with pytest.raises(CatalogError, match="counts rows alone"):
+        parse_catalog(measure.replace("[count]", "[count, answer.a0]"), "boxes.yaml")
+    person = "  person: {role: dimension, key: id, private: true, columns: {}}\n"
+    person += "  answer: {foreign_keys: {id: person}, max_ids: 3, "
+    rows = text.replace("unit: row", "unit: person.id").replace("  answer: {", person)
+    with pytest.raises(CatalogError, match="one row of everybody"):
+        parse_catalog(rows, "boxes.yaml")
+
+
+def test_long_axes_and_large_pairs_are_refused_when_planned() -> None:
+    long = parse_catalog(catalog_text(3, 300, "1"), "boxes.yaml")
+    with pytest.raises(CatalogError, match="takes up to 256"):
+        survey_of(long, public_axis_maker(long))
+    capped = parse_catalog(catalog_text(3, 6, "1").replace("[count]}", "[count], cells: 100}"), "boxes.yaml")
+    with pytest.raises(CatalogError, match="its pairs have 147 cells"):
+        survey_of(capped, public_axis_maker(capped))
+
+
+def test_people_are_asked_what_any_collection_asks() -> None:
+    """The plan is the one without the key, view by view: nothing new is promised, and nothing new is to be proven."""
+    plans = []
+    for text in (catalog_text(4, 6, "1"), catalog_text(4, 6, "1").replace(", estimate: lle", "")):
+        catalog = parse_catalog(text, "boxes.yaml")
+        plans.append(read_plan(build_plan(design_of(survey_of(catalog, public_axis_maker(catalog)), 10_000))))
+    assert plans[0].views == plans[1].views
+    assert {view.kind for view in plans[0].views} <= {"grid", "wave"}
+    pairs = {tuple(view.axes) for view in plans[0].views if len(view.axes) == 2}
+    assert pairs == set(combinations(range(4), 2))
+
+
+@pytest.mark.usefixtures("publishes")
+def test_reports_become_a_release_that_answers(tmp_path: Path) -> None:
+    """Five axes of 12 leaves and one for others, 371,293 cells, are over a cap of 100,000; reports of pairs answer."""
+    capped = catalog_text(5, 12, "4").replace("[count]}", "[count], cells: 100000}")
+    (tmp_path / "c.yaml").write_text(capped)
+    (tmp_path / "plain.yaml").write_text(capped.replace(", estimate: lle", ""))
+    with pytest.raises(CatalogError, match="estimate: lle"):
+        write_plan(tmp_path / "plain.yaml", tmp_path / "no.json", 3000)
+    write_plan(tmp_path / "c.yaml", tmp_path / "plan.json", 3000)
+    plan, rng = read_plan((tmp_path / "plan.json").read_bytes()), np.random.default_rng(0)
+    reports = simulate_reports(plan, one_row_each(rng.integers(0, 12, (3000, 5))), rng)
+    write_spool(tmp_path / "r.parquet", reports)
+    collect(
+        Reports(tmp_path / "plan.json", [tmp_path / "r.parquet"], b"k" * 32), tmp_path / "s.dpsql", "0" * 32
+    )
+    where = " AND ".join(f"a{i} < 6" for i in range(5))
+    answer = dpsql.query(f"SELECT COUNT(*) FROM answer WHERE {where}", release=tmp_path / "s.dpsql")
+    assert 0 <= answer.rows[0][0] <= 3000
+    assert answer.flags
+    release = open_release(tmp_path / "s.dpsql")
+    assert MARK in report_page(release)
+    release.close()
