@@ -41,6 +41,7 @@ def not_taken(plan: ViewPlan, terms: Sequence[Term], release: Release) -> str:
     return ""
 
 
+FITTED = "maximum entropy"
 MOST_FITTED = 1024
 """Groups of one statement that are fitted, each with its redrawn fits: ten seconds of one core."""
 
@@ -66,6 +67,11 @@ def _not_fitted(plan: ViewPlan, term: Term, release: Release) -> str:
     if groups > MOST_FITTED:
         return f"{by_entropy}, up to {MOST_FITTED} groups a statement, and there are {groups}"
     return ""
+
+
+def estimates_kind(positive: bool, fitted: bool) -> str:
+    """What estimates are called, with answers that say where they come from."""
+    return FITTED if fitted else "non-negative" if positive else "unbiased"
 
 
 def entropy_caveat(plan: ViewPlan, terms: Sequence[Term], release: Release) -> str:

@@ -17,6 +17,7 @@ from typing import Any
 
 import duckdb
 
+from dpsql.answer.additivity import entropy_caveat, estimates_kind
 from dpsql.answer.block import Block
 from dpsql.answer.explain import explain_relation
 from dpsql.answer.notes import Note, reads_of
@@ -226,8 +227,12 @@ def put_together(
     positive = any(release.nonnegative is not None for release in releases) and any(
         map(_positive, releases, relations)
     )
-    kind = "non-negative" if positive else "unbiased"
-    origin = provenance(runs.release, relations) | {"estimates": kind}
+    fitted = any(
+        entropy_caveat(answered.plan, list(answered.totals), release)
+        for release, relation in zip(releases, relations, strict=True)
+        for answered in relation.answered
+    )
+    origin = provenance(runs.release, relations) | {"estimates": estimates_kind(positive, fitted)}
     origin |= {"moment": str(statement.moment)} if statement.moment else {}
     return Result(
         statement.names, answer.types, shown, origin, tuple(n.text for n in notes), outer.grid,

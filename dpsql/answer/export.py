@@ -42,7 +42,7 @@ import numpy as np
 import numpy.typing as npt
 import yaml
 
-from dpsql.answer.additivity import not_taken
+from dpsql.answer.additivity import entropy_caveat, estimates_kind, not_taken
 from dpsql.answer.answered import answer_terms
 from dpsql.answer.answerer import Answerer
 from dpsql.answer.block import Block
@@ -97,7 +97,7 @@ class Exported:
         view, table: the view, and the table whose rows it counts.
         file: its name in the folder.
         rows: combinations of leaves.
-        estimates: `unbiased` or `non-negative`.
+        estimates: `unbiased`, `non-negative` or `maximum entropy`.
         columns: of the file.
         notes: what a reader should know.
     """
@@ -546,12 +546,13 @@ def _exported(task: Task) -> Exported:
     block = Block(view.of, (), (), TRUE, (), tuple(one(term) for term in task.terms))
     notes = [*reported_notes(release.meta, block), *bias_notes(plan, task.terms, release)]
     positive = any(release.estimate(s.id) == "nonnegative" for s in view.statistics.values())
+    estimates = estimates_kind(positive, bool(entropy_caveat(plan, task.terms, release)))
     shown = [ExportColumn(c.name, c.type, c.means) for axis in task.axes for c in axis]
     for name, term in zip(task.names, task.terms, strict=True):
         shown.append(ExportColumn(name, "DOUBLE", _means(term.measure, release)))
         shown += [ExportColumn(name + end, "DOUBLE", error.summary) for end, error in VALUES]
     return Exported(
-        view.name, view.of, task.file, prod(task.sizes), "non-negative" if positive else "unbiased", tuple(shown),
+        view.name, view.of, task.file, prod(task.sizes), estimates, tuple(shown),
         tuple(dict.fromkeys(note.text for note in notes)),
     )  # fmt: skip
 

@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
 from typing import NamedTuple
 
-from dpsql.answer.additivity import counts_only_units, overlap_caveat
+from dpsql.answer.additivity import counts_only_units, entropy_caveat, overlap_caveat
 from dpsql.answer.block import Block
 from dpsql.answer.plan import ViewPlan
 from dpsql.answer.terms import Term
@@ -219,8 +219,8 @@ def _above(scale: ScaleMeta, terms: Sequence[Term], unit: str) -> Iterator[str]:
 def bias_notes(plan: ViewPlan, terms: Sequence[Term], release: Release) -> list[Note]:
     """What a reader should know about estimates that are biased: their intervals tell of noise alone."""
     name, read = plan.view.name, [plan.view.statistics[term.measure] for term in terms]
-    caveat = overlap_caveat(plan, terms, release)
-    notes = [*([Note(caveat, flag=True)] if caveat else []), *scale_notes(plan, terms, release)]
+    caveats = overlap_caveat(plan, terms, release), entropy_caveat(plan, terms, release)
+    notes = [*(Note(caveat, flag=True) for caveat in caveats if caveat), *scale_notes(plan, terms, release)]
     if any(statistic.biased for statistic in read):
         warning = f"is biased ({read[0].mechanism}): errors and intervals tell of its noise alone"
         notes.append(Note(f"view {name} {warning}"))

@@ -325,10 +325,11 @@ def relate(
     plans = _plans(block, terms, choice)
     for plan, plan_terms in plans:
         biases = partial(bias_notes, plan, plan_terms, release)
-        question = ("biases", plan.view.name, plan.view.axes, *plan_terms)
+        fitted = entropy_caveat(
+            plan, plan_terms, release
+        )  # which axes a condition cuts follows from its constants
+        question = ("biases", plan.view.name, plan.view.axes, fitted, *plan_terms)
         notes += biases() if block.plans is None else block.plans.once(question, release, asked, biases)
-    caveats = dict.fromkeys(entropy_caveat(plan, plan_terms, release) for plan, plan_terms in plans)
-    notes += [Note(line, flag=True) for line in caveats if line]
     notes += domain_notes(plans[0][0], release) if quantile_of is None else []
     notes += [note for plan, _ in plans for note in unshown_notes(plan, release)]
     notes += [Note(line, flag=True) for plan, _ in plans for line in coarse_notes(plan)]

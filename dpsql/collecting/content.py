@@ -156,7 +156,7 @@ def _smooth_views(
     return {
         held: bits.positive[held[0]]
         if bits is not None and len(held) == 1
-        else positive_shares(plan, tallies, held, estimates.known, fits.shares)
+        else positive_shares(plan, tallies, held, estimates.axis_tables, fits.shares)
         if fits.fitted or len(held) == 1
         else None
         for held, _ in survey.views.values()
@@ -175,7 +175,7 @@ def _statistics(
     factor = estimates.scale.factor
 
     def effects_of(views: Iterable[Sequence[int]], measure: int | None) -> Parts:
-        effects: Parts = interactions(plan, tallies, views, estimates.known, measure, estimates.fits)
+        effects: Parts = interactions(plan, tallies, views, estimates.axis_tables, measure, estimates.fits)
         return effects if bits is None else bits.barred(effects)
 
     positive = {held: _smooth(shares, factor) for held, shares in smooth.items() if shares is not None}
@@ -190,7 +190,7 @@ def _statistics(
             ),
         )
         for measure in [None, *range(len(survey.measures))]
-        for mid, tables in [_family(survey, plan, tallies, estimates.known, measure, effects_of)]
+        for mid, tables in [_family(survey, plan, tallies, estimates.axis_tables, measure, effects_of)]
         for view, held in tables
     ]
 

@@ -54,13 +54,13 @@ SETTLED, SWEEPS = 1e-12, 2000
 
 
 def pair_tables(
-    axes: Sequence[int], known: Mapping[int, AxisTable], parts: Parts, total: Total
+    axes: Sequence[int], axis_tables: Mapping[int, AxisTable], parts: Parts, total: Total
 ) -> tuple[Tables, Components]:
     """Unbiased tables of all pairs, and the variance of each of their parts.
 
     Args:
         axes: the view's axes, increasing.
-        known: every axis's table.
+        axis_tables: every axis's table.
         parts: interactions of pairs.
         total: of all rows.
 
@@ -70,7 +70,7 @@ def pair_tables(
     tables: dict[PairKey, FloatArray] = {}
     components: dict[tuple[int, ...], float] = {}
     for pair in combinations(range(len(axes)), 2):
-        fitted: FittedTable = table([axes[i] for i in pair], known, parts, None, total)
+        fitted: FittedTable = table([axes[i] for i in pair], axis_tables, parts, None, total)
         tables[pair] = fitted.values
         components |= {tuple(pair[i] for i in subset): s for subset, s in fitted.strengths.items()}
     return tables, components
@@ -80,7 +80,7 @@ def positive_tables(
     plan: Plan,
     tallies: Tallies,
     axes: Sequence[int],
-    known: Mapping[int, AxisTable],
+    axis_tables: Mapping[int, AxisTable],
     unbiased: Tables,
     fits: Fits,
 ) -> Tables:
@@ -90,26 +90,28 @@ def positive_tables(
         plan: the plan.
         tallies: counts per view.
         axes: the view's axes, increasing.
-        known: every axis's table.
+        axis_tables: every axis's table.
         unbiased: from `pair_tables`.
         fits: joint fits that were made; without any, tables come straight from the grids.
     """
     total = float(next(iter(unbiased.values())).sum())
-    margins = [_axis_shares(plan, tallies, axis, known) * total for axis in axes]
+    margins = [_axis_shares(plan, tallies, axis, axis_tables) * total for axis in axes]
     tables = {}
     for (i, j), leaves in unbiased.items():
         pair = (axes[i], axes[j])
-        smooth = positive_shares(plan, tallies, pair, known, fits.shares) if fits.fitted else None
+        smooth = positive_shares(plan, tallies, pair, axis_tables, fits.shares) if fits.fitted else None
         shares = leaves if smooth is None else smooth.shares
         independent = np.outer(margins[i], margins[j]) / total
         tables[i, j] = raked(np.maximum(shares, 0.0) + LEAST * independent, margins[i], margins[j])
     return tables
 
 
-def _axis_shares(plan: Plan, tallies: Tallies, axis: int, known: Mapping[int, AxisTable]) -> FloatArray:
+def _axis_shares(plan: Plan, tallies: Tallies, axis: int, axis_tables: Mapping[int, AxisTable]) -> FloatArray:
     """Non-negative shares of one axis that add up to 1."""
-    counts: ShareEstimate = known[axis].counts
-    smooth = positive_shares(plan, tallies, (axis,), known) if plan.axes[axis].smooth >= SMOOTH else None
+    counts: ShareEstimate = axis_tables[axis].counts
+    smooth = (
+        positive_shares(plan, tallies, (axis,), axis_tables) if plan.axes[axis].smooth >= SMOOTH else None
+    )
     shares = smooth.shares if smooth is not None and smooth.preferred else normsub(counts.shares)
     return np.asarray(shares / shares.sum())
 
@@ -136,19 +138,19 @@ class CountEstimates(NamedTuple):
     """What a collection says of its axes.
 
     Args:
-        known: every axis's table.
+        axis_tables: every axis's table.
         fits: joint fits.
         scale: shares to rows.
     """
 
-    known: Mapping[int, AxisTable]
+    axis_tables: Mapping[int, AxisTable]
     fits: Fits
     scale: Scale
 
 
-def axis_models(known: Mapping[int, AxisTable]) -> list[PrefixVariance]:
+def axis_models(axis_tables: Mapping[int, AxisTable]) -> list[PrefixVariance]:
     """The variance model of every axis, in order."""
-    return [PrefixVariance(model_of(known[axis].counts)) for axis in sorted(known)]
+    return [PrefixVariance(model_of(axis_tables[axis].counts)) for axis in sorted(axis_tables)]
 
 
 def by_pairs(
@@ -164,10 +166,10 @@ def by_pairs(
         trees: look-up trees of the survey's axes.
     """
     ((view, (axes, _)),) = survey.views.items()
-    known, factor = estimates.known, estimates.scale.factor
-    parts = interactions(plan, tallies, [pair for pair, _ in survey.tables], known, fits=estimates.fits)
-    unbiased, components = pair_tables(axes, known, parts, total_of(plan, tallies, known))
-    positive = positive_tables(plan, tallies, axes, known, unbiased, estimates.fits)
+    axis_tables, factor = estimates.axis_tables, estimates.scale.factor
+    parts = interactions(plan, tallies, [pair for pair, _ in survey.tables], axis_tables, fits=estimates.fits)
+    unbiased, components = pair_tables(axes, axis_tables, parts, total_of(plan, tallies, axis_tables))
+    positive = positive_tables(plan, tallies, axes, axis_tables, unbiased, estimates.fits)
     nothing = nothing_drawn(len(axes))
     described = Description(
         view, survey.of, "count", axes, plan.tau, plan.epsilon, "epsilon", family=None, nonnegative=True
@@ -179,7 +181,7 @@ def by_pairs(
         Integers(nothing, nothing),
         f"local: {', '.join(sorted({v.oracle for v in plan.views}))}; pairs, larger boxes by maximum entropy",
     )
-    models: list[AxisVariance | Together] = [*axis_models(known)]
+    models: list[AxisVariance | Together] = [*axis_models(axis_tables)]
     meta = statistic_meta(0, Statistic(described, estimated), models)
     view_trees = [trees[axis] for axis in axes]
     nodes, nonnegative = (

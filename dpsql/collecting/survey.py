@@ -110,11 +110,11 @@ def survey_of(catalog: Catalog, make: AxisMaker) -> Survey:
         views[name] = (places, tuple(list(measures).index(m.name) for m in view_measures))
     axes = tuple(make(axis) for axis in resolved)
     for name, (places, _) in views.items():
-        held = [axes[i] for i in places]
+        made_axes = [axes[i] for i in places]
         if catalog.collection.estimate == "lle":
-            _check_pairs(name, held, catalog.views[name].cells)
+            _check_pairs(name, made_axes, catalog.views[name].cells)
         else:
-            _check_cells(name, held, catalog.views[name].cells)
+            _check_cells(name, made_axes, catalog.views[name].cells)
     return Survey(catalog, tables.pop(), axes, tuple(resolved), tuple(measures.values()), views)
 
 

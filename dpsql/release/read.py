@@ -290,15 +290,15 @@ class Release:
         columns = self._columns(f"node_combination_{statistic}", picked, f"WHERE {where}", [], MOST_NUMBERS)
         if _incomplete(columns):
             raise refused(self.path, f"the pair tables of the view {meta.view} have gaps")
-        at = [np.full(tree.size, -1, np.int64) for tree in trees]
-        for leaf, tree in zip(at, trees, strict=True):
+        leaf_of = [np.full(tree.size, -1, np.int64) for tree in trees]
+        for leaf, tree in zip(leaf_of, trees, strict=True):
             leaf[tree.leaves] = np.arange(tree.n)
         nodes = [np.asarray(columns[name], np.int64) for name in "ab"]
         inside = [(node >= 0) & (node < tree.size) for node, tree in zip(nodes, trees, strict=True)]
-        known = inside[0] & inside[1]
-        a, b = (leaf[node[known]] for leaf, node in zip(at, nodes, strict=True))
+        in_tree = inside[0] & inside[1]
+        a, b = (leaf[node[in_tree]] for leaf, node in zip(leaf_of, nodes, strict=True))
         leaves, counts = (a >= 0) & (b >= 0), np.full(shape, np.nan)
-        counts[a[leaves], b[leaves]] = np.asarray(columns["value"], np.float64)[known][leaves] / UNIT
+        counts[a[leaves], b[leaves]] = np.asarray(columns["value"], np.float64)[in_tree][leaves] / UNIT
         if np.count_nonzero(leaves) != counts.size or np.isnan(counts).any():
             raise refused(self.path, f"the view {meta.view} lacks node combinations, or has some twice")
         return counts

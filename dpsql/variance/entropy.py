@@ -67,7 +67,7 @@ class PairCounts(NamedTuple):
     pair: FloatArray
 
 
-def entropy_counts(known: PairCounts) -> FloatArray:
+def entropy_counts(counts: PairCounts) -> FloatArray:
     """Rows inside on every axis in the table of largest entropy, shape (b,).
 
     Counts that no table has are moved to the nearest that one pair can have: inside on an axis are 0 to all rows,
@@ -77,13 +77,13 @@ def entropy_counts(known: PairCounts) -> FloatArray:
     >>> entropy_counts(half).tolist()
     [1.0]
     """
-    boxes, axes = known.single.shape
-    total = np.maximum(known.total, 0.0)
+    boxes, axes = counts.single.shape
+    total = np.maximum(counts.total, 0.0)
     scale = np.where(total > 0, total, 1.0)[:, None]
-    single = np.clip(known.single / scale, 0.0, 1.0)
+    single = np.clip(counts.single / scale, 0.0, 1.0)
     pairs = list(combinations(range(axes), 2))
     first, second = single[:, [i for i, _ in pairs]], single[:, [j for _, j in pairs]]
-    both = np.clip(known.pair / scale, np.maximum(first + second - 1.0, 0.0), np.minimum(first, second))
+    both = np.clip(counts.pair / scale, np.maximum(first + second - 1.0, 0.0), np.minimum(first, second))
     wanted = np.stack([1.0 - first - second + both, second - both, first - both, both], axis=2)
     wanted = np.maximum(wanted, 0.0).reshape(boxes, len(pairs), 2, 2)
     cells = np.ones((boxes,) + (2,) * axes)
@@ -97,35 +97,35 @@ def _fitted(cells: FloatArray, wanted: FloatArray, pairs: Sequence[tuple[int, in
     """Cells (b, 2, .., 2) scaled to the tables of pairs (b, pairs, 2, 2); boxes that have settled are left alone."""
     axes, moving = cells.ndim - 1, np.arange(len(cells))
     for _ in range(SWEEPS):
-        now = cells[moving]
+        scaled = cells[moving]
         for number, (i, j) in enumerate(pairs):
             away = tuple(k + 1 for k in range(axes) if k not in (i, j))
-            sums = now.sum(axis=away)
+            sums = scaled.sum(axis=away)
             factor = np.divide(wanted[moving, number], sums, out=np.zeros_like(sums), where=sums > 0)
-            now = now * factor.reshape([len(moving), *(2 if k in (i, j) else 1 for k in range(axes))])
-        largest = np.abs(now - cells[moving]).reshape(len(moving), -1).max(axis=1, initial=0.0)
-        cells[moving] = now
+            scaled = scaled * factor.reshape([len(moving), *(2 if k in (i, j) else 1 for k in range(axes))])
+        largest = np.abs(scaled - cells[moving]).reshape(len(moving), -1).max(axis=1, initial=0.0)
+        cells[moving] = scaled
         moving = moving[largest >= TOLERANCE / 2**axes]
         if not len(moving):
             break
     return cells
 
 
-def farthest(known: PairCounts, answers: FloatArray) -> FloatArray:
+def farthest(counts: PairCounts, answers: FloatArray) -> FloatArray:
     """How far an answer may be off if all counts of pairs were exact, shape (b,).
 
     >>> half = PairCounts(np.array([8.0]), np.array([[4.0, 4, 4]]), np.array([[2.0, 2, 2]]))
     >>> farthest(half, np.array([1.0])).tolist()
     [1.0]
     """
-    axes = known.single.shape[1]
+    axes = counts.single.shape[1]
     pairs = list(combinations(range(axes), 2))
-    missing = np.zeros_like(known.single)
+    missing = np.zeros_like(counts.single)
     for number, (i, j) in enumerate(pairs):
-        missing[:, i] += np.maximum(known.single[:, i] - known.pair[:, number], 0.0)
-        missing[:, j] += np.maximum(known.single[:, j] - known.pair[:, number], 0.0)
-    low = np.maximum((known.single - missing).max(axis=1), 0.0)
-    high = np.maximum(known.pair.min(axis=1), 0.0)
+        missing[:, i] += np.maximum(counts.single[:, i] - counts.pair[:, number], 0.0)
+        missing[:, j] += np.maximum(counts.single[:, j] - counts.pair[:, number], 0.0)
+    low = np.maximum((counts.single - missing).max(axis=1), 0.0)
+    high = np.maximum(counts.pair.min(axis=1), 0.0)
     return np.asarray(np.maximum(np.maximum(high - answers, answers - low), 0.0))
 
 
@@ -226,8 +226,8 @@ class EntropyReading:
             [np.asarray(masks[i], np.float64) for i in positions] or [np.zeros((len(masks[0]), 1))]
         )
         _, first, back = np.unique(rows, axis=0, return_index=True, return_inverse=True)
-        some = [np.asarray(masks[i], np.float64)[first] for i in positions]
-        noise = self._noise(positions, some)
+        unique_masks = [np.asarray(masks[i], np.float64)[first] for i in positions]
+        noise = self._noise(positions, unique_masks)
         if len(positions) <= LINEAR:
             exact = [
                 noise.total[:, None] + np.zeros(len(first)),
@@ -346,7 +346,7 @@ def pair_number(nodes: Sequence[int]) -> int:
     (4, 19)
     """
     inner = [size - 1 for size in nodes]
-    return sum(prod(some) for width in range(LINEAR + 1) for some in combinations(inner, width))
+    return sum(prod(sizes) for width in range(LINEAR + 1) for sizes in combinations(inner, width))
 
 
 def packed(tables: Mapping[tuple[int, int], npt.NDArray[np.int64]], nodes: Sequence[int]) -> IntArray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from itertools import combinations, product
 from math import prod
@@ -37,6 +38,7 @@ from dpsql.variance.entropy import (
     pair_places,
     unpacked,
 )
+from tests.command import dpsql_command
 from tests.doors.test_wire import Wire, serving
 
 PEOPLE = 20_000
@@ -259,6 +261,16 @@ def test_the_mark_stands_at_every_interface(opened: OpenReleases, file: Path) ->
     assert MARK in str(claimed_answer(answer, statement, "c1"))  # what agents are told over MCP
     assert MARK in str(dpsql.query(COUNT, release=file).notes)
     assert any(MARK in line for line in answer.plan)  # EXPLAIN
+    assert answer.provenance["estimates"] == MARK
+    assert opened.query("SELECT COUNT(*) FROM answer WHERE a0 < 3").provenance["estimates"] == "unbiased"
+
+
+def test_the_mark_stands_beside_exported_tables(file: Path, tmp_path: Path) -> None:
+    done = dpsql_command("export", file, "-o", tmp_path / "out")
+    assert done.returncode == 0, done
+    (view,) = json.loads((tmp_path / "out" / "schema.json").read_text())["views"]
+    assert view["estimates"] == MARK
+    assert any("do not add up" in note for note in view["notes"])
 
 
 def test_drivers_are_sent_the_mark_as_a_notice(file: Path) -> None:
@@ -266,7 +278,11 @@ def test_drivers_are_sent_the_mark_as_a_notice(file: Path) -> None:
         wire = Wire(port)
         wire.until_ready()
         notices = [body.decode() for kind, body in wire.ask(COUNT) if kind == "N"]
-        plain = [body.decode() for kind, body in wire.ask("SELECT COUNT(*) FROM answer WHERE a0 < 3") if kind == "N"]
+        plain = [
+            body.decode()
+            for kind, body in wire.ask("SELECT COUNT(*) FROM answer WHERE a0 < 3")
+            if kind == "N"
+        ]
     assert any(MARK in line for line in notices)
     assert not any(MARK in line for line in plain)
 
