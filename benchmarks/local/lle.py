@@ -2,10 +2,10 @@
 
 Five axes of 32 leaves, boxes of half of every axis.
 
-Seed 001 as we have it names no settings. Of the paper's, the synthetic two can be made here, bells and Laplace columns, which
-go together as in the tables of five axes (correlation .8): a million people, epsilon 1, boxes of half of every axis. Its real data
-are not public here. The plain script is AHEAD's: a tree for every pair of axes, an equal part of the people each, maximum entropy
-over the 2^5 parts of a box (`local_boxes.by_pairs`).
+Seed 001 as we have it names no settings. Of the paper's, the synthetic two can be made here, bells and Laplace
+columns, which go together as in the tables of five axes (correlation .8): a million people, epsilon 1, boxes of half
+of every axis. Its real data are not public here. The plain script is AHEAD's: a tree for every pair of axes, an equal
+part of the people each, maximum entropy over the 2^5 parts of a box (`local_boxes.by_pairs`).
 
 What a catalog without the key can ask of such columns is five axes of 8 bins, four leaves each: one table of 32,768
 cells, whose boxes are interpolated inside of bins.
