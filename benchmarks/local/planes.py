@@ -198,7 +198,7 @@ def ours(
     """A collection with a tree an axis and a grid a pair: its answers, default and non-negative.
 
     A table of five axes of 32 leaves has 33 million cells, more than a release stores or a joint fit takes; its boxes
-    come from the pairs' non-negative tables by maximum entropy; `lle` measures what SQL does of this with `estimate: lle`.
+    come from the pairs' non-negative tables by maximum entropy; the module `lle` measures SQL's.
     """
     axes = leaves.shape[1]
     plan, tallies, known = collect(leaves, size, epsilon, rng)
