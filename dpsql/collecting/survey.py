@@ -58,7 +58,7 @@ class Survey:
     def by_pairs(self) -> bool:
         """Whether a release holds the pairs of its view, in the place of the joint table."""
         collection = self.catalog.collection
-        return collection is not None and collection.estimate == "lle"
+        return collection is not None and collection.by_pairs
 
     @property
     def tables(self) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
@@ -111,7 +111,7 @@ def survey_of(catalog: Catalog, make: AxisMaker) -> Survey:
     axes = tuple(make(axis) for axis in resolved)
     for name, (places, _) in views.items():
         made_axes = [axes[i] for i in places]
-        if catalog.collection.estimate == "lle":
+        if catalog.collection.by_pairs:
             _check_pairs(name, made_axes, catalog.views[name].cells)
         else:
             _check_cells(name, made_axes, catalog.views[name].cells)

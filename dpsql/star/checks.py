@@ -439,7 +439,7 @@ def _check_collection(catalog: CatalogFields) -> None:
 
 def _check_entropy(catalog: CatalogFields, collection: Collection) -> None:
     """Refuse `estimate: lle` where maximum entropy over pairs would not be sound, or says nothing new."""
-    if collection.estimate != "lle":
+    if not collection.by_pairs:
         return
     at = ("collection", "estimate")
     odd = sorted(collection.settled - BESIDE_LLE)

@@ -266,6 +266,11 @@ class Collection(Model):
         return _slots(self.row_bit_cap, CAPS)
 
     @property
+    def by_pairs(self) -> bool:
+        """Whether the view is held as its pairs, and larger boxes are fitted."""
+        return BY_PAIRS[self.estimate]
+
+    @property
     def way(self) -> Way:
         return next(way for way in WAYS if way.name == self.kind)
 
@@ -282,6 +287,8 @@ class Collection(Model):
         return (self.row_share or Fraction(0)) + joint + sum(self.shares.values(), Fraction(0))
 
 
+BY_PAIRS = {"tables": False, "lle": True}
+"""Whether a view is held as its pairs, by the word of `estimate`."""
 BESIDE_LLE = {"epsilon", "estimate", "participation", "shuffled", "branching"}
 """Keys that may stand beside `estimate: lle`: it is built for one round about one row of everybody."""
 FEWEST_ENTROPY_AXES, MOST_ENTROPY_AXES = 3, 6
