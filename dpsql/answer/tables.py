@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 
@@ -32,6 +32,8 @@ from dpsql.answer.uncertainty.reads import weight_error
 from dpsql.release import Release, StatisticMeta
 from dpsql.release.format import UNIT, Meta
 from dpsql.release.memory import MadeStatistic, TakenAxis, release_in_memory
+from dpsql.variance.kronecker import ProductReading
+from dpsql.variance.model import Reading
 from dpsql.variance.pooled import (
     BilinearForm,
     Diagonal,
@@ -211,11 +213,17 @@ def read_table(
         return None
     usable = {m: s for m, s in added.items() if m == COUNT or not s.mid or centres[m] is not None}
     counted = view.statistics[COUNT].id
-    names = [COUNT, *sorted(m for m, s in usable.items() if release.shared(counted, s.id) is None)]
+    shared = {m: release.shared(counted, s.id) for m, s in usable.items() if m != COUNT}
+    names = [COUNT, *sorted(m for m, how in shared.items() if how is None or isinstance(how, ProductReading))]
     stored = {m: _leaves(release, usable[m], wanted, axes) for m in names}
     values, errors = {}, dict[tuple[str, str], tuple[BilinearForm, ...]]()
     grouping = None if groups is None else tuple(groups)
-    pieces = {m: replace(_own(release, usable[m], wanted), groups=grouping) for m in names}
+    pieces = {
+        (a, b): replace(_stored(release, usable[a], usable[b], wanted), groups=grouping)
+        for a in names
+        for b in names
+        if release.shared(usable[a].id, usable[b].id) is not None
+    }
     for m in names:
         count = centres.get(m)
         values[m] = stored[m] + (usable[m].mid * stored[count.measure] if count is not None else 0.0)
@@ -256,20 +264,28 @@ def _joint(
     b: str,
     usable: Mapping[str, StatisticMeta],
     centres: Mapping[str, StatisticMeta | None],
-    pieces: Mapping[str, BilinearForm],
+    pieces: Mapping[tuple[str, str], BilinearForm],
 ) -> tuple[BilinearForm, ...]:
-    """Covariances of two plain sums: each is a centred one and mid times a count, all of which err independently."""
+    """Covariances of two plain sums: each is a centred one and mid times a count."""
     factors = []
     for m in (a, b):
         count = centres.get(m)
         factors.append({m: 1.0} | ({} if count is None else {count.measure: float(usable[m].mid)}))
-    return tuple(pieces[m].times(f * factors[1][m]) for m, f in factors[0].items() if m in factors[1])
+    return tuple(
+        pieces[m, n].times(f * g)
+        for m, f in factors[0].items()
+        for n, g in factors[1].items()
+        if (m, n) in pieces
+    )
 
 
-def _own(release: Release, statistic: StatisticMeta, wanted: Sequence[int]) -> StoredCovariance:
-    where = tuple(wanted.index(i) if i in wanted else None for i in range(len(statistic.axes)))
-    sizes = tuple(release.axes[a].leaves for a in statistic.axes)
-    return StoredCovariance(release.reading(statistic.id), where, sizes)
+def _stored(
+    release: Release, left: StatisticMeta, right: StatisticMeta, wanted: Sequence[int]
+) -> StoredCovariance:
+    """How two statistics of a view err together."""
+    where = tuple(wanted.index(i) if i in wanted else None for i in range(len(left.axes)))
+    sizes = tuple(release.axes[a].leaves for a in left.axes)
+    return StoredCovariance(cast(Reading, release.shared(left.id, right.id)), where, sizes)
 
 
 def _leaves(

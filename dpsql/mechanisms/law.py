@@ -29,7 +29,7 @@ import numpy.typing as npt
 
 from dpsql.budget import SLACK, Currency, cap_units, combine, gaussian_sigma2, scaled_denominator
 from dpsql.errors import InternalError, PrivacyError
-from dpsql.mechanisms.rows import AxisBudget, PlacedTree, SparseRows, largest_sum, tree_of
+from dpsql.mechanisms.rows import AxisBudget, NullCount, PlacedTree, SparseRows, largest_sum, tree_of
 from dpsql.noise import LeafNoise, Noise, TreeNoise, laplace_variance
 from dpsql.tree import Exact, IntArray, Noisy
 from dpsql.variance.levels import level_moments
@@ -172,15 +172,19 @@ class NoiseLaw(Protocol):
 class Laplace:
     """Discrete Laplace noise, and its joint draw for several numbers that the same rows move; spends epsilon.
 
-    Numbers of one joint draw share one epsilon, so each of d numbers buys d times what it is charged.
+    Numbers of one ledger line share one epsilon, so each of n numbers buys n times what it is charged.
 
     Args:
-        numbers: d, numbers of one draw; 1 for a statistic alone.
+        numbers: statistics of one ledger line; 1 for a statistic alone.
         widest: the largest sensitivity of a number of the draw, in stored units; they need a common denominator.
+        apart: whether rows with NULL have a draw of their own beside the one of the other d = numbers - 1 numbers.
+        counts: what the statistic counts, where a number of the draw tells rows with NULL from others.
     """
 
     numbers: int = 1
     widest: int = 0
+    apart: bool = False
+    counts: NullCount = NullCount.NEITHER
     norm: ClassVar[int] = 1
     abroad: ClassVar[float] = (
         pi / 2
@@ -189,7 +193,18 @@ class Laplace:
 
     @property
     def name(self) -> str:
-        return "Laplace" if self.numbers == 1 else f"Laplace, {self.numbers} numbers a draw"
+        drawn = "Laplace" if self.drawn == 1 else f"Laplace, {self.drawn} numbers a draw"
+        return f"{drawn}, rows with NULL by another" if self.apart else drawn
+
+    @property
+    def drawn(self) -> int:
+        """d, the numbers of the larger draw."""
+        return self.numbers - self.apart
+
+    @property
+    def halves(self) -> bool:
+        """Whether the statistic is half a sum of two drawn numbers, rows and an indicator."""
+        return self.counts is NullCount.PRESENT and not self.apart
 
     @property
     def unit_error(self) -> float:
@@ -198,8 +213,14 @@ class Laplace:
 
     @property
     def widening(self) -> float:
-        """Variance of a number of a joint draw over that of a draw of its own at the same epsilon."""
-        return (self.numbers + 1) * (self.numbers + 2) / 6
+        """Variance of a statistic of a joint draw over that of a draw of its own at the same epsilon.
+
+        All rows are those with NULL, drawn alone, and the others; or else the others are half of rows and indicator.
+        """
+        number = (self.drawn + 1) * (self.drawn + 2) / 6
+        if self.apart:
+            return number + (self.counts is NullCount.ROWS)
+        return number / 2 if self.halves else number
 
     def denominator(self, sensitivity: int) -> int:
         """t, common to all numbers of a draw: units per epsilon 1."""
@@ -243,7 +264,7 @@ class Laplace:
         rates, since the law of integers is no longer twice that of one number (.96 of the truth at epsilon 1)."""
         (sensitivity,), arities = noise.bounds, noise.arities
         rates = tuple(rate / noise.denominator for rate in noise.rates)
-        lattice = sensitivity if self.numbers == 1 else 0
+        lattice = sensitivity if self.drawn == 1 else 0
         exact = level_moments(arities, rates, lattice).variance * float(sensitivity) ** 2
         unit = level_moments(arities, tree.levels.rates(tree.total)).variance / LAPLACE.unit_error
         return self.widening * float(np.max(np.maximum(exact / unit, SMALLEST_RATIO)))
@@ -317,8 +338,9 @@ class Laplace:
         **Privacy**: epsilon-DP for all numbers together, where each row of a unit moves the same row combinations by
         w (x_0, x_1, ..) with |x_j| <= M_j, and the w of a unit add up to at most 1.
         """
-        if len(exacts) != self.numbers or len(sensitivities) != self.numbers:
-            raise InternalError(f"a draw of {self.numbers} numbers was given {len(exacts)}")
+        expected = {self.drawn, 1} if self.apart else {self.numbers}
+        if len(exacts) not in expected or len(sensitivities) != len(exacts):
+            raise InternalError(f"a draw of {self.drawn} numbers was given {len(exacts)}")
         budget, denominator = (
             self.budgets(axes, spend, max(sensitivities)),
             self.denominator(max(sensitivities)),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -179,6 +180,14 @@ class PlacedTree(NamedTuple):
     axis: int
     levels: LevelShares
     total: int
+
+
+class NullCount(Enum):
+    """What a statistic counts where the numbers of its draw tell rows with NULL from others."""
+
+    NEITHER = 0
+    ROWS = 1
+    PRESENT = 2
 
 
 class AxisBudget(NamedTuple):

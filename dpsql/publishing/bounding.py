@@ -387,7 +387,7 @@ def draw_cells(scan: Scan, of: str, cells: Cells) -> dict[int, NoisyRows]:
                 together = [plan.statistics[i].terms(plan.axes) for i in draw]
                 views |= zip(
                     draw,
-                    draw_together([refined(exacts.pop(i), 1) for i in draw], together, scan.noise),
+                    draw_together([exacts.pop(i) for i in draw], together, scan.noise),
                     strict=True,
                 )
         for i, exact in exacts.items():

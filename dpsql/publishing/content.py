@@ -20,6 +20,7 @@ import numpy.typing as npt
 from dpsql.mechanisms.family.measurement import DrawnMember, MeasuredAxis
 from dpsql.mechanisms.family.pooling import Relative, TotalsFactor
 from dpsql.publishing.bounding import DrawnRelease, bounding_of
+from dpsql.publishing.null_rows import family_covariances
 from dpsql.publishing.planned import PlannedStatistic, ReleasePlan
 from dpsql.publishing.userlevel.recipe import TableScale
 from dpsql.release.assemble import Assembled, Description, Statistic, assemble
@@ -200,6 +201,7 @@ def planned_release(
         axes=axis_parts([PlacedAxis(p.axis, p.resolved.of, p.choice.name) for p in plan.axes]),
         models=assembled.models,
         statistics=assembled.statistics,
+        covariances=family_covariances(plan),
         choices=_choices(plan, assembled),
         bounding=[
             unmeasured(catalog, table.name)

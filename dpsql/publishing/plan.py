@@ -22,10 +22,11 @@ from dpsql.budget import NEIGHBOURS, Currency, currency_at
 from dpsql.errors import CatalogError
 from dpsql.mechanisms.axis.dense import DENSE_SCALE
 from dpsql.mechanisms.axis.strategy import Word
+from dpsql.mechanisms.family.joint_rows import joint_laws
 from dpsql.mechanisms.family.product import PRODUCT
 from dpsql.mechanisms.family.question import FamilyAxis, FamilyQuestion, FamilyView, Grains, ViewChoice
 from dpsql.mechanisms.family.registry import Family, choose_families
-from dpsql.mechanisms.law import Laplace, NoiseLaw, laws_for
+from dpsql.mechanisms.law import NoiseLaw, laws_for
 from dpsql.publishing.axes import AxisMaker
 from dpsql.publishing.bounding import UNIT_PLANS, bounding_of
 from dpsql.publishing.key_plans import charged, key_plans
@@ -34,6 +35,7 @@ from dpsql.star.catalog import Catalog, StarView
 from dpsql.star.graph import ResolvedMeasure, sums_rows
 from dpsql.star.model import View
 from dpsql.star.private_columns import keys_share
+from dpsql.star.reported import reported_columns
 
 ROW_BITS = 24
 """Rows that dense strategies leave room for: sixteen million in one cell, each at its bound."""
@@ -189,7 +191,8 @@ def _jointly(catalog: Catalog, statistics: Sequence[PlannedStatistic]) -> list[P
 
     A row moves the count and the sums of its cell by one factor, so they share one draw (docs/privacy.md, "Several
     numbers by one draw"). Not where counts and sums are bounded apart (`max_ids: auto`), where a view's numbers have
-    rows of their own (any measurement but `PRODUCT`).
+    rows of their own (any measurement but `PRODUCT`). Rows with NULL are told by numbers of their own, but in streams,
+    which draw noise ahead, and beside reported columns, whose channel is undone statistic by statistic.
 
     Raises:
         CatalogError: a view gives shares to numbers that share one draw.
@@ -201,16 +204,25 @@ def _jointly(catalog: Catalog, statistics: Sequence[PlannedStatistic]) -> list[P
         if statistic.tau and statistic.measurement is PRODUCT:
             groups.setdefault((statistic.view, statistic.axes), []).append(i)
     drawn = list(statistics)
+    indicators = catalog.stream is None and not reported_columns(catalog)
     for group in groups.values():
         if len(group) == 1:
             continue
         members = [statistics[i] for i in group]
         _check_no_shares(catalog, members[0].view)
-        law = Laplace(len(group), max(s.drawn_sensitivity for s in members))
+        laws = joint_laws([s.measure.name for s in members], indicators=indicators)
+        members = [_in_halves(s) if law.halves else s for s, law in zip(members, laws, strict=True)]
+        widest = max(s.drawn_sensitivity for s in members)
         charge = sum((s.charge for s in members), Fraction(0)) / len(group)
-        for i, statistic in zip(group, members, strict=True):
-            drawn[i] = replace(statistic, law=law, charge=charge, spend=_spend(catalog, charge, law))
+        for i, statistic, law in zip(group, members, laws, strict=True):
+            spend = _spend(catalog, charge, law)
+            drawn[i] = replace(statistic, law=replace(law, widest=widest), charge=charge, spend=spend)
     return drawn
+
+
+def _in_halves(statistic: PlannedStatistic) -> PlannedStatistic:
+    """A count of values whose drawn integers are halves of a row."""
+    return replace(statistic, unit=2 * statistic.unit, factor=statistic.factor / 2)
 
 
 def _check_no_shares(catalog: Catalog, name: str) -> None:

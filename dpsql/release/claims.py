@@ -18,13 +18,22 @@ import duckdb
 from pydantic import ValidationError
 
 from dpsql.errors import ReleaseError
-from dpsql.release.format import FORMAT, AxisMeta, Meta, StatisticMeta, meta_from_json, to_json
+from dpsql.release.format import (
+    FORMAT,
+    AxisMeta,
+    FamilyCovariance,
+    Meta,
+    StatisticMeta,
+    meta_from_json,
+    to_json,
+)
 from dpsql.release.structure import AXIS, refused, rows_of
 
 MOST_ENTRIES, MOST_BYTES, DEEPEST, LONGEST = 64, 1 << 26, 40, 400
 """Entries of `meta`, bytes of all, nesting of its JSON, and digits of a number in it."""
 MOST_LEAVES, MOST_AXES, MOST = 1 << 21, 26, 1 << 63
 MOST_KEYS = 1 << 16
+MOST_COVARIANCES = 1 << 12
 AMOUNT = re.compile(rf"[0-9]{{1,{LONGEST}}}(/[1-9][0-9]{{0,{LONGEST - 1}}})?")
 """A fraction as releases write it; `1e999999999` is one too, which takes for ever to read."""
 
@@ -128,6 +137,18 @@ def _faults(meta: Meta) -> Iterator[str]:
         yield from _axis_faults(axis)
     for place, statistic in enumerate(meta.statistics):
         yield from _statistic_faults(meta, place, statistic)
+    if len(meta.covariances) > MOST_COVARIANCES:
+        yield "too many families err together"
+    for covariance in meta.covariances:
+        yield from _covariance_faults(meta, covariance)
+
+
+def _covariance_faults(meta: Meta, covariance: FamilyCovariance) -> Iterator[str]:
+    members = [*covariance.left, *covariance.right]
+    if len(set(members)) < len(members) or any(not 0 <= i < len(meta.statistics) for i in members):
+        yield "families that err together have a statistic twice, or one that is not there"
+    if any(not 0 <= axis < len(meta.axes) for axes, _ in covariance.components for axis in axes):
+        yield "families that err together have a part of no axis"
 
 
 def _axis_faults(axis: AxisMeta) -> Iterator[str]:

@@ -30,7 +30,7 @@ from pydantic import TypeAdapter
 
 from dpsql.release.reports import LocalMeta, ReportedMeta
 
-FORMAT = 8
+FORMAT = 9
 """Format version; a reader refuses another one."""
 
 UNIT = 1 << 20
@@ -458,6 +458,19 @@ class StreamMeta:
     max_batches: int | None = None
 
 
+class FamilyCovariance(NamedTuple):
+    """How the statistics of two families err together: all rows and those where a measure is not NULL, of one draw.
+
+    Args:
+        left, right: ids of the statistics of either family; those of one agree on what they share.
+        components: (axis ids, covariance factor) of every independent part that both families estimate.
+    """
+
+    left: tuple[int, ...]
+    right: tuple[int, ...]
+    components: tuple[tuple[tuple[int, ...], float], ...]
+
+
 @dataclass(frozen=True)
 class Meta:
     """The `meta` table.
@@ -477,6 +490,8 @@ class Meta:
         local: of a release made of people's own reports.
         reported: columns of the curator's tables that people's devices reported.
         keys: lists of keys that nobody listed; `keys_<i>` holds the i-th.
+        covariances: of families of statistics that err together; all others err independently, but for what their
+            readings say.
         format: this format's version.
     """
 
@@ -496,6 +511,7 @@ class Meta:
     local: LocalMeta | None = None
     reported: tuple[ReportedMeta, ...] = ()
     keys: tuple[KeyListMeta, ...] = ()
+    covariances: tuple[FamilyCovariance, ...] = ()
     format: int = FORMAT
 
     def key_list(self, table: str, column: str) -> KeyListMeta | None:

@@ -79,6 +79,7 @@ def release_in_memory(
         meta,
         axes=tuple(axis.meta for axis in axes),
         statistics=tuple(replace(s.meta, id=i) for i, s in enumerate(statistics)),
+        covariances=(),  # ids are other ones; `readings` hold all pairs
     )
     size = max((prod(axes[a].tree.size for a in statistic.meta.axes) for statistic in statistics), default=0)
     if size > MOST_NUMBERS:

@@ -41,8 +41,8 @@ from dpsql.star.sql import identifier
 from dpsql.tree import FloatArray, Tree, stored_tree
 from dpsql.variance.entropy import EntropyReading, PairTables
 from dpsql.variance.kronecker import AxisSplit
-from dpsql.variance.model import Reading, Shared
-from dpsql.variance.reading import FAMILIES, SHARED, Piece, piece, reading, stored_as_pairs
+from dpsql.variance.model import Reading, Shared, Unknown
+from dpsql.variance.reading import BETWEEN, FAMILIES, SHARED, Piece, piece, reading, stored_as_pairs
 from dpsql.variance.stack import StackReading
 
 LOCKDOWN: dict[str, str | bool | int | float | list[str]] = {
@@ -309,17 +309,18 @@ class Release:
             return self.reading(left)
         low, high = min(left, right), max(left, right)
         low_meta, high_meta = self.statistics[low], self.statistics[high]
-        if (
-            (low, high) in self.pair_readings
-            or low_meta.view != high_meta.view
-            or low_meta.reading not in SHARED
-        ):
+        if self.pair_readings or low_meta.view != high_meta.view:
             return self.pair_readings.get((low, high))
-        return SHARED[low_meta.reading](self.reading(low), self.reading(high))
+        if low_meta.reading in SHARED:
+            return SHARED[low_meta.reading](self.reading(low), self.reading(high))
+        return self._family_covariance(low, high)
 
     def across(self, left: int, right: int) -> Shared | None:
         """How a statistic of one view errs with one of another view; None where independently."""
         left_meta, right_meta = self.statistics[left], self.statistics[right]
+        together = None if self.pair_readings else self._family_covariance(left, right)
+        if together is not None:
+            return together
         alike = (left_meta.of, left_meta.measure, left_meta.reading) == (
             right_meta.of,
             right_meta.measure,
@@ -334,6 +335,23 @@ class Release:
             if axis in right_meta.axes
         )
         return FAMILIES[left_meta.reading](self.reading(left), self.reading(right), pairs)
+
+    def _family_covariance(self, left: int, right: int) -> Shared | None:
+        """How statistics of two families err together; None where independently."""
+        parts = [
+            covariance.components
+            for covariance in self.meta.covariances
+            if (left in covariance.left and right in covariance.right)
+            or (right in covariance.left and left in covariance.right)
+        ]
+        if not parts:
+            return None
+        metas = self.statistics[left], self.statistics[right]
+        make = BETWEEN.get(metas[0].reading)
+        biased = "nonnegative" in (self.estimate(left), self.estimate(right))
+        if make is None or biased or metas[0].reading != metas[1].reading:
+            return Unknown()
+        return make((self.reading(left), self.reading(right)), (metas[0].axes, metas[1].axes), dict(parts[0]))
 
     def keep_trees(self, trees: Mapping[int, Tree]) -> None:
         """Take look-up trees as known, by axis."""

@@ -27,6 +27,7 @@ from dpsql.release.format import (
     BitLeftOut,
     ChoiceMeta,
     ColumnMeta,
+    FamilyCovariance,
     KeyListMeta,
     Meta,
     Promise,
@@ -133,6 +134,7 @@ class ReleaseBuilder:
             scaled shares.
         choices, scales, bounding, stream, local, reported: as in `Meta`.
         keys: lists of keys that nobody listed.
+        covariances: as in `Meta`.
 
     **Privacy**: stores what it is given. Callers hand over noisy values and public facts only.
     """
@@ -153,6 +155,7 @@ class ReleaseBuilder:
     local: LocalMeta | None = None
     reported: Sequence[ReportedMeta] = ()
     keys: Sequence[KeyListPart] = ()
+    covariances: Sequence[FamilyCovariance] = ()
 
     @property
     def meta(self) -> Meta:
@@ -173,6 +176,7 @@ class ReleaseBuilder:
             local=self.local,
             reported=tuple(self.reported),
             keys=tuple(part.meta for part in self.keys),
+            covariances=tuple(self.covariances),
         )
 
     def write(self, path: Path, seed: bytes | None = None, *, block_size: int = 1 << 16) -> None:

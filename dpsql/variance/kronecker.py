@@ -21,7 +21,7 @@ subsets of the used axes count. Nothing here depends on data.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar
 
@@ -195,6 +195,31 @@ class FamilyAcross:
                     term = term * (remainder if position in subset else share)
                 covariance = covariance + term
         return Covariance(covariance)
+
+
+def of_two_families(
+    readings: tuple[ProductReading, ProductReading],
+    axes: tuple[tuple[int, ...], tuple[int, ...]],
+    components: Mapping[tuple[int, ...], float],
+) -> ProductReading | FamilyAcross:
+    """How statistics of two families err together, part by part.
+
+    Args:
+        readings: how each answers.
+        axes: ids of the axes of both views.
+        components: axis ids -> covariance factor of the part that both families estimate.
+    """
+    left, right = axes
+    factors = {
+        tuple(left.index(axis) for axis in subset): factor
+        for subset, factor in components.items()
+        if set(subset) <= set(left)
+    }
+    reading = replace(readings[0], components=factors)
+    if left == right:
+        return reading
+    pairs = tuple((i, right.index(axis)) for i, axis in enumerate(left) if axis in right)
+    return FamilyAcross(reading, readings[1], pairs)
 
 
 def of_one_family(

@@ -86,6 +86,16 @@ class Shared(Protocol):
         """Covariances of the first one's answers under `masks` with the second one's under `other`."""
 
 
+class Unknown:
+    """Two statistics that err together in a way that nothing bounds: standard errors over both are NULL."""
+
+    def covariance(
+        self, masks: Sequence[FloatArray], other: Sequence[FloatArray] | None = None
+    ) -> Covariance:
+        """NaN for every pair."""
+        return Covariance(np.full(len(masks[0]) if masks else 1, np.nan))
+
+
 class Reading(Protocol):
     """How a stored statistic answers; masks are leaf coverages, one array (g, n_i) for each axis of its view."""
 

@@ -157,6 +157,10 @@ FAMILIES: dict[str, Callable[[Any, Any, tuple[tuple[int, int], ...]], Shared | N
 """How two views of one table and measure err together, by the name of both readings; others are measured alone."""
 
 
+BETWEEN: dict[str, Callable[..., Shared]] = {ProductReading.name: kronecker.of_two_families}
+"""How statistics of two families err together that a release says so of, by the name of both readings."""
+
+
 def from_columns(kind: str, n: int, columns: Columns) -> AxisVariance:
     """The model of one axis that `columns()` was read from.
 

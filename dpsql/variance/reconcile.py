@@ -86,6 +86,31 @@ def component_variances(
     return {subset: 1.0 / value for subset, value in precision.items()}
 
 
+def component_covariances(
+    views: Sequence[tuple[Subset, float]],
+    families: tuple[Mapping[Subset, float], Mapping[Subset, float]],
+    totals: Mapping[int, float],
+) -> dict[Subset, float]:
+    """Covariances of two families part by part, after each has averaged its parts by precision.
+
+    A view's weight in a family is sigma_T^2 / (c prod k), so its covariance c_AB prod k counts sigma_T^2 sigma'_T^2
+    c_AB / (c c' prod k) times.
+
+    Args:
+        views: (axes, c_AB / (c c')) of each view that both families have: its covariance of a row of whole budget over
+            both variances.
+        families: `component_variances` of both.
+        totals: k_i by axis id.
+    """
+    covariances: dict[Subset, float] = {}
+    for axes, ratio in views:
+        for subset in subsets(axes):
+            weighted = ratio / _part_variance(subset, axes, 1.0, totals)
+            covariances[subset] = covariances.get(subset, 0.0) + weighted
+    first, second = families
+    return {subset: first[subset] * second[subset] * value for subset, value in covariances.items()}
+
+
 def reconcile(
     views: Sequence[ViewEstimate], totals: Mapping[int, float], spreads: Mapping[int, FloatArray]
 ) -> list[FloatArray]:

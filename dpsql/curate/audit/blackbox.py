@@ -41,6 +41,7 @@ from dpsql.curate.audit.replan import Replanned
 from dpsql.curate.audit.report import Check
 from dpsql.errors import InterfaceError
 from dpsql.mechanisms.axis.strategy import axis_budgets
+from dpsql.mechanisms.family.joint_rows import drawn_numbers
 from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, Laplace
 from dpsql.noise import Noise, TreeNoise
 from dpsql.publishing.planned import PlannedStatistic
@@ -332,12 +333,16 @@ def check_sampled(
 def _check_laplace(
     numbers: Sequence[PlannedStatistic], stored: StoredIntegers, samples: int, noise: Noise
 ) -> tuple[AuditFinding | None, str]:
-    """The finding on k units' change of all numbers of a draw, and what it says of one."""
+    """The finding on k units' change of all numbers of a draw, and what it says of one.
+
+    Rows with NULL that are drawn apart have the rates of the others, which tell more: these are audited.
+    """
     column, budget = _rows_of_one_cell(stored)
     law, spend = numbers[0].law, numbers[0].spend
     assert isinstance(law, Laplace)
-    bounds = [s.drawn_sensitivity for s in numbers]
-    denominator = law.denominator(max(bounds))
+    drawn, sensitivities = drawn_numbers([s.law for s in numbers]), [s.drawn_sensitivity for s in numbers]
+    bounds = [drawn.bound(sensitivities, i) for i in drawn.draws[-1]]
+    denominator = law.denominator(max(sensitivities))
     tree = law.tree_noise(axis_budgets(stored.terms.strategies), spend, bounds)
     if tree is not None:
         return _check_tree(tree, spend, samples, noise)

@@ -27,8 +27,8 @@ from dpsql.mechanisms.axis.zero_sum import ZeroSumStrategy
 from dpsql.mechanisms.family.measurement import Measurement
 from dpsql.mechanisms.family.product import PRODUCT
 from dpsql.mechanisms.family.residual import RESIDUAL
-from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, NoisyRows
-from dpsql.mechanisms.rows import PlacedTree, tree_of
+from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, Laplace, NoisyRows
+from dpsql.mechanisms.rows import NullCount, PlacedTree, tree_of
 from dpsql.publishing.bounding import DrawnRelease
 from dpsql.publishing.planned import PlannedStatistic
 from dpsql.release import Release, open_release
@@ -168,7 +168,8 @@ def _methods(drawn: DrawnRelease) -> dict[int, str]:
     methods: dict[int, str] = {}
     for members in plan.families:
         names = {name for i in members for kind, name in METHODS if plan.statistics[i].measurement is kind}
-        if len(names) == 1 and all(_is_linear(drawn, plan.statistics[i]) for i in members):
+        linear = all(_is_linear(drawn, plan.statistics[i]) for i in members)
+        if len(names) == 1 and linear and not any(_tells_null(drawn, i) for i in members):
             methods |= dict.fromkeys(members, names.pop())
     return methods
 
@@ -178,6 +179,12 @@ def _is_linear(drawn: DrawnRelease, statistic: PlannedStatistic) -> bool:
     listed = any(statistic.measurement is kind for kind, _ in METHODS)
     written = all(strategy.entries() is not None for strategy in drawn.plan.strategies(statistic))
     return listed and written
+
+
+def _tells_null(drawn: DrawnRelease, i: int) -> bool:
+    """Whether a number of the statistic's draw tells rows with NULL from others: statistics are sums of its numbers."""
+    laws = [drawn.plan.statistics[member].law for member in drawn.plan.draw_of(i)]
+    return any(isinstance(law, Laplace) and law.counts is not NullCount.NEITHER for law in laws)
 
 
 def _axis_record(axis: int, strategy: AxisStrategy) -> Record:

@@ -1,28 +1,100 @@
 """Several numbers of one view by one pure draw: counts and sums that the same rows of the table move.
 
+Where a measure may be NULL, its count of values and the count of all rows are not drawn as such:
+
+| statistics of the view | drawn | COUNT(*) | COUNT(x) |
+|---|---|---|---|
+| count, count(x), x if it is summed | n_0 = rows with NULL by itself; (n_1 = other rows, x) as one | n_0 + n_1 | n_1 |
+| count, count(x_j), others | (count, g_j = 2 count(x_j) - count, others) as one | count | (count + g_j) / 2 |
+
+COUNT(x) of the second line is stored in halves of a row.
+
 **Privacy**: docs/privacy.md, "Several numbers by one draw".
-**Source**: docs/method/noise.md, "Joint rows".
+**Source**: docs/method/noise.md, "Joint rows", "Rows with NULL".
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
+from typing import NamedTuple
 
 from dpsql.errors import InternalError
 from dpsql.mechanisms.axis.strategy import axis_budgets, measure_view
 from dpsql.mechanisms.family.measurement import Terms
-from dpsql.mechanisms.law import Laplace, NoiseLaw, NoisyView
+from dpsql.mechanisms.law import Laplace, NoiseLaw, NoisyView, refined
+from dpsql.mechanisms.rows import NullCount
 from dpsql.noise import Noise
-from dpsql.tree import Exact
+from dpsql.tree import Exact, Noisy
+
+COUNT, COUNT_OF = "count", "count({})"
+"""Names of the statistics that count all rows, and those where a measure is not NULL."""
+
+
+def joint_laws(measures: Sequence[str], *, indicators: bool) -> list[Laplace]:
+    """The noise of a view's statistics where one ledger line pays for all of them.
+
+    Args:
+        measures: names of the statistics.
+        indicators: whether rows with NULL are told by a number of their own, where the view counts all rows too.
+    """
+    sums = [measure for measure in measures if measure != COUNT and COUNT_OF.format(measure) in measures]
+    present = [m for m in measures if m.startswith(COUNT_OF.partition("{")[0])]
+    law = Laplace(len(measures))
+    if not (indicators and present and COUNT in measures):
+        return [law] * len(measures)
+    law = replace(law, apart=len(present) == 1 and len(measures) == 2 + len(sums))
+    counts = {COUNT: NullCount.ROWS} | dict.fromkeys(present, NullCount.PRESENT)
+    return [replace(law, counts=counts.get(measure, NullCount.NEITHER)) for measure in measures]
+
+
+class DrawnNumbers(NamedTuple):
+    """The numbers that are drawn in the place of the statistics of one ledger line; a position stands for both.
+
+    Args:
+        draws: positions of the numbers of each draw.
+        taken: number i is `times` x_i - x_k: i -> (times, k).
+        added: statistic i is number i plus number k: i -> k.
+    """
+
+    draws: tuple[tuple[int, ...], ...]
+    taken: Mapping[int, tuple[int, int]]
+    added: Mapping[int, int]
+
+    def exact(self, cells: Sequence[Exact], i: int) -> Exact:
+        """The exact cells of a number; counts are far below 2^62, so their differences are exact."""
+        if i not in self.taken:
+            return cells[i]
+        times, k = self.taken[i]
+        return Exact(times * cells[i] - cells[k])
+
+    def bound(self, sensitivities: Sequence[int], i: int) -> int:
+        """The most that one unit changes a number: an indicator as much as a count of all rows, in rows."""
+        return min(sensitivities[i], sensitivities[self.taken[i][1]]) if i in self.taken else sensitivities[i]
+
+
+def drawn_numbers(laws: Sequence[NoiseLaw]) -> DrawnNumbers:
+    """What is drawn for statistics with these laws."""
+    counts = [law.counts if isinstance(law, Laplace) else NullCount.NEITHER for law in laws]
+    every = tuple(range(len(laws)))
+    if NullCount.ROWS not in counts:
+        return DrawnNumbers((every,), {}, {})
+    rows = counts.index(NullCount.ROWS)
+    present = [i for i in every if counts[i] is NullCount.PRESENT]
+    if any(isinstance(law, Laplace) and law.halves for law in laws):
+        return DrawnNumbers((every,), dict.fromkeys(present, (2, rows)), dict.fromkeys(present, rows))
+    (with_value,) = present
+    draws = ((rows,), tuple(i for i in every if i != rows))
+    return DrawnNumbers(draws, {rows: (1, with_value)}, {rows: with_value})
 
 
 def draw_together(cells: Sequence[Exact], terms: Sequence[Terms], noise: Noise) -> list[NoisyView]:
-    """Measure all numbers of a view by one draw.
+    """Measure all numbers of a view by one draw, or by two where rows with NULL have their own.
 
     Args:
-        cells: exact integers of each number, all of shape (n_1, .., n_d).
-        terms: of each number; they differ in sensitivity alone.
+        cells: exact integers of each statistic, all of shape (n_1, .., n_d), in rows and units of sums.
+        terms: of each statistic; they differ in sensitivity and in what they count alone.
         noise: where noise comes from.
 
     Raises:
@@ -34,9 +106,19 @@ def draw_together(cells: Sequence[Exact], terms: Sequence[Terms], noise: Noise) 
     first, law = terms[0], shared_law([(t.law, t.spend) for t in terms])
     if any(t.strategies != first.strategies for t in terms):
         raise InternalError("numbers of one draw need the same rows")
-    rows = [Exact(measure_view(exact, first.strategies)) for exact in cells]
-    sensitivities = [t.sensitivity for t in terms]
-    return law.draw_together(rows, axis_budgets(first.strategies), first.spend, sensitivities, noise)
+    numbers, axes = drawn_numbers([t.law for t in terms]), axis_budgets(first.strategies)
+    sensitivities, drawn = [t.sensitivity for t in terms], dict[int, NoisyView]()
+    for draw in numbers.draws:
+        cut = [refined(numbers.exact(cells, i), 1) for i in draw]
+        rows = [Exact(measure_view(exact, first.strategies)) for exact in cut]
+        bounds = [numbers.bound(sensitivities, i) for i in draw]
+        drawn |= zip(draw, law.draw_together(rows, axes, first.spend, bounds, noise), strict=True)
+    views = []
+    for i, t in enumerate(terms):
+        value = drawn[i].value + drawn[numbers.added[i]].value if i in numbers.added else drawn[i].value
+        variance = t.law.unit_variance(axes, t.spend, t.sensitivity)
+        views.append(NoisyView(Noisy(value), drawn[i].budget, variance, t.sensitivity))
+    return views
 
 
 def shared_law(spends: Sequence[tuple[NoiseLaw, Fraction]]) -> Laplace:
@@ -45,7 +127,10 @@ def shared_law(spends: Sequence[tuple[NoiseLaw, Fraction]]) -> Laplace:
     Raises:
         InternalError: they do not share both, or it is not Laplace noise.
     """
-    law, _ = spends[0]
-    if not isinstance(law, Laplace) or len(set(spends)) > 1:
+    shared = {
+        (replace(law, counts=NullCount.NEITHER), spend) for law, spend in spends if isinstance(law, Laplace)
+    }
+    if len(shared) != 1 or not all(isinstance(law, Laplace) for law, _ in spends):
         raise InternalError("numbers of one draw need the same rows, law and spend")
+    ((law, _),) = shared
     return law

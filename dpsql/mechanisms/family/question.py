@@ -29,8 +29,9 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 from dpsql.budget import scaled_denominator
 from dpsql.mechanisms.axis import AUTO, WHOLE
 from dpsql.mechanisms.axis.strategy import AxisChoice, JointCells, Word
+from dpsql.mechanisms.family.joint_rows import joint_laws
 from dpsql.mechanisms.family.measurement import Measurement
-from dpsql.mechanisms.law import GAUSSIAN, Laplace, NoiseLaw
+from dpsql.mechanisms.law import GAUSSIAN, NoiseLaw
 from dpsql.mechanisms.offers import Choice, Offer, Refusal
 from dpsql.tree import Workload, single_leaves
 
@@ -176,13 +177,14 @@ class FamilyQuestion:
         return 1.0 if law is self.laws[0] else law.abroad
 
     def joint_gain(self, view: FamilyView, law: NoiseLaw) -> float:
-        """Variance of each of a view's numbers where they share one draw, over that of a draw of its own.
+        """Mean variance of a view's numbers where they share one draw, over that of a draw of its own.
 
         1 where they do not: under a delta, with bounds from data, and for one number.
         """
         if len(view.charges) < 2 or GAUSSIAN in self.laws or self.people:
             return 1.0
-        return Laplace(len(view.charges)).unit_error / law.unit_error
+        laws = joint_laws(list(view.charges), indicators=not self.batches)
+        return sum(joint.unit_error for joint in laws) / len(laws) / law.unit_error
 
     def joint_cells(self, view: FamilyView, axis: int) -> JointCells | None:
         """What a view draws where all leaves of one of its axes are drawn together; None where they may not be.
