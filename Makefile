@@ -116,7 +116,7 @@ bench: $(VENV)/.dev data/sales.parquet
 	$(BIN)/python -m benchmarks.composites.measure && exit $$measured
 
 bench-accuracy: $(VENV)/.dev
-	short=0; for part in expected joint trees planning questions cubes text_cubes "measure chosen" dense blocks competition unseen_lines unseen_planes "unseen_planes held"; do \
+	short=0; for part in expected joint nulls trees planning questions cubes text_cubes "measure chosen" dense blocks competition unseen_lines unseen_planes "unseen_planes held"; do \
 	$(BIN)/python -m benchmarks.central.$$part || short=1; done; exit $$short
 
 # Are answers right, or do they say that they are not? Every module of benchmarks/answers with a main prints its figures.

@@ -61,6 +61,7 @@ RUNS: tuple[Run, ...] = (
         *(
             "expected",
             "joint",
+            "nulls",
             "trees",
             "planning",
             "questions",

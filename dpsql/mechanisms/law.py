@@ -213,10 +213,7 @@ class Laplace:
 
     @property
     def widening(self) -> float:
-        """Variance of a statistic of a joint draw over that of a draw of its own at the same epsilon.
-
-        All rows are those with NULL, drawn alone, and the others; or else the others are half of rows and indicator.
-        """
+        """Variance of a statistic of a joint draw, or of a sum of two numbers, over that of a draw of its own."""
         number = (self.drawn + 1) * (self.drawn + 2) / 6
         if self.apart:
             return number + (self.counts is NullCount.ROWS)

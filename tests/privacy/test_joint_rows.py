@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from unittest import mock
 
 import numpy as np
 import pytest
 
+from dpsql.mechanisms.family import joint_rows
+from dpsql.mechanisms.family.joint_rows import DrawnNumbers, drawn_numbers, joint_laws
 from dpsql.mechanisms.law import Laplace
 from dpsql.noise import insecure_test_entropy, knorm
+from dpsql.publishing import plan
+from dpsql.tree import Exact
 from tests.privacy.joints import DAYS, REPLACED, VICTIM, catalog, crowd, joined, one_more
 from tests.privacy.loss import Loss, RawRows, measure
 from tests.thinned import by_default
@@ -42,8 +48,6 @@ CASES = {
     "lowest": (person(APART, *[LOW] * 9), 1.0),
     "both signs cancel in the sum and not in the count": (person(APART, *[HIGH, LOW] * 9), 1.0),
     "the middle moves the count alone": (person(APART, *[MIDDLE] * 9), 1.0),
-    "NULL moves the rows alone": (person(nullable(APART), *[NULL] * 9), 1.0),
-    "no NULL": (person(nullable(APART), *[HIGH] * 9), 1.0),
     "as many cells as rows": (person(APART, *SPREAD), 1.0),
     "weighted rows": (person(WEIGHED, *[HIGH] * 40), 1.0),
     "planes": (
@@ -71,6 +75,128 @@ def test_a_view_of_three_numbers_is_one_draw(tmp_path: Path) -> None:
     )
     loss = person(two, *[HIGH] * 9)(tmp_path)
     assert 0.98 <= loss.share <= 1 and len(loss.draws) == 1 + any("beyond" in line for line, _ in loss.lines)
+
+
+MEASURES = """measure: true, nullable: true}}, measures: {
+      twice: {expr: 2 * amount + size, scale: 0, lower: -6, upper: 25, nullable: true},
+      half: {expr: size, scale: 0, lower: 0, upper: 7}}}"""
+
+
+def with_nulls(measures: str, text: str = APART) -> str:
+    """Amounts that may be NULL, a measure that is NULL with them, and one that never is."""
+    return text.replace("[count, sales.amount]", measures).replace("measure: true}}}", MEASURES)
+
+
+ALONE, BESIDE = "[count, sales.amount]", "[sales.amount, count, sales.half]"
+TWO, COUNTS = "[count, sales.amount, sales.twice]", "[count, count(sales.amount)]"
+MIXED = [NULL, HIGH] * 9
+NULLS = {
+    "NULL moves rows with NULL alone": person(with_nulls(ALONE), *[NULL] * 9),
+    "no NULL": person(with_nulls(ALONE), *[HIGH] * 9),
+    "some NULL": person(with_nulls(ALONE), *MIXED),
+    "weighted rows, some NULL": person(with_nulls(ALONE, WEIGHED), *[NULL, HIGH] * 20),
+    "counts alone": person(with_nulls(COUNTS), *MIXED),
+    "sums alone": person(with_nulls("[sales.amount]"), *[HIGH] * 9),
+    "beside a measure that is never NULL, NULL": person(with_nulls(BESIDE), *[NULL] * 9),
+    "beside a measure that is never NULL, no NULL": person(with_nulls(BESIDE), *[HIGH] * 9),
+    "beside a measure that is never NULL, weighted": person(with_nulls(BESIDE, WEIGHED), *[NULL, HIGH] * 20),
+    "two measures, NULL": person(with_nulls(TWO), *[NULL] * 9),
+    "two measures, no NULL": person(with_nulls(TWO), *[HIGH] * 9),
+    "another person in her place": one_more(with_nulls(ALONE, catalog(promise=REPLACED)), 9, replaced=True),
+}
+
+
+@pytest.mark.parametrize("name", by_default(NULLS, 5))
+def test_rows_with_null_lose_what_is_claimed(name: str, tmp_path: Path) -> None:
+    loss = NULLS[name](tmp_path)
+    assert 0.98 <= loss.share <= 1
+    assert [purpose for purpose, _ in loss.lines if "together" in purpose] == [loss.lines[-1][0]]
+
+
+def one_row(values: dict[str, int]) -> list[Exact]:
+    return [Exact(np.array([value])) for value in values.values()]
+
+
+@pytest.mark.parametrize("others", [[], ["x"], ["x", "z"], ["x", "y", "count(y)"]])
+def test_no_row_has_a_size_above_one(others: list[str]) -> None:
+    """Every kind of row of two measures with bounds 3 and 5: its sizes in all draws of the line add up to at most 1,
+    and one of them to 1. Sizes are norms, so no set of rows whose weights add up to tau loses more than tau."""
+    names = ["count", "count(x)", *others]
+    bounds = {"count": 1, "count(x)": 1, "count(y)": 1, "x": 3, "y": 5, "z": 5}
+    laws = joint_laws(names, indicators=True)
+    sensitivities = [bounds[name] * (2 if law.halves else 1) for name, law in zip(names, laws, strict=True)]
+    sizes = []
+    for x in (None, -3, 0, 2, 3):
+        for other in (None, -5, 4, 5):
+            row = {"count": 1, "count(x)": int(x is not None), "count(y)": int(other is not None)}
+            row |= {"x": x or 0, "y": other or 0, "z": other or 0}
+            sizes.append(row_size(drawn_numbers(laws), one_row({n: row[n] for n in names}), sensitivities))
+    assert max(sizes) == 1 and min(sizes) == 1
+
+
+def row_size(numbers: DrawnNumbers, cells: list[Exact], sensitivities: list[int]) -> Fraction:
+    """The loss of one row at epsilon 1: of each draw the largest number over its bound, added up."""
+    return sum(
+        (
+            max(Fraction(abs(int(numbers.exact(cells, i)[0])), numbers.bound(sensitivities, i)) for i in draw)
+            for draw in numbers.draws
+        ),
+        Fraction(0),
+    )
+
+
+def counted_beside(laws):
+    """All rows are drawn beside the other numbers, in the place of those with NULL."""
+    return drawn_numbers(laws)._replace(taken={}, added={})
+
+
+def indicator_apart(laws):
+    """The indicator has a draw of its own, which nobody pays."""
+    numbers = drawn_numbers(laws)
+    ((*every,),), (i,) = numbers.draws, numbers.taken
+    return numbers._replace(draws=((i,), tuple(k for k in every if k != i)))
+
+
+def halved_bound(laws):
+    """An indicator of 2 x - count with the bound of x in rows over two."""
+
+    class Halved(DrawnNumbers):
+        def bound(self, sensitivities, i):
+            return super().bound(sensitivities, i) // (2 if i in self.taken else 1)
+
+    return Halved(*drawn_numbers(laws))
+
+
+def apart_beside_all(measures, *, indicators):
+    """Rows with NULL are drawn apart beside a measure over all rows."""
+    laws = joint_laws(measures, indicators=indicators)
+    return [replace(law, apart=law.numbers > 3) for law in laws]
+
+
+NULL_DEFECTS = {
+    "all rows beside the others": ("drawn_numbers", counted_beside, ALONE, HIGH),
+    "an indicator without budget": ("drawn_numbers", indicator_apart, BESIDE, HIGH),
+    "an indicator of half the bound": ("drawn_numbers", halved_bound, BESIDE, HIGH),
+    "rows with NULL beside a sum over all": (
+        "joint_laws",
+        apart_beside_all,
+        BESIDE,
+        (VICTIM, 1, DAYS[-1], 7, None),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NULL_DEFECTS)
+def test_a_defect_of_rows_with_null_is_found(name: str, tmp_path: Path) -> None:
+    attribute, broken, measures, row = NULL_DEFECTS[name]
+    module = joint_rows if attribute == "drawn_numbers" else plan
+    was = Laplace.draw_together
+
+    def draw(self, exacts, *args):
+        return was(replace(self, apart=False, numbers=len(exacts)), exacts, *args)
+
+    with mock.patch.object(module, attribute, broken), mock.patch.object(Laplace, "draw_together", draw):
+        assert person(with_nulls(measures), *[row] * 9)(tmp_path).share > 1.5
 
 
 SQUARED = catalog(measures="[count, sales.amount, squares(sales.amount)]")

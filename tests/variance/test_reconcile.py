@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from dpsql.tree import kary_tree
-from dpsql.variance.kronecker import AxisSplit, ProductReading
+from dpsql.variance.kronecker import AxisSplit, ProductReading, of_two_families
 from dpsql.variance.reconcile import (
     ViewEstimate,
+    component_covariances,
     component_variances,
     node_sums,
     reconcile,
@@ -135,3 +136,68 @@ def test_node_sums_are_sums_of_leaves():
         for j in range(trees[1].size):
             block = leaves[trees[0].lo[i] : trees[0].hi[i], trees[1].lo[j] : trees[1].hi[j]]
             assert sums[i, j] == block.sum()
+
+
+def averaged(views, totals, spreads):
+    """Reconciling as a matrix, from all leaves of all views to all leaves of all views."""
+    sizes = [view.estimate.size for view in views]
+    columns = []
+    for unit in np.eye(sum(sizes)):
+        pieces = np.split(unit, np.cumsum(sizes)[:-1])
+        moved = [
+            ViewEstimate(v.axes, piece.reshape(v.estimate.shape), v.unit_variance)
+            for v, piece in zip(views, pieces, strict=True)
+        ]
+        columns.append(np.concatenate([leaves.ravel() for leaves in reconcile(moved, totals, spreads)]))
+    return np.array(columns).T
+
+
+def test_two_families_err_together_as_dense_matrices_say(family):
+    """All rows are counted in every view, those with a value in all but the last, both from the same two draws."""
+    rng, sizes, covariances, layout = family
+    splits = [AxisSplit(DenseModel(c)) for c in covariances]
+    totals, spreads = {i: s.total for i, s in enumerate(splits)}, {i: s.spread for i, s in enumerate(splits)}
+    null, present = rng.uniform(0.5, 3, len(layout)), rng.uniform(0.5, 3, len(layout))
+    shapes = [tuple(sizes[i] for i in axes) for axes, _ in layout]
+    rows = [
+        ViewEstimate(axes, np.zeros(shape), null[k] + present[k])
+        for k, ((axes, _), shape) in enumerate(zip(layout, shapes, strict=True))
+    ]
+    values = [
+        ViewEstimate(axes, np.zeros(shape), present[k])
+        for k, ((axes, _), shape) in enumerate(zip(layout[:-1], shapes, strict=False))
+    ]
+    drawn = [present[k] * kronecker([covariances[i] for i in axes]) for k, (axes, _) in enumerate(layout)]
+    shared = np.zeros((sum(len(d) for d in drawn), sum(len(d) for d in drawn[:-1])))
+    at = 0
+    for covariance in drawn[:-1]:
+        shared[at : at + len(covariance), at : at + len(covariance)] = covariance
+        at += len(covariance)
+    dense = averaged(rows, totals, spreads) @ shared @ averaged(values, totals, spreads).T
+    families = tuple(
+        component_variances([(v.axes, v.unit_variance) for v in views], totals) for views in (rows, values)
+    )
+    ratios = [
+        (v.axes, v.unit_variance / (r.unit_variance * v.unit_variance))
+        for r, v in zip(rows, values, strict=False)
+    ]
+    components = component_covariances(ratios, families, totals)
+    top = 0
+    for left in rows:
+        side = 0
+        for right in values:
+            readings = tuple(ProductReading(tuple(splits[i] for i in v.axes), {}) for v in (left, right))
+            between = of_two_families(readings, (left.axes, right.axes), components)
+            u, w = ([rng.normal(size=(1, sizes[i])) for i in v.axes] for v in (left, right))
+            block = dense[top : top + left.estimate.size, side : side + right.estimate.size]
+            wanted = kronecker(u) @ block @ kronecker(w).T
+            assert between.covariance(u, w).noise == pytest.approx(wanted.ravel(), abs=1e-9)
+            side += right.estimate.size
+        top += left.estimate.size
+
+
+def kronecker(matrices):
+    product = np.eye(1)
+    for matrix in matrices:
+        product = np.kron(product, matrix)
+    return product
