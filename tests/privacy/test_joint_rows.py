@@ -96,7 +96,6 @@ NULLS = {
     "some NULL": person(with_nulls(ALONE), *MIXED),
     "weighted rows, some NULL": person(with_nulls(ALONE, WEIGHED), *[NULL, HIGH] * 20),
     "counts alone": person(with_nulls(COUNTS), *MIXED),
-    "sums alone": person(with_nulls("[sales.amount]"), *[HIGH] * 9),
     "beside a measure that is never NULL, NULL": person(with_nulls(BESIDE), *[NULL] * 9),
     "beside a measure that is never NULL, no NULL": person(with_nulls(BESIDE), *[HIGH] * 9),
     "beside a measure that is never NULL, weighted": person(with_nulls(BESIDE, WEIGHED), *[NULL, HIGH] * 20),
