@@ -186,9 +186,7 @@ class Laplace:
     apart: bool = False
     counts: NullCount = NullCount.NEITHER
     norm: ClassVar[int] = 1
-    abroad: ClassVar[float] = (
-        pi / 2
-    )  # a small epsilon costs (pi / 2) epsilon^2 of mu^2, a larger one a little less
+    abroad: ClassVar[float] = pi / 2  # a small epsilon costs (pi / 2) epsilon^2 of mu^2, a larger one less
     seconds: ClassVar[float] = 2.5e-6
 
     @property
@@ -338,10 +336,8 @@ class Laplace:
         expected = {self.drawn, 1} if self.apart else {self.numbers}
         if len(exacts) not in expected or len(sensitivities) != len(exacts):
             raise InternalError(f"a draw of {self.drawn} numbers was given {len(exacts)}")
-        budget, denominator = (
-            self.budgets(axes, spend, max(sensitivities)),
-            self.denominator(max(sensitivities)),
-        )
+        budget = self.budgets(axes, spend, max(sensitivities))
+        denominator = self.denominator(max(sensitivities))
         tree, tree_noise = tree_of(axes), self.tree_noise(axes, spend, sensitivities)
         numbers = np.stack(exacts)
         if tree is None or tree_noise is None:
@@ -511,6 +507,11 @@ class Gaussian:
 
 
 LAPLACE, GAUSSIAN = Laplace(), Gaussian()
+
+
+def as_laplace(law: NoiseLaw) -> Laplace | None:
+    """The law where it is Laplace noise, which alone is drawn for several numbers at once."""
+    return law if isinstance(law, Laplace) else None
 
 
 def refined(exact: Exact, grain: int) -> Exact:

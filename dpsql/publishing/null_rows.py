@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import combinations
 
-from dpsql.mechanisms.law import Laplace
+from dpsql.mechanisms.law import as_laplace
 from dpsql.mechanisms.rows import NullCount
 from dpsql.publishing.planned import ReleasePlan
 from dpsql.release.format import FamilyCovariance
@@ -52,7 +52,7 @@ def family_covariances(plan: ReleasePlan) -> list[FamilyCovariance]:
 
 def _pairs(plan: ReleasePlan, draw: list[int]) -> Iterator[tuple[int, int, float]]:
     """Pairs of counts of one draw that err together, each with its covariance over both variances."""
-    laws = {i: law for i in draw if isinstance(law := plan.statistics[i].law, Laplace)}
+    laws = {i: law for i in draw if (law := as_laplace(plan.statistics[i].law))}
     rows = [i for i, law in laws.items() if law.counts is NullCount.ROWS]
     present = [i for i, law in laws.items() if law.counts is NullCount.PRESENT]
     variances = {i: plan.statistics[i].unit_variance(plan.axes) for i in (*rows, *present)}

@@ -30,7 +30,7 @@ from dpsql.mechanisms.family.measurement import MeasuredAxis, Measurement, Terms
 from dpsql.mechanisms.family.product import PRODUCT
 from dpsql.mechanisms.family.question import FamilyAxis, FamilyChoice, FamilyQuestion, Grains
 from dpsql.mechanisms.family.registry import Family
-from dpsql.mechanisms.law import Laplace, NoiseLaw
+from dpsql.mechanisms.law import NoiseLaw, as_laplace
 from dpsql.publishing.axes import AxisMaker, declared_workload
 from dpsql.star.catalog import Catalog, StarTable, StarView
 from dpsql.star.graph import ResolvedAxis, ResolvedMeasure, sums_rows
@@ -361,8 +361,8 @@ class ReleasePlan:
         """Positions of the statistics, those of one joint draw together."""
         groups: dict[object, list[int]] = {}
         for i, s in enumerate(self.statistics):
-            is_joint = isinstance(s.law, Laplace) and s.law.numbers > 1
-            groups.setdefault((s.view, s.axes) if is_joint else i, []).append(i)
+            law = as_laplace(s.law)
+            groups.setdefault((s.view, s.axes) if law and law.numbers > 1 else i, []).append(i)
         return list(groups.values())
 
     def compared(self, view: str) -> FamilyChoice | None:

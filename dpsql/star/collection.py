@@ -268,7 +268,7 @@ class Collection(Model):
     @property
     def by_pairs(self) -> bool:
         """Whether the view is held as its pairs, and larger boxes are fitted."""
-        return BY_PAIRS[self.estimate]
+        return next(estimate.by_pairs for estimate in ESTIMATES if estimate.name == self.estimate)
 
     @property
     def way(self) -> Way:
@@ -287,8 +287,19 @@ class Collection(Model):
         return (self.row_share or Fraction(0)) + joint + sum(self.shares.values(), Fraction(0))
 
 
-BY_PAIRS = {"tables": False, "lle": True}
-"""Whether a view is held as its pairs, by the word of `estimate`."""
+class Estimate(NamedTuple):
+    """How a view's tables are estimated.
+
+    Args:
+        name: the catalog's word.
+        by_pairs: whether the view is held as its pairs.
+    """
+
+    name: str
+    by_pairs: bool
+
+
+ESTIMATES = (Estimate("tables", by_pairs=False), Estimate("lle", by_pairs=True))
 BESIDE_LLE = {"epsilon", "estimate", "participation", "shuffled", "branching"}
 """Keys that may stand beside `estimate: lle`: it is built for one round about one row of everybody."""
 FEWEST_ENTROPY_AXES, MOST_ENTROPY_AXES = 3, 6

@@ -42,7 +42,7 @@ from dpsql.curate.audit.report import Check
 from dpsql.errors import InterfaceError
 from dpsql.mechanisms.axis.strategy import axis_budgets
 from dpsql.mechanisms.family.joint_rows import drawn_numbers
-from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, Laplace
+from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, as_laplace
 from dpsql.noise import Noise, TreeNoise
 from dpsql.publishing.planned import PlannedStatistic
 from dpsql.variance.levels import level_moments
@@ -338,8 +338,8 @@ def _check_laplace(
     Rows with NULL that are drawn apart have the rates of the others, which tell more: these are audited.
     """
     column, budget = _rows_of_one_cell(stored)
-    law, spend = numbers[0].law, numbers[0].spend
-    assert isinstance(law, Laplace)
+    law, spend = as_laplace(numbers[0].law), numbers[0].spend
+    assert law is not None
     drawn, sensitivities = drawn_numbers([s.law for s in numbers]), [s.drawn_sensitivity for s in numbers]
     bounds = [drawn.bound(sensitivities, i) for i in drawn.draws[-1]]
     denominator = law.denominator(max(sensitivities))

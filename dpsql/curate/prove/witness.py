@@ -27,7 +27,7 @@ from dpsql.mechanisms.axis.zero_sum import ZeroSumStrategy
 from dpsql.mechanisms.family.measurement import Measurement
 from dpsql.mechanisms.family.product import PRODUCT
 from dpsql.mechanisms.family.residual import RESIDUAL
-from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, Laplace, NoisyRows
+from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, NoisyRows, as_laplace
 from dpsql.mechanisms.rows import NullCount, PlacedTree, tree_of
 from dpsql.publishing.bounding import DrawnRelease
 from dpsql.publishing.planned import PlannedStatistic
@@ -183,8 +183,8 @@ def _is_linear(drawn: DrawnRelease, statistic: PlannedStatistic) -> bool:
 
 def _tells_null(drawn: DrawnRelease, i: int) -> bool:
     """Whether a number of the statistic's draw tells rows with NULL from others: statistics are sums of its numbers."""
-    laws = [drawn.plan.statistics[member].law for member in drawn.plan.draw_of(i)]
-    return any(isinstance(law, Laplace) and law.counts is not NullCount.NEITHER for law in laws)
+    laws = (as_laplace(drawn.plan.statistics[member].law) for member in drawn.plan.draw_of(i))
+    return any(law and law.counts is not NullCount.NEITHER for law in laws)
 
 
 def _axis_record(axis: int, strategy: AxisStrategy) -> Record:

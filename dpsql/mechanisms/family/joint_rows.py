@@ -23,7 +23,7 @@ from typing import NamedTuple
 from dpsql.errors import InternalError
 from dpsql.mechanisms.axis.strategy import axis_budgets, measure_view
 from dpsql.mechanisms.family.measurement import Terms
-from dpsql.mechanisms.law import Laplace, NoiseLaw, NoisyView, refined
+from dpsql.mechanisms.law import Laplace, NoiseLaw, NoisyView, as_laplace, refined
 from dpsql.mechanisms.rows import NullCount
 from dpsql.noise import Noise
 from dpsql.tree import Exact, Noisy
@@ -76,13 +76,13 @@ class DrawnNumbers(NamedTuple):
 
 def drawn_numbers(laws: Sequence[NoiseLaw]) -> DrawnNumbers:
     """What is drawn for statistics with these laws."""
-    counts = [law.counts if isinstance(law, Laplace) else NullCount.NEITHER for law in laws]
+    counts = [law.counts if law else NullCount.NEITHER for law in map(as_laplace, laws)]
     every = tuple(range(len(laws)))
     if NullCount.ROWS not in counts:
         return DrawnNumbers((every,), {}, {})
     rows = counts.index(NullCount.ROWS)
     present = [i for i in every if counts[i] is NullCount.PRESENT]
-    if any(isinstance(law, Laplace) and law.halves for law in laws):
+    if any(law and law.halves for law in map(as_laplace, laws)):
         return DrawnNumbers((every,), dict.fromkeys(present, (2, rows)), dict.fromkeys(present, rows))
     (with_value,) = present
     draws = ((rows,), tuple(i for i in every if i != rows))
@@ -127,10 +127,9 @@ def shared_law(spends: Sequence[tuple[NoiseLaw, Fraction]]) -> Laplace:
     Raises:
         InternalError: they do not share both, or it is not Laplace noise.
     """
-    shared = {
-        (replace(law, counts=NullCount.NEITHER), spend) for law, spend in spends if isinstance(law, Laplace)
-    }
-    if len(shared) != 1 or not all(isinstance(law, Laplace) for law, _ in spends):
+    laws = [as_laplace(law) for law, _ in spends]
+    shared = {law and replace(law, counts=NullCount.NEITHER) for law in laws}
+    law = laws[0]
+    if law is None or len(shared) > 1 or len({spend for _, spend in spends}) > 1:
         raise InternalError("numbers of one draw need the same rows, law and spend")
-    ((law, _),) = shared
-    return law
+    return replace(law, counts=NullCount.NEITHER)
