@@ -569,9 +569,9 @@ def with_stored(
     return [Noisy(number) for number in noise.stored(leaf, np.stack(exacts), np.stack(drawn))]
 
 
-def signed(drawn: Noisy, sign: int) -> Noisy:
-    """The numbers, or their negatives."""
-    return Noisy(sign * drawn)
+def signed_sum(drawn: Noisy, sign: int, other: Noisy | int = 0) -> Noisy:
+    """The numbers or their negatives, and others that were drawn."""
+    return Noisy(sign * drawn + other)
 
 
 def published(value: IntArray) -> Noisy:

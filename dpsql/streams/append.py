@@ -33,7 +33,7 @@ from dpsql.errors import BatchOrderError, IntegrityError, InternalError
 from dpsql.ledger.files import beside, remove_aside
 from dpsql.ledger.locks import held
 from dpsql.mechanisms.family.joint_rows import shared_law
-from dpsql.mechanisms.law import Laplace, NoiseLaw, again, shaped, signed, with_stored
+from dpsql.mechanisms.law import Laplace, NoiseLaw, again, shaped, signed_sum, with_stored
 from dpsql.mechanisms.rows import AxisBudget
 from dpsql.mechanisms.timeline.time_strategy import Emission, NodeRead, TimeStrategy
 from dpsql.noise import Noise
@@ -502,7 +502,7 @@ class OpenStream:
                 hint="make a new release: noise that was drawn ahead is never drawn again",
             )
         drawn = draw.node(group, read, [Exact(read.sign * exact) for exact in exacts])
-        noisy = [signed(number, read.sign) for number in drawn]
+        noisy = [signed_sum(number, read.sign) for number in drawn]
         if read.until > length + 1:
             for statistic, number, exact in zip(group, noisy, exacts, strict=True):
                 self.state.keep_noise(read.node, statistic, read.until, read.sign * (number - exact))

@@ -169,7 +169,8 @@ def _methods(drawn: DrawnRelease) -> dict[int, str]:
     for members in plan.families:
         names = {name for i in members for kind, name in METHODS if plan.statistics[i].measurement is kind}
         linear = all(_is_linear(drawn, plan.statistics[i]) for i in members)
-        if len(names) == 1 and linear and not any(_tells_null(drawn, i) for i in members):
+        aside = any(_tells_null(drawn, i) for i in members) or _share_partners(drawn, members)
+        if len(names) == 1 and linear and not aside:
             methods |= dict.fromkeys(members, names.pop())
     return methods
 
@@ -185,6 +186,14 @@ def _tells_null(drawn: DrawnRelease, i: int) -> bool:
     """Whether a number of the statistic's draw tells rows with NULL from others: statistics are sums of its numbers."""
     laws = (as_laplace(drawn.plan.statistics[member].law) for member in drawn.plan.draw_of(i))
     return any(law and law.counts is not NullCount.NEITHER for law in laws)
+
+
+def _share_partners(drawn: DrawnRelease, members: Sequence[int]) -> bool:
+    """Whether axes of one dimension tell the same rows without a partner, on which views then agree too."""
+    axes = {axis for i in members for axis in drawn.plan.statistics[i].axes}
+    told = [drawn.plan.axes[axis].axis for axis in axes]
+    paths = [axis.path for axis in told if axis.missing_leaf is not None]
+    return len(paths) > len(set(paths))
 
 
 def _axis_record(axis: int, strategy: AxisStrategy) -> Record:

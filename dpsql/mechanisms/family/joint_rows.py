@@ -23,10 +23,10 @@ from typing import NamedTuple
 from dpsql.errors import InternalError
 from dpsql.mechanisms.axis.strategy import axis_budgets, measure_view
 from dpsql.mechanisms.family.measurement import Terms
-from dpsql.mechanisms.law import Laplace, NoiseLaw, NoisyView, as_laplace, refined
+from dpsql.mechanisms.law import Laplace, NoiseLaw, NoisyView, as_laplace, refined, signed_sum
 from dpsql.mechanisms.rows import NullCount
 from dpsql.noise import Noise
-from dpsql.tree import Exact, Noisy
+from dpsql.tree import Exact
 
 COUNT, COUNT_OF = "count", "count({})"
 """Names of the statistics that count all rows, and those where a measure is not NULL."""
@@ -115,9 +115,9 @@ def draw_together(cells: Sequence[Exact], terms: Sequence[Terms], noise: Noise) 
         drawn |= zip(draw, law.draw_together(rows, axes, first.spend, bounds, noise), strict=True)
     views = []
     for i, t in enumerate(terms):
-        value = drawn[i].value + drawn[numbers.added[i]].value if i in numbers.added else drawn[i].value
+        value = signed_sum(drawn[i].value, 1, drawn[numbers.added[i]].value if i in numbers.added else 0)
         variance = t.law.unit_variance(axes, t.spend, t.sensitivity)
-        views.append(NoisyView(Noisy(value), drawn[i].budget, variance, t.sensitivity))
+        views.append(NoisyView(value, drawn[i].budget, variance, t.sensitivity))
     return views
 
 
