@@ -6,7 +6,7 @@ from tests.privacy.plant import Plant
 
 PLANT = Plant(
     "a key that stands twice joins a row twice",
-    (rows, "Side"),
+    (rows, "JoinSide"),
     lambda was: lambda *given, once, **named: was(*given, once=False, **named),
     by_name("a campaign that stands twice"),
 )

@@ -6,7 +6,7 @@ from tests.privacy.plant import Plant
 
 PLANT = Plant(
     "weights add up to twice max_ids",
-    (bounding, "Weighed"),
+    (bounding, "RowWeighting"),
     lambda was: lambda tau: was(2 * tau),
     weighed,
 )
