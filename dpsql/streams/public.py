@@ -186,14 +186,12 @@ def create_directory(directory: Path, release_id: str, base: str | None = None) 
         base: name of a file already in the directory that says what was charged, or None.
 
     Raises:
-        OperationalError: the directory already holds a release, or cannot be written.
+        OperationalError: the directory already holds a release.
+        OSError: it cannot be written; whoever knows what is charged says so.
     """
     if (directory / MANIFEST).exists():
         raise OperationalError(f"{directory} already holds a stream release", hint="choose another output")
-    try:
-        (directory / SEGMENTS).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OperationalError(f"{directory} cannot be made ({error.strerror})") from error
+    (directory / SEGMENTS).mkdir(parents=True, exist_ok=True)
     manifest = StreamManifest(release_id, (), (base, file_hash(directory / base)) if base else None)
     write_manifest(directory, manifest)
     return manifest

@@ -256,13 +256,13 @@ def test_no_weight_no_error(tmp_path: Path) -> None:
     assert 0 < float(found.stderr_rows[0][0]) < 0.05 * float(found.scalar())
 
 
+@pytest.mark.timeout(3600)  # of a clock, beside whatever else runs
 @pytest.mark.slow
 @pytest.mark.parametrize("share", ["1/10", "1/2"])
 def test_intervals_hold_with_an_estimated_weight(
     tmp_path: Path, share: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Half of the people in 800 collections: .961, .945, .958, .958. 200 tell 0.95 from what lies three of their own
-    deviations away."""
+    """800 collections: a share of them errs by .008, where one of 200 errs by as much as the bounds are wide."""
     people, (survey, plan) = visitors(), town(tmp_path, share)
     axes = content.survey_axes(survey)
     monkeypatch.setattr(content, "survey_axes", lambda survey: axes)  # the same for every collection
@@ -271,10 +271,10 @@ def test_intervals_hold_with_an_estimated_weight(
     exact = np.array([costs.size, early.sum(), costs.sum(), costs.mean()])
     sql = f"SELECT COUNT(*), COUNT(*) {EARLY}, SUM(cost), AVG(cost) FROM visit"
     held = []
-    for seed in range(1, 201):
+    for seed in range(1, 801):
         opened = open_release(collection(survey, plan, people, seed, tmp_path / "r.dpsql"))
         low, high = Answerer(opened).query(sql).interval_rows(0.95)
         opened.close()
         held.append((np.array(low[0]) <= exact) & (exact <= np.array(high[0])))
     for name, found in zip(("COUNT(*)", "COUNT", "SUM", "AVG"), np.mean(held, axis=0), strict=True):
-        assert abs(found - 0.95) <= 3 * np.sqrt(0.95 * 0.05 / 200), (name, found)
+        assert 0.93 <= found <= 0.97, (name, found)

@@ -122,9 +122,14 @@ def numbers(rows) -> list[float]:
     return [float(value) for row in rows for value in row if not isinstance(value, str)]
 
 
-@pytest.mark.parametrize("delta", ["delta: 0", pytest.param("delta: 1e-6", marks=pytest.mark.slow)])
-def test_answers_state_the_errors_that_were_quoted(tmp_path: Path, delta: str):
-    """Nobody owns more than `max_ids` rows. The first share of rows follows from no assumption, the others do."""
+@pytest.mark.parametrize(
+    "delta, least", [("delta: 0", 2), pytest.param("delta: 1e-6", 1.2, marks=pytest.mark.slow)]
+)
+def test_answers_state_the_errors_that_were_quoted(tmp_path: Path, delta: str, least: float):
+    """Nobody owns more than `max_ids` rows. The first share of rows follows from no assumption, the others do.
+
+    Rows beyond the bound are a part of each error that counts: under a delta their number has less noise.
+    """
     statements = ["SELECT COUNT(*) FROM sales", *COUNTS[:3]]
     quoted = dpsql.quote(shop(tmp_path, delta), statements, epsilon="0.5")
     assert not (tmp_path / ".dpsql").exists()
@@ -133,7 +138,7 @@ def test_answers_state_the_errors_that_were_quoted(tmp_path: Path, delta: str):
     for number, (query, sql) in enumerate(zip(quoted.queries, statements, strict=True)):
         result, (column,) = asked.query(sql), query.columns
         (stated,), (noise,) = result.stderr_rows[0], result.noise_rows[0]
-        assert stated > 1.2 * noise > 0  # rows beyond the bound are a part of it that counts
+        assert stated > least * noise > 0
         assert 0.67 < column.median / stated < 1.5
         assert number or column.median == pytest.approx(stated, rel=1e-6)
 
