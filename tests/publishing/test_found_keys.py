@@ -44,11 +44,11 @@ views:
   items: {of: sales, axes: [sales.item], measures: [count, sales.price]}
   cities: {of: sales, axes: [person.city, sales.code], measures: [count]}
 """
-PEOPLE = 600
+PEOPLE = 1800
 
 
 def write(folder: Path, catalog: str = CATALOG) -> Path:
-    """600 people with two sales each: 12 common items, as many codes, and a key of her own for everybody."""
+    """1,800 people with two sales each: 12 common items, as many codes, and a key of her own for everybody."""
     with duckdb.connect() as db:
         db.execute(
             f"CREATE TABLE person AS SELECT i AS id, CASE WHEN i % 50 = 0 THEN NULL WHEN i % 3 = 0 THEN 'only ' || i "
