@@ -31,8 +31,8 @@ _SLACK = 2.0**-48
 """Of the larger term of an exponent: some eight correctly rounded operations err by less than 2^-49 of it."""
 
 
-_CHUNK = 1 << 9
-"""The fewest leaves drawn at a time: below it the calls cost more than the draws."""
+_FEWEST, _CHUNK = 1 << 9, 1 << 13
+"""The fewest leaves drawn at first, and, doubled each time, in the end: the calls cost more than so few draws."""
 
 
 def joint_rows(units: IntArray, denominator: int, bounds: Sequence[int], entropy: Entropy) -> IntArray:
@@ -160,8 +160,10 @@ def joint_trees(tree: TreeNoise, number: int, entropy: Entropy) -> IntArray:
     tree.check()
     arities, bounds = tree.arities, tree.bounds
     pools = [np.empty((len(bounds), 0, prod(arities[level:])), np.int64) for level in range(len(arities) + 1)]
+    fewest = _FEWEST
     while pools[0].shape[1] < number:
-        chunk = min(BLOCK, max(_CHUNK, (number - pools[0].shape[1]) * tree.leaves))
+        chunk = min(BLOCK, max(fewest, (number - pools[0].shape[1]) * tree.leaves))
+        fewest = min(_CHUNK, 2 * fewest)
         units = np.full(chunk, tree.rates[-1], dtype=np.int64)
         kept = joint_rows(units, tree.denominator, bounds, entropy)[:, :, np.newaxis]
         for level in range(len(arities) - 1, -1, -1):
