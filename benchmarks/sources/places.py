@@ -24,13 +24,15 @@ from tests.engines import test_places as server
 from tests.engines.servers import Server, postgres_programs, running_postgres
 from tests.ledger import test_spend_memory as memory
 
+_table_places = postgresql.table_places  # a defect takes the name
+
 SPELLINGS = 20
 """Fewer would not be what the figure says."""
 
 
 def _by_name(connection: Any, name: str) -> tuple[str, ...]:
     """Places by the resolved name alone: a rename has a fresh cap."""
-    return tuple(place for place in postgresql.table_places(connection, name) if "/name/" in place)
+    return tuple(place for place in _table_places(connection, name) if "/name/" in place)
 
 
 def _as_typed(connection: Any, name: str) -> tuple[str, ...]:
