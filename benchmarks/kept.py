@@ -214,7 +214,7 @@ def _today() -> str:
 
 
 def main() -> int:
-    """Measure, keep, write the page; 1 if a figure that is kept is short."""
+    """Measure, keep, write the page; 1 if a figure that is kept is short, 2 if a run has none."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -241,7 +241,7 @@ def main() -> int:
         return 2
     PAGE.write_text(page())
     (RESULTS / TABLES).write_text(tables())
-    return 0 if not refused and all(figure.held for run in RUNS for figure in kept(run)) else 1
+    return 2 if refused else 0 if all(figure.held for run in RUNS for figure in kept(run)) else 1
 
 
 def _measured(run: Run) -> bool:
