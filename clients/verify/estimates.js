@@ -1,6 +1,7 @@
 // Leaf estimates of statistics from their noisy integers, against those that were released.
 
 import { integer, refuse } from "./exact.js";
+import { lacksInPart, merged, roundings, settled, tiedDimensions } from "./partners.js";
 import { alongAll, size, subsets, total } from "./tensors.js";
 
 const UNIT = 2 ** 20; // stored estimates are integers of 1 / UNIT
@@ -9,8 +10,9 @@ const UNIT = 2 ** 20; // stored estimates are integers of 1 / UNIT
 export function checkEstimates(statistics) {
   return Math.max(0, ...[...new Set(statistics.map(({ family }) => family))].flatMap((family) => {
     const members = statistics.filter((statistic) => statistic.family === family);
-    const estimates = members[0].method === "product" ? agreed(members) : residual(members);
-    return members.map((member, i) => distance(member, estimates[i]));
+    const isProduct = members[0].method === "product";
+    const [estimates, tied] = isProduct ? [agreed(members), tiedDimensions(members)] : [residual(members), []];
+    return members.map((member, i) => distance(member, estimates[i], tied, members));
   }));
 }
 
@@ -41,25 +43,31 @@ function estimated({ own, values, name }, rounds) {
 const margin = (values, shape, kept) =>
   alongAll(values, shape, (at) => (kept.includes(at) ? [shape[at], (line) => line] : [1, (line) => [total(line)]]));
 
-// Views that share axes tell the same margins: each part is averaged by precision over the views that hold it.
+// Views that share axes tell the same margins and the same rows without a partner.
 function agreed(members) {
-  const own = members.map((member) => scaled(member, estimated(member, 2)));
-  const result = own.map((values) => Float64Array.from(values));
-  const parts = new Map(members.flatMap((member) => subsets(member.axes)).map((part) => [`${part}`, part]));
+  const tables = members.map((member) => ({
+    axes: member.axes, own: member.own, values: scaled(member, estimated(member, 2)), variance: member.variance * member.factor ** 2,
+  }));
+  return settled(tables, averaged).map(({ values }) => values);
+}
+
+// Tables of numbers over axes: each part is averaged by precision over the tables that hold it.
+function averaged(tables) {
+  const result = tables.map(({ values }) => Float64Array.from(values));
+  const parts = new Map(tables.flatMap((table) => subsets(table.axes)).map((part) => [`${part}`, part]));
   for (const part of parts.values()) {
-    const holders = [...members.keys()].filter((k) => part.every((axis) => members[k].axes.includes(axis)));
-    const kept = holders.map((k) => part.map((axis) => members[k].axes.indexOf(axis)));
-    const margins = holders.map((k, i) => margin(own[k], leafShape(members[k]), kept[i]));
-    const precision = holders.map((k, i) => members[k].own.reduce(
-      (value, axis, at) => value / (kept[i].includes(at) ? 1 : axis.spread.total),
-      1 / (members[k].variance * members[k].factor ** 2)));
+    const holders = [...tables.keys()].filter((k) => part.every((axis) => tables[k].axes.includes(axis)));
+    const kept = holders.map((k) => part.map((axis) => tables[k].axes.indexOf(axis)));
+    const margins = holders.map((k, i) => margin(tables[k].values, leafShape(tables[k]), kept[i]));
+    const precision = holders.map((k, i) => tables[k].own.reduce(
+      (value, axis, at) => value / (kept[i].includes(at) ? 1 : axis.spread.total), 1 / tables[k].variance));
     holders.forEach((k, i) => {
       const step = margins[i].map((value, cell) =>
         margins.reduce((sum, other, j) => sum + (precision[j] / total(precision)) * (other[cell] - value), 0));
-      spread(step, members[k], kept[i]).forEach((value, cell) => { result[k][cell] += value; });
+      spread(step, tables[k], kept[i]).forEach((value, cell) => { result[k][cell] += value; });
     });
   }
-  return result;
+  return tables.map((table, k) => ({ ...table, values: result[k] }));
 }
 
 // A part over all leaves of a view: what has no total along the part's axes, spread over all others as totals are.
@@ -90,15 +98,26 @@ function residual(members) {
 }
 
 // Released leaves are rounded with their totals, so every margin without the last leaves is compared, each rounded once.
-function distance(member, estimate) {
-  const shape = leafShape(member);
-  refuse(member.leaves.length !== size(shape), `${member.name}: leaves are missing`);
+// On an axis of a tied dimension MISSING and the leaf that takes what leaves it are one leaf of such a margin, and rows
+// without a partner are compared by themselves; the distance is over the number of margins that were rounded for them.
+function distance(member, estimate, tied, members) {
+  const [{ own, name }, shape] = [member, leafShape(member)];
+  refuse(member.leaves.length !== size(shape), `${name}: leaves are missing`);
   const released = BigInt64Array.from(member.leaves, integer);
-  const sum = (line) => line.reduce((a, b) => a + b);
-  return subsets([...shape.keys()]).reduce((worst, kept) => {
-    const part = (values, add) => alongAll(values, shape, (at) =>
-      (kept.includes(at) ? [shape[at] - 1, (line) => line.slice(0, -1)] : [1, (line) => [add(line)]]));
-    const wanted = part(estimate, total);
-    return part(released, sum).reduce((most, units, cell) => Math.max(most, Math.abs(Number(units) - wanted[cell] * UNIT)), worst);
-  }, 0);
+  const dimensions = tied.filter((dimension) => own.some((axis) => axis.dimension === dimension));
+  refuse(dimensions.some((dimension) => lacksInPart(released, own, dimension)), `${name}: rows lack a partner on one axis alone`);
+  return Math.max(...subsets(dimensions).flatMap((lacking) => {
+    const others = [...shape.keys()].filter((at) => !lacking.includes(own[at].dimension));
+    return subsets(others).map((kept) => {
+      const margin = (values, add) => alongAll(values, shape, (at) => {
+        if (!others.includes(at)) return [1, (line) => line.slice(own[at].missing, own[at].missing + 1)];
+        if (!kept.includes(at)) return [1, (line) => [add(line)]];
+        return dimensions.includes(own[at].dimension) ? merged(own[at]) : [shape[at] - 1, (line) => line.slice(0, -1)];
+      });
+      const [wanted, weight] = [margin(estimate, total), roundings(members, lacking)];
+      const merges = margin(Float64Array.from(estimate, () => 1), ([one]) => one);
+      return margin(released, (line) => line.reduce((a, b) => a + b)).reduce((worst, units, cell) =>
+        Math.max(worst, Math.abs(Number(units) - wanted[cell] * UNIT) / (merges[cell] * weight)), 0);
+    });
+  }));
 }

@@ -40,13 +40,14 @@ export function alongAll(values, shape, each) {
 // The rows H of one axis with their budgets b of a total B: measuring, and least squares by the normal equations
 // H' W H x = H' W y with W = (b / B)^2. Rows that add to zero leave the mean of x open, which is 0 then.
 export class Axis {
-  constructor({ axis, leaves, start, stop, offset, entry, budget, total, zero_sum: zeroSum, levels }) {
+  constructor({ axis, leaves, start, stop, offset, entry, budget, total, zero_sum: zeroSum, levels, dimension, missing }) {
     const rows = start.length;
     const good = (r) => start[r] >= 0 && start[r] < stop[r] && stop[r] <= leaves && budget[r] >= 1 && budget[r] <= total
       && [0, stop[r] - start[r]].includes(offset[r + 1] - offset[r]);
     refuse(start.some((_, r) => !good(r)) || stop.length !== rows || offset.length !== rows + 1 || budget.length !== rows
       || offset[rows] !== entry.length, `axis ${axis}: a row is no row`);
-    Object.assign(this, { leaves, rows, budget, total, zeroSum, levels, weights: budget.map((b) => (b / total) ** 2) });
+    refuse(dimension !== undefined && !(missing >= 0 && missing < leaves), `axis ${axis}: MISSING is no leaf`);
+    Object.assign(this, { leaves, rows, budget, total, zeroSum, levels, dimension, missing, weights: budget.map((b) => (b / total) ** 2) });
     this.lists = start.map((from, r) => Array.from({ length: stop[r] - from }, (_, k) =>
       [from + k, offset[r + 1] > offset[r] ? entry[offset[r] + k] : 1]));
   }
@@ -59,20 +60,37 @@ export class Axis {
     return this.solve(right);
   };
 
+  covered = (x) => (this.levels ? this.levelled(x) : this.solve(x)); // C x
+
   // C 1 and its sum, C the covariance of the leaves: how the axis's total is spread over them
   get spread() {
-    this.ones ??= this.levels ? this.levelled : this.solve(new Float64Array(this.leaves).fill(1));
+    this.ones ??= this.covered(new Float64Array(this.leaves).fill(1));
     return { total: total(this.ones), leaves: this.ones.map((value) => value / total(this.ones)) };
   }
 
-  // C 1 of leaves drawn together: two leaves have the weights of all levels at which they lie below one node
-  get levelled() {
+  // Of MISSING where the axis's total is known: its variance, and what of it each other leaf takes (their regression on it)
+  get lacking() {
+    if (this.regression) return this.regression;
+    const column = this.covered(Float64Array.from({ length: this.leaves }, (_, leaf) => (leaf === this.missing ? 1 : 0)));
+    const { total: whole, leaves: shares } = this.spread;
+    const left = column.map((value, leaf) => value - whole * shares[leaf] * shares[this.missing]);
+    const noise = Math.max(left[this.missing], column[this.missing] * 1e-9);
+    const others = left.map((value, leaf) => (leaf === this.missing ? 0 : -value / noise));
+    return (this.regression = { noise, spread: others.map((value) => value / total(others)) });
+  }
+
+  // C x of leaves drawn together: two leaves have the weights of all levels at which they lie below one node
+  levelled(x) {
     const { arities, weights } = this.levels;
-    return Float64Array.from({ length: this.leaves }, (_, leaf) => total(weights.map((weight, level) => {
+    const product = new Float64Array(this.leaves);
+    weights.forEach((weight, level) => {
       const width = size(arities.slice(level));
-      const first = Math.floor(leaf / width) * width;
-      return weight * (Math.min(first + width, this.leaves) - first);
-    })));
+      for (let first = 0; first < this.leaves; first += width) {
+        const sum = total(x.slice(first, first + width));
+        for (let leaf = first; leaf < Math.min(first + width, this.leaves); leaf += 1) product[leaf] += weight * sum;
+      }
+    });
+    return product;
   }
 
   // Cholesky's factor of the normal matrix, each row from its first entry on

@@ -19,6 +19,7 @@ from typing import Any, TextIO
 
 import numpy as np
 
+from dpsql.axis import Axis
 from dpsql.budget import NEIGHBOURS, SLACK
 from dpsql.curate.prove.loss import IntArray, Law, Meeting
 from dpsql.curate.prove.sides import MeasuredPair, NeighbourSide
@@ -148,7 +149,9 @@ def _release_records(
     plan = drawn.plan
     methods = {} if reported_columns(catalog) else _methods(drawn)
     axes = {axis for i in methods for axis in plan.statistics[i].axes}
-    yield from (_axis_record(axis, plan.axes[axis].strategy) for axis in sorted(axes))
+    paths = sorted({axis.axis.path for axis in plan.axes if axis.axis.missing_leaf is not None})
+    for number in sorted(axes):
+        yield _axis_record(number, plan.axes[number].strategy) | _lacking(plan.axes[number].axis, paths)
     families = {i: number for number, members in enumerate(plan.families) for i in members}
     places = _Places(meetings)
     for i, (statistic, view) in enumerate(zip(plan.statistics, drawn.views, strict=True)):
@@ -169,8 +172,7 @@ def _methods(drawn: DrawnRelease) -> dict[int, str]:
     for members in plan.families:
         names = {name for i in members for kind, name in METHODS if plan.statistics[i].measurement is kind}
         linear = all(_is_linear(drawn, plan.statistics[i]) for i in members)
-        aside = any(_tells_null(drawn, i) for i in members) or _share_partners(drawn, members)
-        if len(names) == 1 and linear and not aside:
+        if len(names) == 1 and linear and not any(_tells_null(drawn, i) for i in members):
             methods |= dict.fromkeys(members, names.pop())
     return methods
 
@@ -188,12 +190,10 @@ def _tells_null(drawn: DrawnRelease, i: int) -> bool:
     return any(law and law.counts is not NullCount.NEITHER for law in laws)
 
 
-def _share_partners(drawn: DrawnRelease, members: Sequence[int]) -> bool:
-    """Whether axes of one dimension tell the same rows without a partner, on which views then agree too."""
-    axes = {axis for i in members for axis in drawn.plan.statistics[i].axes}
-    told = [drawn.plan.axes[axis].axis for axis in axes]
-    paths = [axis.path for axis in told if axis.missing_leaf is not None]
-    return len(paths) > len(set(paths))
+def _lacking(axis: Axis, paths: Sequence[tuple[str, ...]]) -> Record:
+    """The dimension of an axis by number, and its leaf of rows without a partner there; empty where it has none."""
+    missing = axis.missing_leaf
+    return {} if missing is None else {"dimension": paths.index(axis.path), "missing": missing}
 
 
 def _axis_record(axis: int, strategy: AxisStrategy) -> Record:
