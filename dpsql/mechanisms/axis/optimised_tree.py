@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -155,7 +157,9 @@ def offers(question: AxisQuestion) -> Iterator[Answer]:
     elif question.leaves > _LEAVES:
         yield Refusal(name, f"is searched up to {_LEAVES} leaves")
     else:
-        yield Offer(name, 0.0, lambda: _searched(question, _even_trees(question), 120, 3))
+        yield Offer(
+            name, 0.0, lambda: _over_all_ranges(_RangeShares(question.leaves, question.law, question.whole))
+        )
 
 
 def _log_offers(name: str, question: AxisQuestion, log: Workload) -> Iterator[Answer]:
@@ -167,6 +171,20 @@ def _log_offers(name: str, question: AxisQuestion, log: Workload) -> Iterator[An
     else:
         _, steps, tries = next(limit for limit in _LOG_SEARCH if size <= limit[0])
         yield Offer(name, 0.0, lambda: _searched(question, _log_trees(question), steps, tries))
+
+
+class _RangeShares(NamedTuple):
+    """What budgets over all ranges follow from; a cache can hold it."""
+
+    leaves: int
+    law: NoiseLaw
+    total_share: float
+
+
+@lru_cache(maxsize=128)  # views ask for one axis at several grains, which change nothing here
+def _over_all_ranges(shares: _RangeShares) -> Candidate:
+    question = AxisQuestion(shares.leaves, shares.law, None, shares.total_share, scale=1)
+    return _searched(question, _even_trees(question), 120, 3)
 
 
 def _even_trees(question: AxisQuestion) -> dict[str, Tree]:
