@@ -118,7 +118,7 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
     ): "coins that floats leave open are decided by fractions",
     (
         "dpsql/noise/knorm.py",
-        "chunk = min(BLOCK, max(_CHUNK, (number - pools[0].shape[1]) * tree.leaves))",
+        "chunk = min(BLOCK, max(fewest, (number - pools[0].shape[1]) * tree.leaves))",
         "number - pools[0].shape[1]",
         "number + pools[0].shape[1]",
     ): "more trees are drawn than are taken",

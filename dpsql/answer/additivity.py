@@ -125,7 +125,8 @@ def no_unit_view(
     view = f"{measure}: {{of: {block.root}, axes: [{', '.join(axes)}], measures: [count, {measure}]}}"
     reasons = dict.fromkeys(line for line in refusals if not line.endswith(f"lacks {measure}"))
     why = "; ".join(reasons) or f"no view counts the {measure} of {block.root}"
-    hint = f"ask the curator for a view such as `{view}`, its axis cut at the ends you ask; COUNT(*) counts visits"
+    counts = f"COUNT(*) counts rows of {block.root}"
+    hint = f"ask the curator for a view such as `{view}`, its axis cut at the ends you ask; {counts}"
     error = NoViewError(f"{measure} cannot be counted so: {why}"[:600], hint=hint)
     return error.at("SELECT", block.span, schema.example(block.root))
 

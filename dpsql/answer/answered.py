@@ -541,10 +541,11 @@ def _total(
 ) -> FloatArray:
     """(centred sum + mid * count) / 10^scale, added up in integers while they are whole."""
     statistic = plan.view.statistics[term.measure]
-    used = _statistics(plan, term)
+    used, count = _statistics(plan, term), presence(term.measure, plan.view)
+    factors = (statistic.step, statistic.mid * (count.step if count else 1))
     units = np.zeros(len(index[0]) if index else 1, np.int64)
     for box in plan.boxes_for(term):
-        for statistic_id, factor in zip(used, (1, statistic.mid), strict=False):
+        for statistic_id, factor in zip(used, factors, strict=False):
             totals = recombined[statistic_id].totals[box]
             flat = totals[index] if index else totals.reshape(1)
             wide = (
@@ -568,7 +569,7 @@ def _cut(
         rows = np.zeros(len(index[0]) if index else 1)
         for box in plan.boxes_for(term):
             cuts = recombined[statistic_id].cuts[box]
-            rows = rows + (cuts[index] if index else cuts.reshape(1)) / UNIT
+            rows = rows + release.statistics[statistic_id].in_units(cuts[index] if index else cuts.reshape(1))
         misplaced[release.statistics[statistic_id].measure] = rows
     if not any(map(np.any, misplaced.values())):
         return np.zeros(len(index[0]) if index else 1)

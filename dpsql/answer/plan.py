@@ -192,9 +192,13 @@ def views_of(release: Release) -> list[ReleaseView]:
     """The release's views, by name; statistics of a view on other axes than its rows stand apart."""
     by_view: dict[tuple[str, tuple[int, ...]], dict[str, StatisticMeta]] = {}
     for statistic in release.statistics:  # people may be counted on axes of their own
-        by_view.setdefault((statistic.view, statistic.axes), {})[statistic.measure] = statistic
+        answering = by_view.setdefault((statistic.view, statistic.axes), {})
+        if not statistic.cut:
+            answering[statistic.measure] = statistic
     views = []
-    for (name, axes), statistics in sorted(by_view.items()):
+    for (name, axes), statistics in sorted(by_view.items(), key=lambda item: item[0]):
+        if not statistics:
+            continue
         first = next(iter(statistics.values()))
         views.append(ReleaseView(name, first.of, axes, statistics, first.cells))
     return views

@@ -168,7 +168,11 @@ def _candidates(
         if view.of.lower() != block.root.lower():
             continue
         if not needed_measures(terms, view):
-            measures = ", ".join(term.measure for term in terms if term.measure not in view.statistics)
+            cut = {s.measure for s in release.statistics if s.cut and s.view == view.name}
+            measures = ", ".join(
+                f"{term.measure}, whose sums 64 bits did not hold" if term.measure in cut else term.measure
+                for term in terms if term.measure not in view.statistics
+            )  # fmt: skip
             places.append((view, None, f"{view.name} lacks {measures}"))
             continue
         placed = place(block, terms, view, release, schema)

@@ -30,7 +30,7 @@ from dpsql.answer.plan import ReleaseView, presence
 from dpsql.answer.run import run
 from dpsql.answer.uncertainty.reads import weight_error
 from dpsql.release import Release, StatisticMeta
-from dpsql.release.format import UNIT, Meta
+from dpsql.release.format import Meta
 from dpsql.release.memory import MadeStatistic, TakenAxis, release_in_memory
 from dpsql.variance.kronecker import ProductReading
 from dpsql.variance.model import Reading
@@ -43,10 +43,9 @@ from dpsql.variance.pooled import (
     SharedError,
     StoredCovariance,
 )
+from dpsql.variance.reconcile import family_step, to_units
 
 COUNT = "count"
-LARGEST = 2.0**42
-"""Sums beyond it, in stored units, leave 64 bits once they are counted in units of 2^-20."""
 Errors = Mapping[tuple[str, str], tuple[BilinearForm, ...]]
 
 
@@ -229,12 +228,12 @@ def read_table(
         values[m] = stored[m] + (usable[m].mid * stored[count.measure] if count is not None else 0.0)
         for axis, group in enumerate(grouping or ()):
             values[m] = np.moveaxis(np.tensordot(group, values[m], axes=(1, axis)), 0, axis)
-    fits = [m for m in names if float(np.abs(values[m]).sum()) < LARGEST]
-    for i, a in enumerate(fits):
-        for b in fits[i:]:
+    for i, a in enumerate(names):
+        for b in names[i:]:
             errors[a, b] = _joint(a, b, usable, centres, pieces)
-    described = {m: replace(usable[m], mid=0, axes=tuple(range(len(axes))), nonnegative=False) for m in fits}
-    table = ViewTable(view.name, view.of, axes, described, {m: values[m] for m in fits}, errors, release)
+    where = tuple(range(len(axes)))
+    described = {m: replace(usable[m], mid=0, axes=where, nonnegative=False) for m in names}
+    table = ViewTable(view.name, view.of, axes, described, {m: values[m] for m in names}, errors, release)
     relative = weight_error(release)
     return table.on_total().sharing(relative) if relative else table
 
@@ -299,7 +298,7 @@ def _leaves(
     rows = run(release, f"SELECT {picked} FROM node_combination_{statistic.id}{where}").rows
     numbers = np.array(rows, np.int64)
     if not axes:
-        return np.array(numbers[0, -1] / UNIT)
+        return statistic.in_units(numbers[0, -1])
     shape = [axis.meta.leaves for axis in axes]
     estimates, at_leaves, at = np.zeros(shape), np.ones(len(numbers), bool), []
     for i, axis in enumerate(axes):
@@ -307,7 +306,7 @@ def _leaves(
         leaf[axis.tree.leaves] = np.arange(axis.tree.n)
         at.append(leaf[numbers[:, i]])
         at_leaves &= at[-1] >= 0
-    estimates[tuple(index[at_leaves] for index in at)] = numbers[at_leaves, -1] / UNIT
+    estimates[tuple(index[at_leaves] for index in at)] = statistic.in_units(numbers[at_leaves, -1])
     return estimates
 
 
@@ -352,8 +351,11 @@ def release_of(tables: Sequence[ViewTable], meta: Meta) -> Release:
         numbers = {m: len(statistics) + i for i, m in enumerate(table.measures)}
         where = tuple([axis.key for axis in axes].index(axis.key) for axis in table.axes)
         for measure, described in table.measures.items():
-            units = np.rint(table.values[measure] * UNIT).astype(np.int64)
-            statistics.append(MadeStatistic(replace(described, view=table.view, axes=where), units))
+            step = family_step([(where, table.values[measure])])
+            units = to_units(table.values[measure] / step)
+            statistics.append(
+                MadeStatistic(replace(described, view=table.view, axes=where, step=step), units)
+            )
         for (a, b), pieces in table.errors.items():
             readings[numbers[a], numbers[b]] = PooledReading(pieces, table.shape)
     return release_in_memory(meta, axes, statistics, readings)

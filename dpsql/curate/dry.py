@@ -195,7 +195,7 @@ def rehearse(plan: ReleasePlan, guess: Guess, crowds: Crowds, seed: int) -> Rehe
     ):
         where = np.ix_(*(content.axes[axis].content.tree.leaves for axis in part.meta.axes))
         nodes = part.content.nodes
-        parts[i] = part, np.asarray((nodes[where] if part.meta.axes else nodes) / UNIT, np.float64)
+        parts[i] = part, part.meta.in_units(nodes[where] if part.meta.axes else nodes)
         if part.meta.models and part.meta.models[-1] >= len(plan.axes):
             spreads[i] = content.models[part.meta.models[-1]]
     stands_for = {of: each.stands_for for of, each in made.items()}

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from dpsql.mechanisms.family.measurement import DrawnMember, MeasuredAxis
 from dpsql.mechanisms.family.pooling import Relative, TotalsFactor
+from dpsql.mechanisms.law import NoisyRows
 from dpsql.publishing.bounding import DrawnRelease, bounding_of
 from dpsql.publishing.null_rows import family_covariances
 from dpsql.publishing.planned import PlannedStatistic, ReleasePlan
@@ -49,6 +50,9 @@ from dpsql.variance.scaled import ScaledReading
 
 IntArray = npt.NDArray[np.int64]
 
+CUT = (1 << 62) - (1 << 57)
+"""A noisy integer beyond it may be of a cell that was cut at 2^62: noise of 2^57 is more than any plan allows."""
+
 MOST_NONNEGATIVE = 1 << 20
 """Cells up to which counts get non-negative estimates unasked; the step takes about a second there."""
 
@@ -64,7 +68,7 @@ def release_content(drawn: DrawnRelease, release_id: str, *, insecure: bool) -> 
     estimates = estimate(drawn.plan, drawn)
     plan, models = _drawn_axes(drawn.plan, estimates)
     statistics = list(map(Statistic, descriptions(plan), estimates))
-    assembled = assemble(statistics, models, lookup_trees(plan))
+    assembled = with_cuts(assemble(statistics, models, lookup_trees(plan)), plan, drawn.views)
     builder = planned_release(plan, release_id, assembled, insecure=insecure)
     nodes = [part.content.nodes for part in assembled.statistics]
     measured = [
@@ -76,6 +80,24 @@ def release_content(drawn: DrawnRelease, release_id: str, *, insecure: bool) -> 
     ]  # fmt: skip
     scales = [scale_meta(scale) for scale in drawn.scales]
     return replace(builder, scales=scales, bounding=[*builder.bounding, *measured])
+
+
+def with_cuts(assembled: Assembled, plan: ReleasePlan, views: Sequence[NoisyRows]) -> Assembled:
+    """The same, and whether exact cells may have been cut where 64 bits end: then no view of the family is answered.
+
+    Args:
+        assembled: what the release holds.
+        plan: what was drawn.
+        views: its noisy integers.
+
+    **Privacy**: a function of noisy integers.
+    """
+    parts = list(assembled.statistics)
+    for members in plan.families:
+        largest = max(int(np.abs(views[i].value).max(initial=0)) for i in members)
+        for i in members:
+            parts[i] = parts[i]._replace(meta=replace(parts[i].meta, cut=largest >= CUT))
+    return assembled._replace(statistics=parts)
 
 
 def unmeasured(catalog: Catalog, of: str) -> RowsBeyondBound:

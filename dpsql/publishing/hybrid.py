@@ -33,7 +33,7 @@ from dpsql.mechanisms.local.channel import Channel, channel_of
 from dpsql.publishing.bounding import Scan
 from dpsql.publishing.planned import PlannedAxis, ReleasePlan
 from dpsql.publishing.squares import COUNT, RowsOfPeople, draw_squares, hybrid_statistics, with_squares
-from dpsql.release.format import UNIT, SpentAmount
+from dpsql.release.format import SpentAmount
 from dpsql.release.reports import ReportedMeta
 from dpsql.release.write import (
     AxisPart,
@@ -211,7 +211,7 @@ def invert_channel(builder: ReleaseBuilder, how: ChannelInputs) -> ReleaseBuilde
             number = hybrid[i]
             place = statistics[i].meta.axes.index(number)
             leaves = _undone(builder, i, place, _matrix(channels[number], axes[number].meta.leaves))
-            cells, channel = leaves / UNIT, channels[number]
+            cells, channel = statistics[i].meta.in_units(leaves), channels[number]
             count_cells = counts.setdefault(statistics[i].meta.view, cells)
             rows, apart = how.squares.rows(i, count_cells), how.squares.deviations(i, count_cells)
             model = ChannelModel(

@@ -123,7 +123,7 @@ def _counts(
         trees = [release.tree(axis) for axis in statistic.axes]
         nodes = release.whole(f"node_combination_{number}")["estimate"].reshape([tree.size for tree in trees])
         at = tuple(trees[i].leaves[: len(keys.keys)] if i == places[0] else 0 for i in range(len(trees)))
-        counts = np.asarray(nodes[at], np.float64) / (1 << 20)
+        counts = statistic.in_units(nodes[at])
         errors = np.concatenate(
             [_errors(release, number, places[0], range(start, min(start + KEYS_AT_ONCE, len(counts))))
              for start in range(0, len(counts), KEYS_AT_ONCE)] or [np.zeros(0)]

@@ -27,6 +27,7 @@ from dpsql.mechanisms.family.product import PRODUCT
 from dpsql.mechanisms.family.question import FamilyAxis, FamilyQuestion, FamilyView, Grains, ViewChoice
 from dpsql.mechanisms.family.registry import Family, choose_families
 from dpsql.mechanisms.law import NoiseLaw, laws_for
+from dpsql.noise.coins import HEADROOM
 from dpsql.publishing.axes import AxisMaker
 from dpsql.publishing.bounding import UNIT_PLANS, bounding_of
 from dpsql.publishing.key_plans import charged, key_plans
@@ -275,7 +276,7 @@ def _of_view(catalog: Catalog, name: str, place: _Placed) -> list[PlannedStatist
         bounds = None if measure.is_count else Bounds(*measure.bounds, measure.scale)
         charge = _charge(catalog, name, measure)
         if bounds is not None:
-            _check_fits(name, measure.name, bounds.reach * max(bounding.tau, 1), charge)
+            _check_fits(name, measure.name, bounds.reach * max(bounding.tau, 1), bounding.unit, charge)
         planned = PlannedStatistic(
             name, view.of, measure, tuple(sorted(place.axes)), law, _spend(catalog, charge, law), charge,
             bounding.tau, bounds, bounds.mid if bounds else 0, 0, bounding.unit, 1.0 / bounding.unit,
@@ -285,15 +286,17 @@ def _of_view(catalog: Catalog, name: str, place: _Placed) -> list[PlannedStatist
     return statistics
 
 
-def _check_fits(view: str, measure: str, most: int, charge: Fraction) -> None:
+def _check_fits(view: str, measure: str, most: int, unit: int, charge: Fraction) -> None:
     """Estimates are 64-bit integers of 2^-20; a unit's part and its noise must leave room for other people's.
 
     Args:
         view, measure: for the error.
         most: the most that a unit changes a sum, in units of the measure's scale.
+        unit: drawn integers that make one of these.
         charge: what the statistic spends, epsilon or mu^2.
     """
-    if most * max(Fraction(1), 1 / charge) * ROOM >= 1 << 43:
+    noise = most * max(Fraction(1), 1 / charge)
+    if noise * ROOM >= 1 << 43 or noise * ROOM * unit * HEADROOM >= 1 << 63:
         raise CatalogError(
             f"views.{view}.measures: sums of {measure} and their noise may not fit 64 bits",
             hint="narrow its bounds, lower its scale or max_ids, or give it a larger share",

@@ -264,7 +264,8 @@ def planned_squares(plan: ReleasePlan, catalog: Catalog, content: ReleaseBuilder
     for index, kinds in asked_squares(plan, catalog):
         statistic = plan.statistics[index]
         sums, rows = (
-            int(content.statistics[i].content.nodes.flat[0]) for i in (index, _count_of(plan, index))
+            int(part.content.nodes.flat[0]) * part.meta.step
+            for part in (content.statistics[i] for i in (index, _count_of(plan, index)))
         )
         mean, reach = _centre(statistic, sums, rows)
         weighs, tau = catalog.star.tables[statistic.of].bounding.word.weighs, statistic.tau

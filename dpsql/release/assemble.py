@@ -9,6 +9,7 @@ views agree on shared margins in every bit; inner nodes are sums of leaves.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from functools import reduce
 from math import prod
@@ -22,7 +23,7 @@ from dpsql.variance.estimated import Estimated
 from dpsql.variance.nonnegative import nonnegative, product_tree, signal_tree
 from dpsql.variance.partners import round_with_partners
 from dpsql.variance.reading import Together
-from dpsql.variance.reconcile import UNIT, node_sums, to_units
+from dpsql.variance.reconcile import UNIT, family_step, node_sums, to_units
 
 
 class Description(NamedTuple):
@@ -80,7 +81,7 @@ def assemble(
     """
     models, leaves = numbered_models(statistics, axes), rounded(statistics)
     parts = []
-    for number, (statistic, units) in enumerate(zip(statistics, leaves, strict=True)):
+    for number, (statistic, (units, step)) in enumerate(zip(statistics, leaves, strict=True)):
         described, estimated = statistic
         axis_trees = [trees[axis] for axis in described.axes]
         summed = [None if at in estimated.listed else tree for at, tree in enumerate(axis_trees)]
@@ -88,10 +89,11 @@ def assemble(
             estimated.integers.value,
             estimated.integers.budget,
             node_sums(units, summed),
-            _nonnegative(statistic, units, axis_trees),
+            _nonnegative(statistic, units, step, axis_trees),
             estimated.integers.difference,
         )
-        parts.append(StatisticPart(statistic_meta(number, statistic, models), content))
+        meta = replace(statistic_meta(number, statistic, models), step=step)
+        parts.append(StatisticPart(meta, content))
     return Assembled(parts, models)
 
 
@@ -110,24 +112,25 @@ def without_numbers(statistics: Sequence[Statistic], axes: Sequence[AxisVariance
     return Assembled(parts, models)
 
 
-def rounded(statistics: Sequence[Statistic]) -> list[IntArray]:
-    """Leaves in units of 2^-20, each family rounded as one."""
+def rounded(statistics: Sequence[Statistic]) -> list[tuple[IntArray, int]]:
+    """Leaves in units of 2^-20 of a step, each family rounded as one, and the step."""
     families: dict[Hashable, list[int]] = {}
     for number, (described, _) in enumerate(statistics):
         families.setdefault(described.family, []).append(number)
-    leaves: dict[int, IntArray] = {}
+    leaves: dict[int, tuple[IntArray, int]] = {}
     for members in families.values():
         views = [(statistics[i].described.axes, statistics[i].estimated.leaves) for i in members]
-        partners = statistics[members[0]].estimated.partners
-        leaves |= zip(members, round_with_partners(views, partners), strict=True)
+        partners, step = statistics[members[0]].estimated.partners, family_step(views)
+        units = round_with_partners([(axes, estimate / step) for axes, estimate in views], partners)
+        leaves |= {i: (own, step) for i, own in zip(members, units, strict=True)}
     return [leaves[i] for i in range(len(statistics))]
 
 
-def _nonnegative(statistic: Statistic, units: IntArray, trees: Sequence[Tree]) -> IntArray | None:
+def _nonnegative(statistic: Statistic, units: IntArray, step: int, trees: Sequence[Tree]) -> IntArray | None:
     """Node sums of the non-negative estimate, where the release stores one."""
     smooth = statistic.estimated.smooth
     if smooth is not None:
-        return node_sums(to_units(smooth.leaves), trees)
+        return node_sums(to_units(smooth.leaves / step), trees)
     if not statistic.described.nonnegative:
         return None
     tree = signal_tree(len(units)) if len(trees) == 1 else reduce(product_tree, trees)

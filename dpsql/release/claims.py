@@ -33,6 +33,7 @@ MOST_ENTRIES, MOST_BYTES, DEEPEST, LONGEST = 64, 1 << 26, 40, 400
 """Entries of `meta`, bytes of all, nesting of its JSON, and digits of a number in it."""
 MOST_LEAVES, MOST_AXES, MOST = 1 << 21, 26, 1 << 63
 MOST_KEYS = 1 << 16
+STEPS = frozenset(1 << k for k in range(63))
 MOST_COVARIANCES = 1 << 12
 AMOUNT = re.compile(rf"[0-9]{{1,{LONGEST}}}(/[1-9][0-9]{{0,{LONGEST - 1}}})?")
 """A fraction as releases write it; `1e999999999` is one too, which takes for ever to read."""
@@ -177,5 +178,7 @@ def _statistic_faults(meta: Meta, place: int, statistic: StatisticMeta) -> Itera
         factor < 0 for _, factor in components
     ):
         yield "a statistic has a part of no axis, or of a variance below 0"
+    if statistic.step not in STEPS:
+        yield "a statistic's step is no power of two"
     if not 0 <= statistic.scale <= 18 or statistic.sensitivity < 0 or abs(statistic.mid) >= MOST:
         yield "a statistic has an impossible scale"

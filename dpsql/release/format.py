@@ -6,7 +6,7 @@
 | `axis_<i>` | one per atom of axis i | atom, leaf, kind (see below), weight, public columns |
 | `node` | one per node of each axis's look-up tree | axis, id, parent, level, lo, hi |
 | `measurement_<s>` | one per noisy integer of statistic s, as drawn | r1.. of its reading, value, budget |
-| `node_combination_<s>` | one per combination of nodes | n1..nd, estimate [, nonnegative] in units of 2^-20 |
+| `node_combination_<s>` | one per combination of nodes | n1..nd, estimate [, nonnegative] in units of 2^-20 `step` |
 | `variance_<k>` | as the kind of model k needs | flat columns of the variance model of an axis, or of a view |
 | `scale` | one per table with `max_ids: auto` and measure | as `MeasureScale` |
 | `keys_<i>` | one per key of a column with private keys, sorted | key, round (0: listed before), noisy weight |
@@ -26,15 +26,18 @@ from functools import lru_cache
 from math import sqrt
 from typing import Any, ClassVar, Literal, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 from pydantic import TypeAdapter
 
 from dpsql.release.reports import LocalMeta, ReportedMeta
+from dpsql.tree import FloatArray
 
-FORMAT = 9
+FORMAT = 10
 """Format version; a reader refuses another one."""
 
 UNIT = 1 << 20
-"""Estimates are stored as integers of 1/UNIT."""
+"""Estimates are stored as integers of step/UNIT."""
 
 DOMAIN, NULL, MISSING, OTHER = range(4)
 """What an atom of an axis table stands for."""
@@ -119,6 +122,9 @@ class StatisticMeta:
         biased: whether the estimate itself is biased (DiffHR): intervals then tell of noise alone.
         noise_mid: what the noise of the view's count is multiplied by in a sum; None where that is `mid`.
         difference: whether `difference_<s>` holds noisy integers of what one factor leaves out.
+        step: what stored estimates count 2^-20 of, in stored units: 1, or the power of two by which the numbers of a
+            family were divided so that 64 bits hold them.
+        cut: whether exact sums may have been cut where 64 bits end; nothing is answered from it then.
     """
 
     id: int
@@ -143,6 +149,12 @@ class StatisticMeta:
     preferred: bool = False
     noise_mid: float | None = None
     difference: bool = False
+    step: int = 1
+    cut: bool = False
+
+    def in_units(self, stored: npt.ArrayLike) -> FloatArray:
+        """Estimates in stored units: of the integers of `node_combination_<s>`, or of sums of them."""
+        return np.asarray(np.asarray(stored, np.float64) / UNIT * self.step)
 
 
 class RelativeError(NamedTuple):

@@ -21,7 +21,7 @@ import numpy as np
 
 from dpsql.errors import CatalogError, InterfaceError, InternalError, MachineFault, ReleaseError
 from dpsql.release.claims import read_meta
-from dpsql.release.format import DOMAIN, OTHER, UNIT, AxisMeta, Meta, ScaleMeta, StatisticMeta
+from dpsql.release.format import DOMAIN, OTHER, AxisMeta, Meta, ScaleMeta, StatisticMeta
 from dpsql.release.held import held
 from dpsql.release.margins import Margins
 from dpsql.release.request import check, executed
@@ -298,7 +298,7 @@ class Release:
         in_tree = inside[0] & inside[1]
         a, b = (leaf[node[in_tree]] for leaf, node in zip(leaf_of, nodes, strict=True))
         leaves, counts = (a >= 0) & (b >= 0), np.full(shape, np.nan)
-        counts[a[leaves], b[leaves]] = np.asarray(columns["value"], np.float64)[in_tree][leaves] / UNIT
+        counts[a[leaves], b[leaves]] = meta.in_units(columns["value"])[in_tree][leaves]
         if np.count_nonzero(leaves) != counts.size or np.isnan(counts).any():
             raise refused(self.path, f"the view {meta.view} lacks node combinations, or has some twice")
         return counts

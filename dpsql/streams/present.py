@@ -24,7 +24,7 @@ from dpsql.mechanisms.axis.strategy import estimate, row_count
 from dpsql.mechanisms.family.measurement import DrawnMember, estimated
 from dpsql.mechanisms.family.product import PRODUCT
 from dpsql.mechanisms.law import NoisyView, joined, published, shaped
-from dpsql.publishing.content import descriptions, lookup_trees, notes, planned_release
+from dpsql.publishing.content import descriptions, lookup_trees, notes, planned_release, with_cuts
 from dpsql.publishing.planned import ReleasePlan
 from dpsql.release import open_release
 from dpsql.release.assemble import Statistic, assemble
@@ -155,6 +155,7 @@ def state_content(
     noted = [replace(estimates[i], notes=notes(plan, s)) for i, s in enumerate(plan.statistics)]
     models = [axis.split.model for axis in axes.values()]
     assembled = assemble(list(map(Statistic, described, noted)), models, lookup_trees(plan))
+    assembled = with_cuts(assembled, plan, drawn)
     builder = planned_release(plan, manifest.release_id, assembled, insecure=insecure)
     return replace(
         builder,

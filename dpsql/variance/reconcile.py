@@ -31,6 +31,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, product
+from math import frexp
 from typing import Any
 
 import numpy as np
@@ -202,17 +203,37 @@ def round_family(views: Sequence[tuple[Subset, FloatArray]]) -> list[IntArray]:
         views: (axis ids, leaf estimates) of each view of one family, margins equal up to float rounding.
 
     Returns:
-        Integer arrays of the same shapes in units of 2^-20. A family with an estimate that does not fit 64 bits is
-        scaled down as a whole: an error would tell how large it is before anything was paid for.
+        Integer arrays of the same shapes in units of 2^-20.
+
+    Raises:
+        InternalError: an estimate does not fit 64 bits; divide all by `family_step` first.
     """
+    shared = {subset: to_units(margin) for subset, margin in _shared_margins(views).items()}
+    return _from_margins([(axes, estimate.shape) for axes, estimate in views], shared)
+
+
+def family_step(views: Sequence[tuple[Subset, FloatArray]]) -> int:
+    """The least power of two by which estimates must be divided so that they and their sums fit 64 bits; mostly 1.
+
+    Args:
+        views: as of `round_family`.
+
+    **Privacy**: a function of noisy numbers.
+
+    >>> family_step([((0,), np.array([2.0**41, 2.0**41, -5.0]))]), family_step([((0,), np.array([7.0, 8.0]))])
+    (2, 1)
+    """
+    sizes = [float(np.abs(estimate).sum()) for _, estimate in views]
+    return 1 << max(0, frexp(max(sizes, default=0.0) * UNIT / LIMIT)[1])
+
+
+def _shared_margins(views: Sequence[tuple[Subset, FloatArray]]) -> dict[Subset, FloatArray]:
+    """Every margin that a view has, by its axes: the first view's."""
     margins: dict[Subset, FloatArray] = {}
     for axes, estimate in views:
         for totals in product((False, True), repeat=len(axes)):
             margins.setdefault(_part(axes, totals), _inner_margin(estimate, totals))
-    largest = max((float(np.abs(margin).max(initial=0.0)) for margin in margins.values()), default=0.0) * UNIT
-    fits = 1.0 if largest < LIMIT else LIMIT * (1 - 1 / UNIT) / largest
-    shared = {subset: to_units(margin * fits) for subset, margin in margins.items()}
-    return _from_margins([(axes, estimate.shape) for axes, estimate in views], shared)
+    return margins
 
 
 def agreed_units(views: Sequence[tuple[Subset, IntArray]]) -> list[IntArray]:

@@ -83,6 +83,11 @@ CASES: list[tuple[str, type[Error], str, str]] = [
 ]
 
 
+def test_a_word_of_sql_that_names_a_column_is_to_be_quoted(answerer: Answerer) -> None:
+    with pytest.raises(SqlSyntaxError, match='quote it if it is a name \\("union"\\)'):
+        answerer.query("SELECT COUNT(*) FROM sales WHERE union = 1")
+
+
 @pytest.mark.parametrize("text, kind, clause, part", CASES, ids=[case[0][:50] for case in CASES])
 def test_refused(text: str, kind: type[Error], clause: str, part: str, answerer: Answerer) -> None:
     with pytest.raises(kind) as caught:

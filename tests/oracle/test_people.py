@@ -88,7 +88,7 @@ def test_people_are_counted_once(shop, sql):
 def test_what_would_count_people_twice_names_the_view(shop, sql):
     with pytest.raises(NoViewError, match=r"people: \{of: sales, axes: \[") as refused:
         shop[0].query(sql)
-    assert "COUNT(*) counts visits" in str(refused.value)
+    assert "COUNT(*) counts rows of sales" in str(refused.value)
 
 
 OTHER = r"`id IN \(SELECT id FROM .. WHERE ..\)` or EXISTS"

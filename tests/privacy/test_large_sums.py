@@ -8,6 +8,7 @@ import duckdb
 import numpy as np
 import pytest
 
+from dpsql.errors import InternalError
 from dpsql.mechanisms.axis.sine import SineStrategy
 from dpsql.mechanisms.axis.strategy import measure
 from dpsql.noise import ExactNoise, insecure_test_entropy
@@ -15,7 +16,7 @@ from dpsql.publishing.cells import LARGEST, exact_sums
 from dpsql.publishing.central import publish_release
 from dpsql.star import load_catalog
 from dpsql.tree import kary_tree
-from dpsql.variance.reconcile import node_sums, round_family
+from dpsql.variance.reconcile import UNIT, family_step, node_sums, round_family
 from tests.thinned import by_default
 
 CATALOG = """
@@ -103,9 +104,14 @@ def test_rows_of_a_strategy_wrap_and_do_not_fail() -> None:
     assert all((int(a) - int(b)) % (1 << 64) == 0 for a, b in zip(measure(strategy, x), exact, strict=True))
 
 
-def test_estimates_that_do_not_fit_are_scaled_down_together() -> None:
+def test_estimates_that_do_not_fit_are_divided_together() -> None:
     plane = np.full((3, 4), 1e15)
-    small, large = round_family([((0,), plane.sum(axis=1)), ((0, 1), plane)])
+    views = [((0,), plane.sum(axis=1)), ((0, 1), plane)]
+    step = family_step(views)
+    assert step == 1 << 12  # 1.2e16 is between 2^53 and 2^54
+    small, large = round_family([(axes, estimate / step) for axes, estimate in views])
     assert np.array_equal(large.sum(axis=1), small)
-    assert np.abs(node_sums(large, [kary_tree(3, 2), kary_tree(4, 2)])).max() <= 1 << 62
-    assert large.min() == large.max()
+    assert 1 << 61 <= np.abs(node_sums(large, [kary_tree(3, 2), kary_tree(4, 2)])).max() <= 1 << 62
+    assert np.allclose(large / UNIT * step, plane, rtol=1e-12)
+    with pytest.raises(InternalError, match="does not fit 64 bits"):
+        round_family(views)

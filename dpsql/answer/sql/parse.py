@@ -172,13 +172,14 @@ def _located(error: ParseError) -> SqlSyntaxError:
     detail = error.errors[0] if error.errors else {}
     highlight = str(detail.get("highlight") or "")
     place = f" near {highlight[:40]!r}" if highlight.strip() else ""
+    quote = f' quote it if it is a name ("{highlight}"),' if highlight.isidentifier() else ""
     line, column = detail.get("line"), detail.get("col")
     at = f" at line {line}, column {column}" if line else ""
     return refusal(
         SqlSyntaxError,
         f"the statement does not parse{at}{place}",
         clause="statement",
-        hint="check the spelling there, or name its dialect",
+        hint=f"check the spelling there,{quote} or name its dialect",
     )
 
 

@@ -26,7 +26,6 @@ from dpsql.answer.plan import Box, ViewPlan, presence
 from dpsql.answer.run import run
 from dpsql.answer.terms import Term
 from dpsql.release import Release, StatisticMeta
-from dpsql.release.format import UNIT
 from dpsql.release.request import blocks, take
 from dpsql.variance.model import Covariance
 
@@ -67,7 +66,7 @@ def weight_of(release: Release, count: StatisticMeta) -> EstimatedWeight | None:
     roots = " AND ".join(f"n{i + 1} = 0" for i in range(len(count.axes)))
     text = f"SELECT {release.estimate(count.id)} FROM node_combination_{count.id} WHERE {roots or 'true'}"
     root_rows = run(release, text).rows
-    rows = root_rows[0][0] / UNIT if root_rows else 0.0
+    rows = float(count.in_units(root_rows[0][0])) if root_rows else 0.0
     all_leaves = [np.ones((1, release.axes[axis].leaves)) for axis in count.axes]
     return (
         EstimatedWeight(relative, rows, float(release.reading(count.id).covariance(all_leaves).noise[0]))

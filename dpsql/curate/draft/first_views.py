@@ -116,7 +116,7 @@ def _public_axis(table: TableFacts, place: str, links: Links) -> Iterator[FirstA
 
 
 def _private_axes(table: TableFacts, place: str, links: Links, *, of_people: bool) -> Iterator[FirstAxis]:
-    """Its first time and all its other short axes."""
+    """Its first time and all its other short axes, last those that tell each row from every other."""
     times = 0
     for column in _own(table, links):
         domain = domain_of(column, counted=False, of_people=of_people)
@@ -124,7 +124,8 @@ def _private_axes(table: TableFacts, place: str, links: Links, *, of_people: boo
         if domain is not None and 2 <= domain.leaves <= MOST_LEAVES and not (timed and times):
             times += timed
             full = f"{place.replace('.', '_')}_{column.name}"
-            yield FirstAxis(column.name, full, quoted(f"{place}.{column.name}"), 0 if timed else 2)
+            rank = 0 if timed else 3 if column.unique else 2
+            yield FirstAxis(column.name, full, quoted(f"{place}.{column.name}"), rank)
 
 
 def _own(table: TableFacts, links: Links) -> list[ColumnFacts]:

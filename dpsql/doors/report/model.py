@@ -30,7 +30,7 @@ from dpsql.answer.uncertainty.forms import one
 from dpsql.answer.uncertainty.reads import cell_variance, weight_error
 from dpsql.doors.describe import TableInfo, asked_name, describe, widest
 from dpsql.release import ColumnMeta, Release, StatisticMeta
-from dpsql.release.format import UNIT, RowsBeyondBound
+from dpsql.release.format import RowsBeyondBound
 from dpsql.star.graph import sums_rows
 from dpsql.variance.kronecker import AxisSplit
 
@@ -262,5 +262,5 @@ def _marginal(release: Release, statistic: StatisticMeta, position: int) -> Floa
         text + " AND ".join([*among, *root_conditions]), (), lambda cursor: cursor.fetchnumpy()
     )
     by_node = np.zeros(tree.size)
-    by_node[np.asarray(rows["node"], np.int64)] = np.asarray(rows["estimate"], np.float64) / UNIT
+    by_node[np.asarray(rows["node"], np.int64)] = statistic.in_units(rows["estimate"])
     return np.asarray(by_node[np.asarray(tree.leaves, np.int64)], np.float64)
