@@ -84,8 +84,8 @@ def entropy_caveat(plan: ViewPlan, terms: Sequence[Term], release: Release) -> s
     ]
     return (
         f"{', '.join(names[:-1])} and {names[-1]} together: estimated by maximum entropy from pairs (LLE), biased "
-        "where three axes go together in ways that no pair shows; that bias is not in the error bar, which held 69 to "
-        "99% where 95% was meant, and parts do not add up"
+        "where three axes go together in ways that no pair shows; that bias is not in the error bar, and parts do not "
+        "add up"
     )
 
 

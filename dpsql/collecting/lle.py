@@ -26,8 +26,17 @@ from typing import NamedTuple
 import numpy as np
 
 from dpsql.client.plan import Plan
-from dpsql.collecting.estimate import AxisTable, FittedTable, Parts, Total, model_of, table
-from dpsql.collecting.parts import Fits, interactions
+from dpsql.collecting.estimate import (
+    AxisTable,
+    FittedTable,
+    Parts,
+    Seen,
+    Total,
+    interaction,
+    model_of,
+    table,
+)
+from dpsql.collecting.parts import Fits, grid_cells, interactions
 from dpsql.collecting.smooth import SMOOTH, positive_shares
 from dpsql.collecting.survey import Survey
 from dpsql.collecting.tallies import Tallies
@@ -39,7 +48,7 @@ from dpsql.release.assemble import Assembled, Description, Statistic, statistic_
 from dpsql.release.write import StatisticContent, StatisticPart
 from dpsql.tree import IntArray, Tree
 from dpsql.variance import AxisVariance
-from dpsql.variance.entropy import EntropyReading, packed
+from dpsql.variance.entropy import EntropyReading, FittedErrors, cell_spread, packed
 from dpsql.variance.estimated import Estimated, Integers
 from dpsql.variance.leaves import PrefixVariance
 from dpsql.variance.model import Components
@@ -51,6 +60,20 @@ Tables = Mapping[PairKey, FloatArray]
 LEAST = 1e-6
 """Part of a table of independent axes in every pair: raking cannot fill a line of zeros."""
 SETTLED, SWEEPS = 1e-12, 2000
+
+
+class CountEstimates(NamedTuple):
+    """What a collection says of its axes.
+
+    Args:
+        axis_tables: every axis's table.
+        fits: joint fits.
+        scale: shares to rows.
+    """
+
+    axis_tables: Mapping[int, AxisTable]
+    fits: Fits
+    scale: Scale
 
 
 def pair_tables(
@@ -80,9 +103,9 @@ def positive_tables(
     plan: Plan,
     tallies: Tallies,
     axes: Sequence[int],
-    axis_tables: Mapping[int, AxisTable],
+    estimates: CountEstimates,
     unbiased: Tables,
-    fits: Fits,
+    margins: Sequence[ShareEstimate],
 ) -> Tables:
     """Non-negative tables of all pairs that agree on every axis and on the total.
 
@@ -90,30 +113,68 @@ def positive_tables(
         plan: the plan.
         tallies: counts per view.
         axes: the view's axes, increasing.
-        axis_tables: every axis's table.
+        estimates: of the axes; without any joint fits, tables come straight from the grids.
         unbiased: from `pair_tables`.
-        fits: joint fits that were made; without any, tables come straight from the grids.
+        margins: of every axis, from `axis_margin`.
     """
-    total = float(next(iter(unbiased.values())).sum())
-    margins = [_axis_shares(plan, tallies, axis, axis_tables) * total for axis in axes]
-    tables = {}
+    total, fits = float(next(iter(unbiased.values())).sum()), estimates.fits
+    counts, tables = [margin.shares * total for margin in margins], {}
     for (i, j), leaves in unbiased.items():
         pair = (axes[i], axes[j])
-        smooth = positive_shares(plan, tallies, pair, axis_tables, fits.shares) if fits.fitted else None
+        smooth = (
+            positive_shares(plan, tallies, pair, estimates.axis_tables, fits.shares) if fits.fitted else None
+        )
         shares = leaves if smooth is None else smooth.shares
-        independent = np.outer(margins[i], margins[j]) / total
-        tables[i, j] = raked(np.maximum(shares, 0.0) + LEAST * independent, margins[i], margins[j])
+        independent = np.outer(counts[i], counts[j]) / total
+        tables[i, j] = raked(np.maximum(shares, 0.0) + LEAST * independent, counts[i], counts[j])
     return tables
 
 
-def _axis_shares(plan: Plan, tallies: Tallies, axis: int, axis_tables: Mapping[int, AxisTable]) -> FloatArray:
-    """Non-negative shares of one axis that add up to 1."""
+def axis_margin(
+    plan: Plan, tallies: Tallies, axis: int, axis_tables: Mapping[int, AxisTable]
+) -> ShareEstimate:
+    """Non-negative shares of one axis that add up to 1, and the covariance of their errors.
+
+    A stack less the mean error of its refits: what it flattens on every axis is one direction of a box over many.
+    """
     counts: ShareEstimate = axis_tables[axis].counts
     smooth = (
         positive_shares(plan, tallies, (axis,), axis_tables) if plan.axes[axis].smooth >= SMOOTH else None
     )
-    shares = smooth.shares if smooth is not None and smooth.preferred else normsub(counts.shares)
-    return np.asarray(shares / shares.sum())
+    shares, covariance = counts.shares, counts.covariance
+    if smooth is not None and smooth.preferred and smooth.errors is not None and smooth.shift is not None:
+        shares, hidden = smooth.shares - smooth.shift, smooth.errors.large
+        covariance = (1 - hidden) * smooth.errors.refit + hidden * smooth.errors.unbiased
+    shares = normsub(shares)
+    return ShareEstimate(np.asarray(shares / shares.sum()), (covariance + covariance.T) / 2)
+
+
+def fitted_errors(
+    plan: Plan, tallies: Tallies, axes: Sequence[int], fits: Fits, margins: Sequence[ShareEstimate]
+) -> FittedErrors:
+    """How far the non-negative tables err, in shares.
+
+    Args:
+        plan: the plan.
+        tallies: counts per view.
+        axes: the view's axes, increasing.
+        fits: joint fits.
+        margins: of every axis.
+    """
+    edges: list[tuple[int, ...]] = [(0, margin.shares.size) for margin in margins]
+    grids: dict[PairKey, Seen | None] = {}
+    for places in combinations(range(len(axes)), 2):
+        grids[places] = interaction(plan, tallies, [axes[i] for i in places], None)
+        seen = grids[places]
+        for i, cuts in zip(places, () if seen is None else seen.edges, strict=False):
+            edges[i] = max(edges[i], tuple(int(cut) for cut in cuts), key=len)
+    pairs = {}
+    for (i, j), seen in grids.items():
+        variance = 0.0 if seen is None else fits.cells.get((axes[i], axes[j]), grid_cells(seen))
+        for axis, cuts in zip((i, j), () if seen is None else seen.edges, strict=False):
+            variance *= float(np.sum(cell_spread(cuts) ** 2) / np.sum(cell_spread(edges[axis]) ** 2))
+        pairs[i, j] = variance
+    return FittedErrors(tuple(margin.covariance for margin in margins), tuple(edges), pairs)
 
 
 def raked(cells: FloatArray, rows: FloatArray, columns: FloatArray) -> FloatArray:
@@ -132,20 +193,6 @@ def raked(cells: FloatArray, rows: FloatArray, columns: FloatArray) -> FloatArra
 
 def _factor(wanted: FloatArray, sums: FloatArray) -> FloatArray:
     return np.divide(wanted, sums, out=np.zeros_like(sums), where=sums > 0)
-
-
-class CountEstimates(NamedTuple):
-    """What a collection says of its axes.
-
-    Args:
-        axis_tables: every axis's table.
-        fits: joint fits.
-        scale: shares to rows.
-    """
-
-    axis_tables: Mapping[int, AxisTable]
-    fits: Fits
-    scale: Scale
 
 
 def axis_models(axis_tables: Mapping[int, AxisTable]) -> list[PrefixVariance]:
@@ -169,7 +216,9 @@ def by_pairs(
     axis_tables, factor = estimates.axis_tables, estimates.scale.factor
     parts = interactions(plan, tallies, [pair for pair, _ in survey.tables], axis_tables, fits=estimates.fits)
     unbiased, components = pair_tables(axes, axis_tables, parts, total_of(plan, tallies, axis_tables))
-    positive = positive_tables(plan, tallies, axes, axis_tables, unbiased, estimates.fits)
+    margins = [axis_margin(plan, tallies, axis, axis_tables) for axis in axes]
+    positive = positive_tables(plan, tallies, axes, estimates, unbiased, margins)
+    errors = fitted_errors(plan, tallies, axes, estimates.fits, margins).scaled(factor)
     nothing = nothing_drawn(len(axes))
     described = Description(
         view, survey.of, "count", axes, plan.tau, plan.epsilon, "epsilon", family=None, nonnegative=True
@@ -180,8 +229,9 @@ def by_pairs(
         {subset: strength * factor**2 for subset, strength in components.items()},
         Integers(nothing, nothing),
         f"local: {', '.join(sorted({v.oracle for v in plan.views}))}; pairs, larger boxes by maximum entropy",
+        model=errors,
     )
-    models: list[AxisVariance | Together] = [*axis_models(axis_tables)]
+    models: list[AxisVariance | Together] = [*axis_models(axis_tables), errors]
     meta = statistic_meta(0, Statistic(described, estimated), models)
     view_trees = [trees[axis] for axis in axes]
     nodes, nonnegative = (

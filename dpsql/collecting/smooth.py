@@ -295,11 +295,13 @@ class Positive(NamedTuple):
         shares: shape of the axes' leaves.
         errors: of one axis.
         preferred: whether they answer unless unbiased counts are asked for.
+        shift: of one axis the mean error of refits to redrawn reports.
     """
 
     shares: FloatArray
     errors: StackVariance | None = None
     preferred: bool = False
+    shift: FloatArray | None = None
 
 
 def positive_shares(
@@ -342,7 +344,7 @@ def _stacked(
     refits = stack_errors(stack, unbiased.covariance, smooth, rng)
     shares = stack.shares[: unbiased.shares.size]
     errors = StackVariance(refits.covariance, unbiased.covariance, shares, refits.small, refits.large)
-    return Positive(shares, errors, compatible(shares, unbiased))
+    return Positive(shares, errors, compatible(shares, unbiased), refits.shift)
 
 
 REJECTED = 2.326

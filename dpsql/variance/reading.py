@@ -35,7 +35,7 @@ from dpsql.variance.asked import AskedReading, AskedVariance
 from dpsql.variance.blocks import BlockReading, BlockVariance, LookedReading, looked_reading, shared_blocks
 from dpsql.variance.boxes import BoxReading, BoxVariance
 from dpsql.variance.channel import ChannelModel, ChannelReading, channel_reading, shared_channel
-from dpsql.variance.entropy import EntropyReading
+from dpsql.variance.entropy import EntropyReading, FittedErrors
 from dpsql.variance.kronecker import AxisSplit, ProductReading
 from dpsql.variance.model import AxisVariance, Columns, Components, Reading, Shared
 from dpsql.variance.scaled import ScaledReading, Spread, scaled_reading
@@ -45,7 +45,14 @@ WHOLE, REAL = "BIGINT", "DOUBLE"
 """Types of a variance table's columns."""
 
 Together = (
-    AskedVariance | Spread | distinct.Single | StackVariance | BoxVariance | ChannelModel | BlockVariance
+    AskedVariance
+    | Spread
+    | distinct.Single
+    | StackVariance
+    | BoxVariance
+    | ChannelModel
+    | BlockVariance
+    | FittedErrors
 )
 """A model of a view's cells."""
 Piece = AxisSplit | Together
@@ -67,6 +74,7 @@ TOGETHER: dict[str, Callable[[Columns], Together]] = {
     BoxVariance.kind: boxes.from_columns,
     ChannelModel.kind: channel.from_columns,
     BlockVariance.kind: blocks.from_columns,
+    FittedErrors.kind: entropy.from_columns,
 }
 """Models of a view's cells."""
 
@@ -81,6 +89,7 @@ TABLES: dict[str, Mapping[str, str]] = {
     "filter": {"kernel": REAL, "factor": REAL},
     AskedVariance.kind: _LINES,
     BoxVariance.kind: _LINES,
+    FittedErrors.kind: _LINES,
     Spread.kind: {"part": WHOLE, "place": WHOLE, "value": REAL, "together": REAL, "halved": REAL},
     ChannelModel.kind: {"part": WHOLE, "place": WHOLE, "value": REAL},
     distinct.GAPS: dict.fromkeys(("place", "norm", "leaves", "own"), WHOLE),
@@ -139,7 +148,9 @@ READINGS: dict[str, StoredReading] = {
     LookedReading.name: StoredReading(AxisSplit, looked_reading),
     StackReading.name: StoredReading(StackVariance, lambda pieces, components: StackReading(pieces[0])),
     ChannelReading.name: StoredReading((AxisSplit, ChannelModel), channel_reading, by_axis=True),
-    EntropyReading.name: StoredReading(AxisSplit, entropy.entropy_reading, by_axis=True, pairs=True),
+    EntropyReading.name: StoredReading(
+        (AxisSplit, FittedErrors), entropy.entropy_reading, by_axis=True, pairs=True
+    ),
 }
 """Readings by the name that statistics are stored with."""
 

@@ -30,14 +30,23 @@ from dpsql.release import open_release
 from dpsql.release.verify import verify
 from dpsql.star import Catalog, parse_catalog
 from dpsql.variance.entropy import (
+    DRAWS,
+    EntropyReading,
+    FittedErrors,
     PairCounts,
+    PairTables,
     entropy_counts,
+    entropy_reading,
     farthest,
+    from_columns,
     packed,
     pair_number,
     pair_places,
+    sides_of,
     unpacked,
 )
+from dpsql.variance.kronecker import AxisSplit
+from dpsql.variance.leaves import IdentityVariance
 from tests.command import dpsql_command
 from tests.doors.test_wire import Wire, serving
 
@@ -152,6 +161,118 @@ def test_raking_reaches_both_margins() -> None:
     cells = raked(rng.random((6, 4)) + 1e-6, rows, columns)
     assert cells.sum(axis=0) == pytest.approx(columns, abs=1e-9)
     assert cells.sum(axis=1) == pytest.approx(rows, abs=1e-9)
+
+
+def bells(size: int, axes: int, strength: float) -> np.ndarray:
+    """A table of axes whose logarithm is a sum over pairs of leaves: neighbours go together, the ends are rare."""
+    at = np.stack(np.meshgrid(*[np.linspace(-2, 2, size)] * axes, indexing="ij"))
+    together = at.sum(axis=0) ** 2 - (at**2).sum(axis=0)
+    table = np.exp(-(at**2).sum(axis=0) + strength * together)
+    return np.asarray(1000 * table / table.sum())
+
+
+def reading_of(cells: np.ndarray, errors: FittedErrors | None = None) -> EntropyReading:
+    """The reading of a table's exact pairs, with errors that are given or none."""
+    axes, size = cells.ndim, len(cells)
+    away = {(i, j): tuple(k for k in range(axes) if k not in (i, j)) for i, j in combinations(range(axes), 2)}
+    exact = FittedErrors((np.zeros((size, size)),) * axes, ((0, size),) * axes, dict.fromkeys(away, 0.0))
+    splits = (AxisSplit(IdentityVariance(size, 1.0)),) * axes
+    pairs = PairTables(lambda i, j: np.asarray(cells.sum(axis=away[i, j])), (1,), lambda: None)
+    return EntropyReading(splits, errors or exact, {}, pairs)
+
+
+def ranges(size: int, *bounds: tuple[int, int]) -> list[np.ndarray]:
+    """The masks of one box."""
+    leaves = np.arange(size)
+    return [((leaves >= low) & (leaves < high))[None].astype(float) for low, high in bounds]
+
+
+def test_three_parts_are_nearer_than_two() -> None:
+    """Pairs say all of these axes, leaf by leaf; below and above put together they do not."""
+    cells = bells(12, 4, 0.2)
+    reading, middle = reading_of(cells), ranges(12, *[(4, 9)] * 4)
+    ((found,), (bound,)), exact = reading.answers(middle), cells[4:9, 4:9, 4:9, 4:9].sum()
+    (two,) = entropy_counts(reading.counts(middle))
+    assert abs(found - exact) < 0.6 * abs(two - exact)
+    assert abs(found - exact) < bound
+    (variance,) = reading.covariance(middle).noise
+    assert variance**0.5 == pytest.approx(abs(found - two) / 2), (
+        "exact pairs leave half of what the cut moved open"
+    )
+
+
+def test_leaves_outside_lie_below_or_above_and_are_all_there() -> None:
+    masks = np.array([[0.0, 0, 1, 1, 0], [1, 1, 1, 1, 1], [0, 0, 0, 0, 0], [1, 0, 0, 0, 1], [1, 0, 0, 0, 0]])
+    sides = sides_of(masks)
+    assert np.array_equal(sides.sum(axis=1), np.ones_like(masks))
+    assert np.array_equal(sides[:, 1], masks)
+    assert np.array_equal(sides[0, 0], [1, 1, 0, 0, 0])
+
+
+def drawn_errors(axes: int, size: int, seed: int) -> FittedErrors:
+    rng = np.random.default_rng(seed)
+    roots = [rng.normal(0, 1, (size, size)) for _ in range(axes)]
+    roots = [root - root.mean(axis=0) for root in roots]
+    edges = tuple(
+        (0, *sorted(rng.choice(np.arange(1, size), 2, replace=False).tolist()), size) for _ in roots
+    )
+    pairs = {pair: float(rng.gamma(2.0)) for pair in combinations(range(axes), 2)}
+    return FittedErrors(tuple(root @ root.T for root in roots), edges, pairs)
+
+
+def test_an_axis_that_moves_takes_its_pairs_along() -> None:
+    """Axes that are independent stay so when one of them moves: the answer moves by the others' shares of it."""
+    size, shares = 8, np.random.default_rng(2).dirichlet(np.full(8, 2.0), 3)
+    cells = 1e6 * np.einsum("a,b,c->abc", *shares)
+    one = np.outer(np.eye(size)[2] - np.eye(size)[6], np.eye(size)[2] - np.eye(size)[6])
+    errors = FittedErrors(
+        (one, np.zeros((size, size)), np.zeros((size, size))),
+        ((0, size),) * 3,
+        dict.fromkeys(combinations(range(3), 2), 0.0),
+    )
+    (variance,) = reading_of(cells, errors).covariance(ranges(size, (0, 4), (2, 7), (1, 6))).noise
+    others = shares[1, 2:7].sum() * shares[2, 1:6].sum()
+    drawn = np.random.default_rng([1, 1, 0]).standard_normal((DRAWS, size)) @ reading_of(
+        cells, errors
+    ).errors.root(0)
+    assert variance**0.5 == pytest.approx(others * np.sqrt(np.mean(drawn[:, 2] ** 2)), rel=1e-3)
+
+
+def test_errors_of_fitted_tables_are_stored_and_read_again() -> None:
+    for axes in (3, 6):
+        errors = drawn_errors(axes, 7, axes)
+        columns = errors.columns()
+        order = np.random.default_rng(0).permutation(len(columns["part"]))
+        again = from_columns({name: column[order] for name, column in columns.items()})
+        assert again.edges == errors.edges
+        assert again.pairs == errors.pairs
+        for axis, leaves in enumerate(errors.axes):
+            assert again.axes[axis] == pytest.approx(leaves)
+        assert again.scaled(2.0).pairs[0, 1] == pytest.approx(4 * errors.pairs[0, 1])
+
+
+@pytest.mark.parametrize(
+    ("part", "place", "value"),
+    [(0, 0, -1.0), (0, None, 0.0), (5, 1, 9.0), (5, 0, 1.0), (5, None, 0.0), (1, None, 0.0)],
+)
+def test_errors_that_nothing_writes_are_refused(part: int, place: int | None, value: float) -> None:
+    """A variance below 0 or none, edges that do not rise, begin above 0 or are missing, and an axis without leaves."""
+    columns = {name: column.copy() for name, column in drawn_errors(3, 7, 1).columns().items()}
+    lines = np.flatnonzero(columns["part"] == part)
+    if place is None:
+        columns = {name: np.delete(column, lines) for name, column in columns.items()}
+    else:
+        columns["value"][lines[place]] = value
+    with pytest.raises(ValueError, match=r"pairs|cells"):
+        from_columns(columns)
+
+
+def test_errors_of_other_axes_are_refused() -> None:
+    split = AxisSplit(IdentityVariance(6, 1.0))
+    with pytest.raises(ValueError, match="those of other axes"):
+        entropy_reading((split, split, split, drawn_errors(3, 7, 1)), {})
+    with pytest.raises(ValueError, match="those of other axes"):
+        entropy_reading((split, split, split), {})
 
 
 def respondents(size: int = 6) -> np.ndarray:

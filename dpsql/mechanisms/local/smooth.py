@@ -397,11 +397,13 @@ class Refits(NamedTuple):
     Args:
         covariance: products of the refits' errors.
         small, large: the part, for small and for large answers.
+        shift: mean error of the refits, (m,), where it was taken.
     """
 
     covariance: FloatArray
     small: float
     large: float
+    shift: FloatArray | None = None
 
 
 def stack_errors(fit: Stack, unbiased: FloatArray, smooth: int, rng: np.random.Generator) -> Refits:
@@ -419,12 +421,12 @@ def stack_errors(fit: Stack, unbiased: FloatArray, smooth: int, rng: np.random.G
     leaves, size = unbiased.shape[0], fit.shares.size
     values, vectors = np.linalg.eigh(fit.equations.precision)
     root = vectors * np.sqrt(np.maximum(values, 0.0))
-    total = np.zeros((leaves, leaves))
+    total, shift = np.zeros((leaves, leaves)), np.zeros(leaves)
     for _ in range(REPEATS):
         pull = fit.equations.precision @ fit.shares + root @ rng.standard_normal(size)
         off = (fit.weights @ candidates(System(fit.equations.precision, pull), smooth) - fit.shares)[:leaves]
-        total += np.outer(off, off) / REPEATS
-    return with_hidden(total, unbiased)
+        total, shift = total + np.outer(off, off) / REPEATS, shift + off / REPEATS
+    return with_hidden(total, unbiased)._replace(shift=shift)
 
 
 def with_hidden(redrawn: FloatArray, unbiased: FloatArray) -> Refits:
