@@ -9,6 +9,9 @@ part of the people each, maximum entropy over the 2^5 parts of a box (`local_box
 
 What a catalog without the key can ask of such columns is five axes of 8 bins, four leaves each: one table of 32,768
 cells, whose boxes are interpolated inside of bins.
+
+Coverage is measured on settings that nothing was chosen on: each with three shapes of boxes, by collections in law.
+Clusters are the columns whose axes go together in ways that no pair shows; their line is printed and promises nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ import numpy as np
 import dpsql
 from benchmarks.baselines.local_boxes import by_pairs
 from benchmarks.figures import Figures
-from benchmarks.local.planes import Case, boxes_of, collect, people_of, truth
+from benchmarks.local.planes import Case, boxes_of, collect, people_of, ranges_of, truth
 from benchmarks.local.simulated import one_row_each, simulate_tallies
 from dpsql.client import read_plan
 from dpsql.collecting.collector import CollectionManifest
@@ -37,6 +40,31 @@ from dpsql.star import load_catalog
 AXES, LEAVES, BIN = 5, 32, 4
 SEEDS = (Case("normal", 0.8, "1"), Case("laplace", 0.8, "1"))
 OTHERS = (Case("normal", 0.0, "1"), Case("normal", 0.3, "1"), Case("power", 0.3, "1"))
+
+
+class CoverageSetting(NamedTuple):
+    """Whose boxes are asked: columns, people, axes and leaves."""
+
+    case: Case
+    people: int
+    axes: int
+    leaves: int
+
+    @property
+    def title(self) -> str:
+        return f"{self.case.title}, {self.people:,} people, {self.axes} x {self.leaves}"
+
+
+UNSEEN = (
+    CoverageSetting(Case("normal", 0.0, "1"), 200_000, 5, 16),
+    CoverageSetting(Case("laplace", 0.8, "1"), 200_000, 4, 32),
+    CoverageSetting(Case("normal", 0.3, "4"), 20_000, 3, 64),
+    CoverageSetting(Case("power", 0.3, "0.5"), 100_000, 4, 16),
+    CoverageSetting(Case("power", 0.0, "2"), 50_000, 3, 8),
+    CoverageSetting(Case("normal", 0.5, "2"), 100_000, 6, 8),
+)
+THREE_WAYS = CoverageSetting(Case("clusters", 0.0, "2"), 100_000, 3, 16)
+"""Twenty narrow clusters: where axes 1 and 2 are settles axis 3, pair by pair they do not."""
 
 CATALOG = """dpsql: 1
 name: boxes
@@ -64,9 +92,14 @@ def write_release(
     folder: Path, leaves: np.ndarray, size: int, epsilon: str, rng: np.random.Generator
 ) -> Path:
     """The release of one collection, whose reports are drawn in law."""
+    return collected_release(folder, catalog_text(leaves.shape[1], size, epsilon), leaves, rng)
+
+
+def collected_release(folder: Path, text: str, leaves: np.ndarray, rng: np.random.Generator) -> Path:
+    """The same of any catalog of these axes."""
     path, file = folder / "catalog.yaml", folder / "boxes.dpsql"
     file.unlink(missing_ok=True)
-    path.write_text(catalog_text(leaves.shape[1], size, epsilon), encoding="utf-8")
+    path.write_text(text, encoding="utf-8")
     catalog = load_catalog(path)
     survey = survey_of(catalog, public_axis_maker(catalog))
     plan = read_plan(build_plan(design_of(survey, len(leaves))))
@@ -106,6 +139,41 @@ def binned(leaves: np.ndarray, epsilon: str, boxes: np.ndarray, rng: np.random.G
             part = np.tensordot(covered, part, axes=(0, 0))
         shares.append(float(part))
     return np.array(shares)
+
+
+def shaped_boxes(axes: int, size: int, count: int, rng: np.random.Generator) -> np.ndarray:
+    """Half of every axis, any ranges, a quarter of every axis and three of them, `count` each."""
+    shapes = [boxes_of(axes, size, count, rng), ranges_of(axes, size, count, rng)]
+    for length in (size // 4, 3 * size // 4):
+        low = rng.integers(0, size - length + 1, (count, axes))
+        shapes.append(np.stack([low, low + length], axis=2))
+    return np.concatenate(shapes)
+
+
+def coverage(figures: Figures, runs: int, count: int = 8) -> None:
+    """95% intervals of boxes over all axes, and their width by the error that is made."""
+    for setting in (*UNSEEN, THREE_WAYS):
+        hits, errors, bars = list[float](), list[float](), list[float]()
+        for run in range(runs):
+            rng = np.random.default_rng([360, run])
+            leaves = people_of(setting.case, setting.people, setting.axes, setting.leaves, rng)
+            boxes = shaped_boxes(setting.axes, setting.leaves, count, rng)
+            with tempfile.TemporaryDirectory() as folder:
+                file = write_release(Path(folder), leaves, setting.leaves, setting.case.epsilon, rng)
+                counts, stderrs = sql_answers(file, boxes)
+            off = counts - truth(leaves, boxes) * setting.people
+            hits.append(float(np.mean(np.abs(off) <= 1.96 * stderrs)))
+            errors.append(float(np.mean(off**2)))
+            bars.append(float(np.mean(stderrs**2)))
+        ratio = float(np.sqrt(np.mean(bars) / np.mean(errors)))
+        print(
+            f"  LLE, {setting.title}: 95% intervals hold {np.mean(hits):.3f} of {runs * 4 * count} boxes, "
+            f"worst collection {min(hits):.2f}, standard error by rms error {ratio:.2f}",
+            flush=True,
+        )
+        if setting is not THREE_WAYS:
+            figures.within(f"LLE, {setting.title}, coverage at 95%", float(np.mean(hits)), 0.93, 0.99)
+            figures.at_most(f"LLE, {setting.title}, standard error by rms error", ratio, 2)
 
 
 class Collected(NamedTuple):

@@ -108,6 +108,7 @@ def main() -> int:
         local_planes.five_axes(figures, runs=1 if given.quick else 6)
         local_planes.entropy_beside_sql(figures, runs=1 if given.quick else 2)
     if "lle" in wanted:
+        local_lle.coverage(figures, runs=1 if given.quick else 20)
         local_lle.against_script(figures, runs=1 if given.quick else 2)
     return figures.finish()
 

@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 
 import dpsql
-from benchmarks.local.lle import catalog_text, write_release
+from benchmarks.local.lle import catalog_text, collected_release, write_release
 from benchmarks.local.simulated import one_row_each
 from dpsql.answer.session import OpenReleases, open_session
 from dpsql.client.plan import read_plan
+from dpsql.collecting.content import survey_axes
 from dpsql.collecting.lle import raked
 from dpsql.collecting.plan import build_plan
 from dpsql.collecting.run import Reports, collect, write_plan
@@ -26,9 +27,11 @@ from dpsql.curate.audit.contents import check_sums
 from dpsql.doors.claims import Statement, claimed_answer
 from dpsql.doors.report import report_page
 from dpsql.errors import CatalogError, NoViewError, ReleaseError
+from dpsql.noise import ExactNoise
+from dpsql.publishing.central import publish_release
 from dpsql.release import open_release
 from dpsql.release.verify import verify
-from dpsql.star import Catalog, parse_catalog
+from dpsql.star import Catalog, load_catalog, parse_catalog
 from dpsql.variance.entropy import (
     DRAWS,
     EntropyReading,
@@ -479,6 +482,65 @@ def test_a_statistic_that_calls_itself_fitted_without_pairs_is_refused(file: Pat
         dpsql.query(COUNT, release=damaged_copy(file, tmp_path, sql))
 
 
+@pytest.fixture(scope="module")
+def town(tmp_path_factory: pytest.TempPathFactory, publishes: None) -> Path:
+    """A central release of one axis of everybody, and pairs that everybody or a sample reported."""
+    folder, rng, leaves = tmp_path_factory.mktemp("town"), np.random.default_rng(6), respondents()
+    np.savetxt(folder / "answer.csv", leaves, fmt="%d", delimiter=",", header="a0,a1,a2", comments="")
+    text = catalog_text(3, 6, "2")
+    source = f"source: {{kind: csv, root: {folder}, tables: {{answer: answer.csv}}}}\n"
+    central = text.replace("collection: {epsilon: 2, estimate: lle, branching: 4}\n", source)
+    central = central.replace("axes: [answer.a0, answer.a1, answer.a2]", "axes: [answer.a0]")
+    (folder / "central.yaml").write_text(central.replace("name: boxes", "name: central"))
+    publish_release(
+        load_catalog(folder / "central.yaml"),
+        folder / "central.dpsql",
+        noise=ExactNoise(rng.bytes),
+        key=bytes(32),
+    )
+    for word, people in (("random", leaves[::4]), ("all", leaves), ("unknown", leaves[::4])):
+        (folder / word).mkdir()
+        asked = text.replace("estimate: lle", f"estimate: lle, participation: {word}")
+        collected_release(folder / word, asked.replace("name: boxes", f"name: {word}"), people, rng)
+    return folder
+
+
+@pytest.mark.parametrize("combine", [False, True])
+@pytest.mark.parametrize("word", ["random", "all", "unknown"])
+def test_boxes_beside_a_central_release_are_of_those_who_reported(
+    town: Path, word: str, combine: bool
+) -> None:
+    """Pairs are no table of all cells, so a sample's are neither scaled nor pooled; every answer says whose it is."""
+    releases = [town / "central.dpsql", town / word / "boxes.dpsql"]
+    people = PEOPLE if word == "all" else PEOPLE // 4
+    box = dpsql.query(COUNT, releases, combine=combine)
+    assert box.provenance["routed"]["chosen"] == word
+    assert 0 < box.rows[0][0] < people
+    assert box.rows == dpsql.query(COUNT, releases[1]).rows
+    assert any(f"of the {people:,} who reported" in flag for flag in box.flags)
+    assert any(MARK in flag for flag in box.flags)
+
+
+@pytest.mark.parametrize("word", ["random", "unknown"])
+def test_a_sample_of_pairs_is_left_out_where_a_central_release_answers(town: Path, word: str) -> None:
+    releases = [town / "central.dpsql", town / word / "boxes.dpsql"]
+    for combine in (False, True):
+        total = dpsql.query("SELECT COUNT(*) FROM answer", releases, combine=combine)
+        assert total.provenance["routed"]["chosen"] == "central"
+        assert total.rows[0][0] == pytest.approx(PEOPLE, rel=0.01)
+        assert f"{word} is left out: it answers for those who reported to it" in total.notes
+
+
+def test_pairs_of_everybody_answer_together_with_a_central_release(town: Path) -> None:
+    releases = [town / "central.dpsql", town / "all" / "boxes.dpsql"]
+    sql = "SELECT a0, COUNT(*) FROM answer GROUP BY a0"
+    pooled, alone = (dpsql.query(sql, releases, combine=combine) for combine in (True, False))
+    assert pooled.provenance["combined"] == ["central", "all"]
+    for row, single in zip(pooled.stderr_rows, alone.stderr_rows, strict=True):
+        assert 0 < row[1] <= single[1] * (1 + 1e-9)
+    assert not any(MARK in note for note in pooled.notes)
+
+
 def catalog_of(axes: int = 3, **changes: str) -> Catalog:
     text = catalog_text(axes, 6, "1")
     for old, new in changes.items():
@@ -522,9 +584,13 @@ def test_a_second_view_a_measure_and_several_rows_are_refused() -> None:
 
 
 def test_long_axes_and_large_pairs_are_refused_when_planned() -> None:
-    long = parse_catalog(catalog_text(3, 300, "1"), "boxes.yaml")
-    with pytest.raises(CatalogError, match="takes up to 256"):
-        survey_of(long, public_axis_maker(long))
+    long = parse_catalog(catalog_text(6, 256, "1"), "boxes.yaml")
+    with pytest.raises(CatalogError, match=r"has 257 leaves, and `estimate: lle` takes up to 256"):
+        survey_of(long, public_axis_maker(long))  # one leaf is for values beyond the bounds
+    longest = parse_catalog(catalog_text(6, 255, "1"), "boxes.yaml")
+    assert [axis.content.tree.n for axis in survey_axes(survey_of(longest, public_axis_maker(longest)))] == [
+        256
+    ] * 6
     capped = parse_catalog(catalog_text(3, 6, "1").replace("[count]}", "[count], cells: 100}"), "boxes.yaml")
     with pytest.raises(CatalogError, match="its pairs have 147 cells"):
         survey_of(capped, public_axis_maker(capped))
