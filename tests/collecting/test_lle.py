@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 import dpsql
-from benchmarks.local.lle import catalog_text, collected_release, write_release
+from benchmarks.local.lle import catalog_text, collected_release, sql_answers, write_release
+from benchmarks.local.planes import Case, people_of, ranges_of, truth
 from benchmarks.local.simulated import one_row_each
 from dpsql.answer.session import OpenReleases, open_session
 from dpsql.client.plan import read_plan
@@ -630,3 +631,20 @@ def test_reports_become_a_release_that_answers(tmp_path: Path) -> None:
     release = open_release(tmp_path / "s.dpsql")
     assert MARK in report_page(release)
     release.close()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("publishes")
+def test_error_bars_cover_axes_that_pairs_say_all_of(tmp_path: Path) -> None:
+    """Falling columns that go together a little, 30 boxes each; bars of a tenth of the width would be found."""
+    case, held, narrow = Case("power", 0.2, "1"), list[float](), list[float]()
+    for run in range(12):
+        rng = np.random.default_rng([17, run])
+        leaves = people_of(case, PEOPLE, 3, 8, rng)
+        boxes = ranges_of(3, 8, 30, rng)
+        counts, errors = sql_answers(write_release(tmp_path, leaves, 8, case.epsilon, rng), boxes)
+        off = np.abs(counts - PEOPLE * truth(leaves, boxes))
+        held.append(float(np.mean(off <= 1.96 * errors)))
+        narrow.append(float(np.mean(off <= 0.196 * errors)))
+    assert np.mean(held) >= 0.9
+    assert np.mean(narrow) <= 0.5
