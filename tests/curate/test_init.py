@@ -523,7 +523,8 @@ def test_one_question_a_table_confirms_a_draft(tmp_path: Path) -> None:
 def test_row_numbers_are_no_first_views(tmp_path: Path) -> None:
     """A column that tells each row from every other comes last: a view of it would count ones."""
     (tmp_path / "wages.csv").write_text(
-        "rownames,serial,year,age\n" + "".join(f"{i},{900 - i},{1974 + i % 9},{18 + i % 50}\n" for i in range(300))
+        "rownames,serial,year,age\n"
+        + "".join(f"{i},{900 - i},{1974 + i % 9},{18 + i % 50}\n" for i in range(300))
     )
     made = draft_from_source(tmp_path, tmp_path / "wages.yaml", None, leave_open)
     text = (tmp_path / "wages.yaml").read_text()
