@@ -129,6 +129,24 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
         "2",
     ): "numpy takes any negative length for the rest",
     (
+        "dpsql/noise/laplace.py",
+        "flat = units.reshape(-1)",
+        "1",
+        "2",
+    ): "numpy takes any negative length for the rest",
+    (
+        "dpsql/budget/curve.py",
+        "while 2 * square > odd + 2 or term > tolerance:",
+        "term > tolerance",
+        "term >= tolerance",
+    ): "a term that equals the tolerance is smaller in the next round",
+    (
+        "dpsql/budget/curve.py",
+        "above = (mu * mu / 2 + mu * math.sqrt(-2 * math.log(delta))) * (1 + 1e-6) + 1e-15",
+        "1",
+        "2",
+    ): "a search that begins further above ends at the same edge",
+    (
         "dpsql/budget/curve.py",
         "power, total, odd, sign = scale // divisor, 0, 1, 1",
         "0",

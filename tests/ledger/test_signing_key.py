@@ -18,6 +18,7 @@ def test_it_is_made_once_and_for_its_owner_alone(tmp_path: Path):
     assert len(seeds) == 1
     assert signing_seed(ledger) in seeds
     key = ledger.with_name("ledger.duckdb.key")
+    assert seeds == {bytes.fromhex(key.read_text())} and len(*seeds) == 32
     assert key.stat().st_mode & 0o777 == 0o600
     assert [path.name for path in ledger.parent.iterdir()] == [key.name]
 
