@@ -18,5 +18,5 @@ def test_an_epsilon_that_is_used_up_by_rounding_is_too_small() -> None:
 
 
 def test_a_currency_says_its_delta_and_no_other() -> None:
-    assert currency_at(Fraction(1, 10**6)).at_delta == " at delta 1e-06"
-    assert currency_at(Fraction(0)).at_delta == ""
+    assert currency_at(Fraction(1, 10**6), Fraction(0)).at_delta == " at delta 1e-06"
+    assert currency_at(Fraction(0), Fraction(0)).at_delta == ""
