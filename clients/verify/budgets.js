@@ -1,6 +1,6 @@
 // Budgets of statistics: from the ledger's line to what noise is drawn for, and from there to the scale of each row.
 
-import { Fraction, integer, refuse, whole } from "./exact.js";
+import { Fraction, circle, integer, refuse, whole } from "./exact.js";
 import { pureWorth } from "./losses.js";
 
 const squared = (value) => whole(value * value);
@@ -21,34 +21,45 @@ export function readStatistic(record, pair, draws, axes, moves) {
   return { ...statistic, ...(record.law === "laplace" ? readLaplace : readGaussian)(statistic) };
 }
 
-function readLaplace({ name, own, used, share, pure, number, spend: text, sensitivity: text2, variance }) {
-  const [spend, sensitivity, { bounds }] = [Fraction.parse(text), integer(text2), used[0]];
+// A statistic is a number of a draw, or the sum of two: of draws of their own, or of one draw that has it in halves.
+function readLaplace({ name, own, used, share, pure, numbers, spend: text, sensitivity: text2, widest: text3, variance }) {
+  const [spend, sensitivity] = [Fraction.parse(text), integer(text2)];
   const worth = (epsilon) => pureWorth(epsilon.toNumber()) / share.toNumber();
   const isWorth = () => worth(spend) <= 1 + 1e-9 && worth(spend.plus(new Fraction(1n, 2n ** 29n))) >= 1 - 1e-9;
   refuse(!(pure ? spend.equals(share) : isWorth()), `${name}: it spends ${spend} where ${share} is charged`);
+  refuse(!numbers || numbers.length !== used.length || !used.length || used.length > 2, `${name}: it is no number of a draw`);
+  const bounds = used.map((draw, k) => (draw.bounds ? draw.bounds[numbers[k]] : sensitivity));
+  const halves = used.length === 2 && used[0] === used[1];
+  refuse(bounds.some((bound) => bound * (halves ? 2n : 1n) !== sensitivity), `${name}: its draw has another bound`);
+  const all = used[0].bounds ?? bounds;
+  const widest = text3 === undefined ? all.reduce((a, b) => (a > b ? a : b)) * BigInt(all.length) : integer(text3);
   let unit = 2n ** 30n;
-  const widest = (bounds ?? [sensitivity]).reduce((a, b) => (a > b ? a : b)) * BigInt(bounds?.length ?? 1);
-  refuse(bounds && bounds[number] !== sensitivity, `${name}: its draw has another bound`);
   while (512n * unit * widest >= 2n ** 63n) unit /= 2n;
   const cap = spend.times(whole(unit)).floor();
   const tree = own.findIndex((axis) => axis.levels);
-  if (tree >= 0) return { values: treeLeaves(name, own, used, tree, unit, cap, number), variance };
-  const units = products(own, cap, (value, b, total) => (value * BigInt(b)) / BigInt(total));
-  const [draw, denominator] = [used[0], unit * sensitivity];
-  const same = used.length === 1 && draw.denominator === (bounds ? unit : denominator) && draw.units.length === units.length;
+  const rows = tree >= 0 ? null : { units: products(own, cap, (value, b, total) => (value * BigInt(b)) / BigInt(total)),
+    ideal: products(own, Number(cap), (value, b, total) => value * (b / total)) };
+  const read = used.map((draw, k) => (rows ? drawnRows(name, draw, numbers[k], rows.units, unit * (draw.bounds ? 1n : bounds[k]))
+    : treeLeaves(name, own, draw, tree, unit, cap, numbers[k])));
+  const values = read.reduce((sum, part) => sum.map((value, row) => circle(value + part[row])));
+  return { values, variance: rows ? used.reduce((sum, draw, k) =>
+    sum + laplaceVariance(rows.ideal, rows.units, cap, unit * bounds[k], draw.bounds?.length), 0) : variance };
+}
+
+// One number's integers of a draw in which each row has noise of its own.
+function drawnRows(name, draw, number, units, denominator) {
+  const same = draw.denominator === denominator && draw.units?.length === units.length;
   refuse(!same || units.some((value, row) => value !== draw.units[row]), `${name}: its noise has another scale`);
-  const ideal = products(own, Number(cap), (value, b, total) => value * (b / total));
-  const values = draw.noisy.slice(number * units.length, (number + 1) * units.length).map(integer);
-  return { values, variance: laplaceVariance(ideal, units, cap, denominator, bounds?.length) };
+  return draw.noisy.slice(number * units.length, (number + 1) * units.length).map(integer);
 }
 
 // Leaves that were drawn together along one axis: the rates of its levels from the cap, and the leaves in row order.
-function treeLeaves(name, own, [draw, ...others], position, unit, cap, number) {
+function treeLeaves(name, own, draw, position, unit, cap, number) {
   const [{ levels, total }, { tree }] = [own[position], draw];
   const rates = levels.shares.map((share) => (cap * BigInt(share)) / BigInt(total));
   const alone = own.every((axis, at) => at === position || axis.budget.every((budget) => budget === axis.total));
   const leaf = own[position].budget.every((budget) => budget === levels.shares.at(-1));
-  const same = alone && leaf && !others.length && tree && draw.denominator === unit && `${tree.rates}` === `${rates}`
+  const same = alone && leaf && tree && draw.denominator === unit && `${tree.rates}` === `${rates}`
     && `${tree.arities}` === `${levels.arities}` && tree.leaves === own[position].leaves && rates.reduce((a, b) => a + b) <= cap;
   refuse(!same, `${name}: its noise has another scale`);
   const [after, n] = [own.slice(position + 1).reduce((product, axis) => product * axis.leaves, 1), tree.leaves];

@@ -290,6 +290,81 @@ def test_an_estimate_altered_beside_rows_without_a_partner_is_refused(
     assert done.returncode == 1 and done.stderr.startswith("refused: "), done.stdout
 
 
+NULLS = """
+dpsql: 1
+name: nulls
+ledger: ROOT/ledger.duckdb
+source: {kind: parquet, root: ROOT, tables: {sales: sales.parquet, customer: customer.parquet}}
+privacy: {lineage: p, cap: 9, unit: customer.id, epsilon: 1}
+tables:
+  customer: {role: dimension, key: id, private: true}
+  sales: {role: fact, max_ids: 3, foreign_keys: {buyer: customer}, columns: {
+    day: {type: int, lower: 0, upper: 4}, hour: {type: int, lower: 0, upper: 63, out_of_domain: drop},
+    amount: {type: int, lower: 0, upper: 9, measure: true, nullable: true},
+    weight: {type: int, lower: -5, upper: 90, measure: true, nullable: true}}}
+views:
+  apart: {of: sales, axes: [sales.day], measures: [count, sales.amount]}
+  halves: {of: sales, axes: [sales.day], measures: [count, sales.amount, sales.weight]}
+  hour: {of: sales, axes: [sales.hour], measures: [count, count(sales.amount)]}
+  days: {of: sales, axes: [sales.day], measures: [count]}
+"""
+"""Rows with NULL by a draw of their own, by indicators, with leaves drawn together, and a view that counts all rows."""
+
+
+@pytest.fixture(scope="module")
+def nulls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Record]]:
+    """One pair of a shop whose measures may be NULL."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(madeup, "MANNERS", (DEAR,))
+        folder = tmp_path_factory.mktemp("nulls")
+        (folder / "nulls.yaml").write_text(NULLS.replace("ROOT", str(folder)))
+        prove(load_catalog(folder / "nulls.yaml"), witness=folder / "out.jsonl")
+        yield records_of(folder / "out.jsonl")
+
+
+def test_another_program_agrees_on_rows_with_null(nulls: list[Record], tmp_path: Path) -> None:
+    done = altered(tmp_path, nulls)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "estimates of 11 of 11 statistics" in done.stdout
+    draws = [record["draws"] for record in nulls if "statistic" in record]
+    assert {len(set(pair)) for pair in draws if len(pair) == 2} == {1, 2}, "halves of one draw, sums of two"
+    assert any("rates" in record for record in nulls) and any("units" in record for record in nulls)
+
+
+def statistic(records: list[Record], view: str, measure: str) -> Record:
+    return next(r for r in records if r.get("view") == view and r["measure"] == measure)
+
+
+NULL_CHANGES: dict[str, Callable[[list[Record]], object]] = {
+    "rows": lambda r: bump(statistic(r, "apart", "count"), "leaves", 2, 3),
+    "values by a draw": lambda r: bump(statistic(r, "apart", "count(sales.amount)"), "leaves", 2, -3),
+    "values by an indicator": lambda r: bump(statistic(r, "halves", "count(sales.weight)"), "leaves", 0, 3),
+    "rows of leaves drawn together": lambda r: bump(statistic(r, "hour", "count"), "leaves", 60, 3),
+    "a sum": lambda r: bump(statistic(r, "halves", "sales.amount"), "leaves", 1, 3),
+    "rows without those with NULL": lambda r: statistic(r, "apart", "count").update(
+        draws=statistic(r, "apart", "count")["draws"][1:], numbers=[1]
+    ),
+    "another indicator": lambda r: statistic(r, "halves", "count(sales.amount)").update(numbers=[4, 0]),
+    "an indicator alone": lambda r: statistic(r, "halves", "count(sales.amount)").update(
+        draws=statistic(r, "halves", "count(sales.amount)")["draws"][:1], numbers=[3]
+    ),
+    "a whole in the place of halves": lambda r: statistic(r, "halves", "count(sales.amount)").update(
+        factor=1.0
+    ),
+    "the widest number": lambda r: statistic(r, "apart", "count").update(widest=1 << 40),
+}
+
+
+@pytest.mark.parametrize("name", NULL_CHANGES)
+def test_an_estimate_altered_where_rows_have_null_is_refused(
+    nulls: list[Record], tmp_path: Path, name: str
+) -> None:
+    records = deepcopy(nulls)
+    NULL_CHANGES[name](records)
+    done = altered(tmp_path, records)
+    assert done.returncode == 1 and done.stderr.startswith("refused: "), done.stdout
+
+
 @pytest.mark.parametrize(("law", "name"), by_default(ALTERED, 26), ids=lambda each: str(each))
 def test_one_alteration_is_refused(witnesses: dict[str, Path], tmp_path: Path, law: str, name: str) -> None:
     records = records_of(witnesses[law])

@@ -25,11 +25,12 @@ from dpsql.curate.prove.loss import IntArray, Law, Meeting
 from dpsql.curate.prove.sides import MeasuredPair, NeighbourSide
 from dpsql.mechanisms.axis.strategy import AxisStrategy, axis_budgets
 from dpsql.mechanisms.axis.zero_sum import ZeroSumStrategy
+from dpsql.mechanisms.family.joint_rows import DrawnNumbers, drawn_numbers
 from dpsql.mechanisms.family.measurement import Measurement
 from dpsql.mechanisms.family.product import PRODUCT
 from dpsql.mechanisms.family.residual import RESIDUAL
-from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, NoisyRows, as_laplace
-from dpsql.mechanisms.rows import NullCount, PlacedTree, tree_of
+from dpsql.mechanisms.law import GAUSSIAN, NoisyRows, as_laplace
+from dpsql.mechanisms.rows import PlacedTree, tree_of
 from dpsql.publishing.bounding import DrawnRelease
 from dpsql.publishing.planned import PlannedStatistic
 from dpsql.release import Release, open_release
@@ -160,7 +161,7 @@ def _release_records(
             "measure": statistic.measure.name, "axes": list(statistic.axes), "method": methods.get(i),
         }  # fmt: skip
         if i in methods:
-            record |= _terms_record(drawn, i, places.draws_of(drawn, i, view))
+            record |= _terms_record(drawn, i) | places.of(drawn, i, view)
             record["leaves"] = _numbers(_stored_leaves(release, i))
         yield record
 
@@ -172,7 +173,7 @@ def _methods(drawn: DrawnRelease) -> dict[int, str]:
     for members in plan.families:
         names = {name for i in members for kind, name in METHODS if plan.statistics[i].measurement is kind}
         linear = all(_is_linear(drawn, plan.statistics[i]) for i in members)
-        if len(names) == 1 and linear and not any(_tells_null(drawn, i) for i in members):
+        if len(names) == 1 and linear:
             methods |= dict.fromkeys(members, names.pop())
     return methods
 
@@ -182,12 +183,6 @@ def _is_linear(drawn: DrawnRelease, statistic: PlannedStatistic) -> bool:
     listed = any(statistic.measurement is kind for kind, _ in METHODS)
     written = all(strategy.entries() is not None for strategy in drawn.plan.strategies(statistic))
     return listed and written
-
-
-def _tells_null(drawn: DrawnRelease, i: int) -> bool:
-    """Whether a number of the statistic's draw tells rows with NULL from others: statistics are sums of its numbers."""
-    laws = (as_laplace(drawn.plan.statistics[member].law) for member in drawn.plan.draw_of(i))
-    return any(law and law.counts is not NullCount.NEITHER for law in laws)
 
 
 def _lacking(axis: Axis, paths: Sequence[tuple[str, ...]]) -> Record:
@@ -211,19 +206,18 @@ def _axis_record(axis: int, strategy: AxisStrategy) -> Record:
     }  # fmt: skip
 
 
-def _terms_record(drawn: DrawnRelease, i: int, draws: list[int]) -> Record:
+def _terms_record(drawn: DrawnRelease, i: int) -> Record:
     """Budgets of a statistic, and what its estimates are multiplied by and moved by."""
     statistic, view = drawn.plan.statistics[i], drawn.views[i]
-    draw = drawn.plan.draw_of(i)
-    (line,) = drawn.plan.lines_of(draw)
+    (line,) = drawn.plan.lines_of(drawn.plan.draw_of(i))
     corrected = drawn.corrected.get(i)
     weighed_together = corrected is not None and statistic.law is GAUSSIAN
     stated = {"variance": view.unit_variance} if _tree(drawn, i) is not None else {}
     return stated | {
-        "law": "laplace" if statistic.law.norm == 1 else "gaussian", "number": draw.index(i),
+        "law": "laplace" if statistic.law.norm == 1 else "gaussian",
         "purpose": line[0], "charge": str(line[1]),
         "spend": None if weighed_together else str(statistic.spend), "sensitivity": _number(view.sensitivity),  # type: ignore[attr-defined]
-        "draws": draws, "factor": statistic.factor,
+        "factor": statistic.factor,
         "added": None if corrected is None else corrected.leaves.ravel().tolist(),
     }  # fmt: skip
 
@@ -242,23 +236,44 @@ class _Places:
 
     def __init__(self, meetings: Sequence[Meeting]) -> None:
         self._free: dict[bytes, list[int]] = {}
-        self._laplace: dict[int, int] = {}  # by the first statistic of the draw
+        self._laplace: dict[tuple[int, ...], int] = {}  # by the numbers of the draw
         for number, meeting in enumerate(meetings):
             self._free.setdefault(meeting.noisy.tobytes(), []).append(number)
 
-    def draws_of(self, drawn: DrawnRelease, i: int, view: NoisyRows) -> list[int]:
-        """Numbers of a statistic's draws: one of Laplace noise, one for each budget of Gaussian noise."""
-        if drawn.plan.statistics[i].law.norm == LAPLACE.norm:
-            draw = drawn.plan.draw_of(i)
-            values = [drawn.views[member].value for member in draw]
-            tree = _tree(drawn, i)
+    def of(self, drawn: DrawnRelease, i: int, view: NoisyRows) -> Record:
+        """A statistic's draws: one of Gaussian noise for each budget; of Laplace noise those of the numbers that it is
+        the sum of, with their places among the numbers of each."""
+        law = as_laplace(drawn.plan.statistics[i].law)
+        if law is None:
+            draws = [self._take(view.value[view.budget == share]) for share in np.unique(view.budget)]
+            return {"draws": draws}
+        members = drawn.plan.draw_of(i)
+        numbers = drawn_numbers([drawn.plan.statistics[member].law for member in members])
+        place = members.index(i)
+        terms = [place, *([numbers.added[place]] if place in numbers.added else [])]
+        draws = [next(draw for draw in numbers.draws if term in draw) for term in terms]
+        taken = [self._laplace_draw(drawn, members, numbers, draw) for draw in draws]
+        widest = (
+            {}
+            if len(numbers.draws) == 1 and not numbers.added
+            else {"widest": _number(law.numbers * law.widest)}
+        )
+        return {
+            "draws": taken, "numbers": [draw.index(term) for draw, term in zip(draws, terms, strict=True)], **widest,
+        }  # fmt: skip
+
+    def _laplace_draw(
+        self, drawn: DrawnRelease, members: Sequence[int], numbers: DrawnNumbers, draw: Sequence[int]
+    ) -> int:
+        """Which draw some numbers are; a number is a statistic, or what it has over another one."""
+        key = tuple(members[place] for place in draw)
+        if key not in self._laplace:
+            views, tree = [drawn.views[member].value for member in members], _tree(drawn, members[0])
+            values = [views[p] - views[numbers.added[p]] if p in numbers.added else views[p] for p in draw]
             if tree is not None:  # trees are drawn one after the other
                 values = [np.moveaxis(value, tree.axis, -1) for value in values]
-            noisy = np.concatenate([value.ravel() for value in values])
-            if draw[0] not in self._laplace:
-                self._laplace[draw[0]] = self._take(noisy)
-            return [self._laplace[draw[0]]]
-        return [self._take(view.value[view.budget == share]) for share in np.unique(view.budget)]
+            self._laplace[key] = self._take(np.concatenate([value.ravel() for value in values]))
+        return self._laplace[key]
 
     def _take(self, noisy: IntArray) -> int:
         return self._free[np.ascontiguousarray(noisy, np.int64).tobytes()].pop(0)
