@@ -245,22 +245,19 @@ class _Places:
         the sum of, with their places among the numbers of each."""
         law = as_laplace(drawn.plan.statistics[i].law)
         if law is None:
-            draws = [self._take(view.value[view.budget == share]) for share in np.unique(view.budget)]
-            return {"draws": draws}
+            return {
+                "draws": [self._take(view.value[view.budget == share]) for share in np.unique(view.budget)]
+            }
         members = drawn.plan.draw_of(i)
         numbers = drawn_numbers([drawn.plan.statistics[member].law for member in members])
         place = members.index(i)
         terms = [place, *([numbers.added[place]] if place in numbers.added else [])]
         draws = [next(draw for draw in numbers.draws if term in draw) for term in terms]
-        taken = [self._laplace_draw(drawn, members, numbers, draw) for draw in draws]
-        widest = (
-            {}
-            if len(numbers.draws) == 1 and not numbers.added
-            else {"widest": _number(law.numbers * law.widest)}
-        )
-        return {
-            "draws": taken, "numbers": [draw.index(term) for draw, term in zip(draws, terms, strict=True)], **widest,
-        }  # fmt: skip
+        record: Record = {
+            "draws": [self._laplace_draw(drawn, members, numbers, draw) for draw in draws],
+            "numbers": [draw.index(term) for draw, term in zip(draws, terms, strict=True)],
+        }
+        return record | ({"widest": _number(law.numbers * law.widest)} if numbers.added else {})
 
     def _laplace_draw(
         self, drawn: DrawnRelease, members: Sequence[int], numbers: DrawnNumbers, draw: Sequence[int]
