@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import warnings
 from collections.abc import Iterator
 
 import numpy as np
@@ -277,6 +278,37 @@ def test_a_near_denominator_has_the_interval_of_fieller(answerer: Answerer) -> N
     assert (other_low, other_high) == pytest.approx((low, high), rel=1e-6)
     delta = answerer.query(plain).noise_rows[0][0]
     assert high - low > 1.01 * 2 * 1.96 * delta  # so near that the delta method is too short
+
+
+A = "COUNT(*) FILTER (WHERE ward = 'a')"
+OVER_ZERO = {
+    "rows": (f"(COUNT(*) + {A}) / {A}", f"(COUNT(*) + {A}) / COUNT(*)"),
+    "sums": (f"(SUM(cost) - {A}) / {A}", f"(SUM(cost) - {A}) / COUNT(*)"),
+}
+
+
+@pytest.mark.parametrize("shape", ["{0}", "q", "q * 1.0", "q - q + q"])
+@pytest.mark.parametrize("kind", OVER_ZERO)
+def test_a_denominator_of_exactly_0_is_null_and_leaves_other_rows_alone(
+    answerer: Answerer, kind: str, shape: str
+) -> None:
+    """In ward a both quotients are one; elsewhere the first one's denominator is 0 under any noise. No numpy warns."""
+    value, other = OVER_ZERO[kind]
+    results = []
+    for quotient in (value, other):
+        text = f"SELECT ward, {quotient} AS q FROM clinic GROUP BY ward"
+        if "q" in shape:
+            text = f"SELECT ward, {shape} AS v FROM ({text}) AS t"
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            result = answerer.query(f"{text} ORDER BY ward")
+            (low, high), error = result.interval_rows(0.95), result.stderr_rows
+            results.append([
+                (row[1], e[1], a[1], b[1]) for row, e, a, b in zip(result.rows, error, low, high, strict=True)
+            ])  # fmt: skip
+    assert results[0][0] == pytest.approx(results[1][0], rel=RATIO)
+    assert results[0][1:] == [(None,) * 4] * 3
+    assert all(None not in row for row in results[1])
 
 
 def test_many_groups_cost_no_more_than_their_sum(answerer: Answerer) -> None:

@@ -130,11 +130,10 @@ class Composite:
         if len(numbers) == 1:
             return Composite(values[0], numbers[0], True)
         (above, below), (above_numbers, below_numbers) = values, numbers
-        with np.errstate(all="ignore"):  # a denominator of 0 gives no number
-            ratio = above / below
-            above_form, below_form = form.sides
-            slopes = [(term, weight / below) for term, weight in above_form.weights]
-            slopes += [(term, -(ratio * weight / below)) for term, weight in below_form.weights]
+        ratio, (above_form, below_form) = quotient(above, below), form.sides
+        # NaN over a denominator of 0: two infinite slopes by one term would not add up
+        slopes = [(term, quotient(np.full(len(below), weight), below)) for term, weight in above_form.weights]
+        slopes += [(term, -quotient(ratio * weight, below)) for term, weight in below_form.weights]
         defined = below != 0
         if form.mean:
             count = Composite(below, below_numbers, True)
