@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import math
+import os
+from fractions import Fraction
 from pathlib import Path
 
 import duckdb
 import pytest
 
+import dpsql.api
 from dpsql.axis import PublicTable, build_axis, leaf_sql, needed_tables
 from dpsql.budget import currency_at
+from dpsql.doors.cli.plan import plan_text
+from dpsql.examples.retail import make_star, write_star
 from dpsql.star import Catalog, Cuts, load_catalog, resolve_axis
 from dpsql.star.model import AxisSpec, View
 
@@ -41,6 +47,42 @@ def test_the_cap_holds_a_release(file: Path) -> None:
     privacy = load_catalog(file).privacy
     currency = currency_at(privacy.delta, privacy.key_delta)
     assert currency.counted(privacy.epsilon) <= currency.counted(privacy.cap)
+
+
+@pytest.fixture(scope="module")
+def retail_shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The bundled shop's tables, which catalogs of `root: data` are about."""
+    folder = tmp_path_factory.mktemp("shop") / "data"
+    write_star(folder, make_star(1, 200, 20))
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("file", sorted(CATALOGS.glob("*.yaml")), ids=lambda file: file.stem)
+def test_every_shipped_catalog_is_planned(file: Path, retail_shop: Path, tmp_path: Path) -> None:
+    """Every number of every view has an error and a charge, and charges fit the promise; skipped without its tables."""
+    catalog = load_catalog(file)
+    if catalog.collection is not None:
+        forecast = dpsql.api.collection_plan(file, tmp_path / "plan.json", people=20_000)
+        assert (tmp_path / "plan.json").stat().st_size
+        assert {cost.view for cost in forecast.costs} >= set(catalog.views) and forecast.predictions
+        return
+    source = catalog.raw_source()
+    if source.root == "data":
+        source = source.model_copy(update={"root": str(retail_shop)})
+        catalog = catalog.model_copy(update={"source": source})
+    elif "DPSQL_DATA" not in os.environ or not source.folder(file).is_dir():
+        pytest.skip(f"{source.root} is not here")
+    report = dpsql.api.plan(catalog, [f"SELECT COUNT(*) FROM {view.of}" for view in catalog.views.values()])
+    assert {statistic.view for statistic in report.statistics} >= set(catalog.views)
+    assert all(0 < statistic.typical < math.inf for statistic in report.statistics)
+    charges = [Fraction(statistic.charge) for statistic in report.statistics]
+    promise = currency_at(catalog.privacy.delta, catalog.privacy.key_delta)
+    assert all(charge > 0 for charge in charges)
+    assert sum(charges) <= promise.counted(catalog.privacy.epsilon)
+    assert len(report.queries) == len(catalog.views)
+    assert plan_text(report, mechanisms=True)
 
 
 @pytest.mark.usefixtures("shared_data")
