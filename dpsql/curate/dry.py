@@ -16,12 +16,10 @@ dry release is marked as not private, so nothing opens it by mistake.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from math import prod, sqrt
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -48,7 +46,7 @@ from dpsql.publishing.userlevel.made_up import RehearsedTable, chosen_tables, ma
 from dpsql.release import Release
 from dpsql.release.assemble import Statistic, without_numbers
 from dpsql.release.format import UNIT, RowsBeyondBound, ScaleMeta
-from dpsql.release.read import reopen_written
+from dpsql.release.read import filled_release
 from dpsql.release.reports import SquareMeta
 from dpsql.release.write import KeyListPart, ReleaseBuilder, StatisticContent, StatisticPart
 from dpsql.star import Catalog
@@ -127,7 +125,7 @@ def typical_errors(release: Release, plan: ReleasePlan, catalog: Catalog) -> Map
     """Standard error of a random range on every axis, in stored units, of statistics with a reported column.
 
     Args:
-        release: what `foreseen` wrote, opened.
+        release: of what `foreseen` made.
         plan, catalog: as there.
     """
     rng, errors = np.random.default_rng(0), {}
@@ -355,23 +353,21 @@ def cube_forecasts(plan: ReleasePlan, errors: Sequence[float], rows: int | None)
     return tuple(forecasts)
 
 
-def write_dry_release(
+def dry_release(
     priced: Priced,
-    path: Path,
     catalog: Catalog | None = None,
     guess: Guess | None = None,
     rehearsal: Rehearsal | None = None,
-) -> None:
-    """Write the planned release without estimates: axes and variance models alone.
+) -> ReleaseBuilder:
+    """The planned release without estimates: axes and variance models alone.
 
     Args:
         priced: what would be measured.
-        path: where; must not exist.
         catalog: as it was written, where that is not the plan's: with the values of reported columns.
         guess: of the people who report; nobody without one.
         rehearsal: of tables with `max_ids: auto`, on made-up rows.
 
-    **Privacy**: nothing private was read to make it, and it is marked so that `connect` refuses it.
+    **Privacy**: no private row goes into it, and it is marked so that `connect` refuses a file of it.
     """
     plan = priced.plan
     known = replace(plan, statistics=tuple(one_row(s) for s in plan.statistics))
@@ -382,7 +378,7 @@ def write_dry_release(
     )
     if rehearsal is not None:
         builder = rehearsal.put_into(builder)
-    foreseen(builder, catalog or plan.catalog, plan, guess).write(path)
+    return foreseen(builder, catalog or plan.catalog, plan, guess)
 
 
 def _fixed_lists(plan: ReleasePlan) -> Iterator[KeyListPart]:
@@ -439,16 +435,13 @@ def dry_answerer(
     It is gone after the block.
 
     Args:
-        priced, catalog, guess, rehearsal: as for `write_dry_release`.
+        priced, catalog, guess, rehearsal: as for `dry_release`.
     """
-    with tempfile.TemporaryDirectory(prefix="dpsql-plan-") as folder:
-        path = Path(folder) / "dry.dpsql"
-        write_dry_release(priced, path, catalog, guess, rehearsal)
-        release = reopen_written(path)
-        try:
-            yield Answerer(release)
-        finally:
-            release.close()
+    release = filled_release(dry_release(priced, catalog, guess, rehearsal).fill, "the planned release")
+    try:
+        yield Answerer(release)
+    finally:
+        release.close()
 
 
 class BoundForecast(NamedTuple):

@@ -506,11 +506,18 @@ def open_release(
     return Release(file, connection, meta, nonnegative, signer)
 
 
-def reopen_written(file: Path) -> Release:
-    """Open a release that this process has just written into a folder of its own, where nothing is to be proven."""
-    connection = duckdb.connect(str(file.absolute()), read_only=True, config=READING)
+def filled_release(fill: Callable[[duckdb.DuckDBPyConnection], None], name: str) -> Release:
+    """A release in memory, of tables that this process makes and that need no proof.
+
+    Args:
+        fill: makes the tables of a release in an empty database.
+        name: stands for its file in messages.
+    """
+    unlimited = {key: value for key, value in READING.items() if key != "memory_limit"}
+    connection = duckdb.connect(":memory:", config=unlimited)
     try:
-        return Release(file, connection, read_meta(connection, file), None, None)
+        fill(connection)
+        return Release(Path(name), connection, read_meta(connection, Path(name)), None, None)
     except BaseException:
         connection.close()
         raise

@@ -194,19 +194,23 @@ class ReleaseBuilder:
             raise InternalError(f"{path.name} exists and a release is never reopened for writing")
         with scratch(path, block_size=block_size) as connection:
             connection.execute("BEGIN")  # one commit: each would write a log and sync it
-            _write_axes(connection, [axis.content for axis in self.axes])
-            for k, model in enumerate(self.models):
-                create_table(connection, f"variance_{k}", model.columns())
-            for s, statistic in enumerate(self.statistics):
-                trees = [self.axes[axis].content.tree for axis in statistic.meta.axes]
-                _write_statistic(connection, s, statistic, trees)
-            _write_scales(connection, self.scales)
-            for i, part in enumerate(self.keys):
-                create_table(connection, f"keys_{i}", part.columns, key_list_columns(part.meta))
-            _write_meta(connection, self.meta)  # last: without it nothing passes for a release
+            self.fill(connection)
             connection.execute("COMMIT; CHECKPOINT")
         if seed is not None:
             sign(path, seed)
+
+    def fill(self, connection: duckdb.DuckDBPyConnection) -> None:
+        """Make the release's tables in an empty database."""
+        _write_axes(connection, [axis.content for axis in self.axes])
+        for k, model in enumerate(self.models):
+            create_table(connection, f"variance_{k}", model.columns())
+        for s, statistic in enumerate(self.statistics):
+            trees = [self.axes[axis].content.tree for axis in statistic.meta.axes]
+            _write_statistic(connection, s, statistic, trees)
+        _write_scales(connection, self.scales)
+        for i, part in enumerate(self.keys):
+            create_table(connection, f"keys_{i}", part.columns, key_list_columns(part.meta))
+        _write_meta(connection, self.meta)  # last: without it nothing passes for a release
 
 
 class PlacedAxis(NamedTuple):

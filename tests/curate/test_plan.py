@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from dpsql import api
 from dpsql.answer.answerer import Answerer
 from dpsql.answer.predict import PredictedColumn
-from dpsql.curate.dry import priced_plan, write_dry_release
+from dpsql.curate.dry import dry_release, priced_plan
 from dpsql.curate.forecast import break_even
 from dpsql.curate.plan_picture import plan_picture
 from dpsql.doors.cli import cli
@@ -99,7 +99,7 @@ def test_planning_opens_no_private_table_and_spends_nothing(tmp_path: Path):
 def test_a_dry_release_cannot_be_taken_for_a_release(tmp_path: Path):
     catalog = load_catalog(shop(tmp_path))
     public = open_public(catalog)
-    write_dry_release(priced_plan(catalog, axis_maker(catalog, public)), tmp_path / "dry")
+    dry_release(priced_plan(catalog, axis_maker(catalog, public))).write(tmp_path / "dry")
     with pytest.raises(ReleaseError, match="protects nobody"):
         open_release(tmp_path / "dry")
 

@@ -168,12 +168,12 @@ def test_the_private_table_is_not_opened(tmp_path: Path, few_seeds: None) -> Non
 
 def test_a_rehearsal_cannot_be_taken_for_a_release(tmp_path: Path, few_seeds: None) -> None:
     """It is written with test entropy, so nothing opens it by mistake; and it is gone afterwards."""
-    from dpsql.curate.dry import priced_plan, rehearse, write_dry_release
+    from dpsql.curate.dry import dry_release, priced_plan, rehearse
 
     catalog = load_catalog(write_star(tmp_path, [], {}))
     priced = priced_plan(catalog, axis_maker(catalog, open_public(catalog)))
     rehearsal = rehearse(priced.plan, Guess(500, 5000), {}, 1)
-    write_dry_release(priced, tmp_path / "dry.dpsql", catalog, None, rehearsal)
+    dry_release(priced, catalog, None, rehearsal).write(tmp_path / "dry.dpsql")
     with pytest.raises(ReleaseError):
         open_release(tmp_path / "dry.dpsql")
 
