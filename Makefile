@@ -25,7 +25,7 @@ export PYTHONDONTWRITEBYTECODE :=
 export DPSQL_STATE := /dev/null
 demo: export DPSQL_STATE := $(abspath build/state)
 
-.PHONY: demo test check quick mutants suites pythons lowest lock dist slow same-release house bench bench-accuracy bench-answers bench-bi bench-collect bench-keys bench-local bench-people bench-promises bench-scale bench-scale-large bench-scale-model bench-sources bench-stream bench-trusts bench-userlevel production soak figures first-hour page-central page-local page-peers page-streams page-userlevel peers test-engines wire explore withstand superset sqlalchemy14 reference data clean
+.PHONY: demo test check types lint quick mutants suites pythons lowest lock dist slow same-release house bench bench-accuracy bench-answers bench-bi bench-collect bench-keys bench-local bench-people bench-promises bench-scale bench-scale-large bench-scale-model bench-sources bench-stream bench-trusts bench-userlevel production soak figures first-hour page-central page-local page-peers page-streams page-userlevel peers test-engines wire explore withstand superset sqlalchemy14 reference data clean
 
 $(VENV)/.core: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -62,14 +62,25 @@ data: data/sales.parquet
 demo: $(VENV)/.core data/sales.parquet
 	$(BIN)/python -m dpsql.examples.demo
 
-check: $(VENV)/.dev
+check: types lint
+
+types: $(VENV)/.dev
+	$(BIN)/mypy
+
+lint: $(VENV)/.dev
 	$(BIN)/ruff format --check dpsql tests benchmarks docs
 	$(BIN)/ruff check dpsql tests benchmarks
-	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
+# In a fresh environment each worker would compile all that it imports; one process does it for all, beside mypy. What is wrong
+# with a module, the tests say.
+$(VENV)/.compiled: $(VENV)/.dev
+	-$(BIN)/python -m pytest --collect-only -q > /dev/null
+	touch $@
+
 # Three workers for two cores: tests that wait for servers and killed children leave a tenth of the time.
-test: check
+test: $(VENV)/.dev
+	$(MAKE) --jobs=2 types lint $(VENV)/.compiled
 	$(BIN)/python -m pytest -n 3 --dist worksteal --durations=20
 
 # What to run after every small change: tests that take neither `publishes` nor the mark `long`, see tests/README.md.
