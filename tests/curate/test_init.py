@@ -532,3 +532,18 @@ def test_row_numbers_are_no_first_views(tmp_path: Path) -> None:
     assert "wages_by_year" in text and "wages_by_age" in text
     assert "wages_by_year_age" in text or "wages_by_age_year" in text
     assert "by_serial_" not in text and "by_rownames_" not in text
+
+
+@pytest.mark.parametrize(
+    "last, null, said", [("NA,NA", "NA", False), ("7,NA", "", True), (",NA", "", True), ("NA,", "", True)]
+)
+def test_na_is_no_value_where_numbers_show_it(last: str, null: str, said: bool, tmp_path: Path) -> None:
+    """Among texts alone it may be Namibia: then the draft says what to write, and guesses nothing."""
+    rows = [f"{i % 7},{'NA' if i % 3 else 'DE'}\n" for i in range(300)]
+    rows = [row.replace("NA", "FR") if not said else row for row in rows]
+    (tmp_path / "visits.csv").write_text("size,country\n" + "".join(rows) + f"{last}\n")
+    draft_from_source(tmp_path, tmp_path / "visits.yaml", None, leave_open)
+    text = (tmp_path / "visits.yaml").read_text()
+    assert f'"null": "{null}"' in text
+    assert ("where NA means that there is no value, it is `null`" in text) == said
+    assert ("categories: [DE, FR]" in text) != said

@@ -26,6 +26,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
+from dpsql.axis.public import ABSENT
 from dpsql.curate.design import CatalogDesign, design_catalog
 from dpsql.curate.design.questions import named
 from dpsql.curate.design.text import quoted
@@ -254,8 +255,10 @@ def _header(
     """What stands above the tables: name, source, and the choices that are the curator's."""
     root = "${DPSQL_SOURCE}" if reader.kind is POSTGRESQL else reader.root
     places = [f"    {quoted(t.name)}: {quoted(_place(t, reader, roles))}" for t in tables]
+    marks = {value for t in tables for c in t.columns for value in c.values if value in ABSENT}
+    unsure = [f"; where {mark} means that there is no value, it is `null`" for mark in sorted(marks)[:1]]
     csv = [] if reader.csv is None else [
-        f"  csv: {json.dumps(reader.csv.model_dump(exclude={'columns'}))}  # how the files are written"
+        f"  csv: {json.dumps(reader.csv.model_dump(exclude={'columns'}))}  # how the files are written{''.join(unsure)}"
     ]  # fmt: skip
     unit = roles.unit_table
     bounded = any(
