@@ -24,11 +24,12 @@ from typing import NamedTuple
 
 from dpsql.answer.additivity import counts_only_units, entropy_caveat, overlap_caveat
 from dpsql.answer.block import Block
+from dpsql.answer.leafsets import AxisQuery
 from dpsql.answer.plan import ViewPlan
 from dpsql.answer.terms import Term
 from dpsql.answer.uncertainty.reads import weight_error
 from dpsql.release import Release
-from dpsql.release.format import MeasureScale, Meta, ScaleMeta
+from dpsql.release.format import AxisMeta, MeasureScale, Meta, ScaleMeta
 from dpsql.star.devices import NONRESPONSES
 from dpsql.star.summaries import counts_for
 
@@ -109,18 +110,26 @@ def reported_notes(meta: Meta, block: Block) -> list[Note]:
 
 def domain_notes(plan: ViewPlan, release: Release) -> list[Note]:
     """Which groups hold values that the catalog does not know: numbers and times have no word for them but NULL."""
-    columns = []
+    columns, never = [], []
     for question, cells in zip(plan.questions, plan.cells, strict=True):
         axis = release.axes[question.axis]
+        if axis.null_leaf is None and axis.other_leaf is not None and _asks_null(question, axis):
+            never.append(f"{axis.table}.{axis.columns[0].column}")
         if question.groups and axis.other_leaf in cells.leaf and axis.columns[0].type != "VARCHAR":
             columns.append(f"{axis.table}.{axis.columns[0].column}")
-    if not columns:
-        return []
-    return [
-        Note(
-            f"groups without a value of {' and '.join(columns)} hold values outside of the catalog's domain too"
-        )
-    ]
+    lines = (
+        (columns, "groups without a value of {} hold values outside of the catalog's domain too"),
+        (never, "the catalog says of {}: never NULL; rows where it is count as values outside of the domain"),
+    )
+    return [Note(line.format(" and ".join(names))) for names, line in lines if names]
+
+
+def _asks_null(question: AxisQuery, axis: AxisMeta) -> bool:
+    """Whether a condition asks for NULL in the axis's own column."""
+    own = {number for number, name in question.columns if name == axis.columns[0].name}
+    own -= {number for number, _ in question.partners}
+    asked = (predicate.expression for predicate in (*question.filters, *question.classes))
+    return any(expression.of_null and expression.columns <= own for expression in asked)
 
 
 def channel_notes(plan: ViewPlan, release: Release) -> list[Note]:

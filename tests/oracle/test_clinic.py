@@ -124,6 +124,18 @@ def test_groups_that_the_catalog_rules_out_are_not_shown(
     assert any("patient.age hold values outside of the catalog's domain" in note for note in ages.notes)
 
 
+def test_asked_for_null_where_the_catalog_rules_it_out_an_answer_says_so(
+    clinic: tuple[Answerer, duckdb.DuckDBPyConnection],
+) -> None:
+    never = "the catalog says of patient.age: never NULL"
+    joined = "FROM visit JOIN patient USING (patient_id) WHERE age"
+    for text in (f"SELECT COUNT(*) {joined} IS NULL", f"SELECT COUNT(*) {joined} IS NOT NULL"):
+        assert any(never in note for note in clinic[0].query(text).notes)
+    assert not any(never in note for note in clinic[0].query(f"SELECT COUNT(*) {joined} > 30").notes)
+    reasons = clinic[0].query("SELECT COUNT(*) FROM visit WHERE reason IS NULL")
+    assert not any("never NULL" in note for note in reasons.notes)
+
+
 @pytest.mark.parametrize("text", [
     "SELECT * FROM doctor", "SELECT specialty, grade FROM doctor WHERE grade > 2",
     "SELECT COUNT(*), AVG(grade) FROM doctor",
