@@ -4,7 +4,8 @@ import { integer, refuse } from "./exact.js";
 import { lacksInPart, merged, roundings, settled, tiedDimensions } from "./partners.js";
 import { alongAll, size, subsets, total } from "./tensors.js";
 
-const UNIT = 2 ** 20; // stored estimates are integers of 1 / UNIT
+const UNIT = 2 ** 20; // stored estimates are integers of step / UNIT
+const DOUBLES = 2 ** -50; // of all leaves of a statistic: what the doubles of a release and of this program may differ by
 
 // Every family again; gives the largest distance from the released leaves in units of 2^-20.
 export function checkEstimates(statistics) {
@@ -12,8 +13,18 @@ export function checkEstimates(statistics) {
     const members = statistics.filter((statistic) => statistic.family === family);
     const isProduct = members[0].method === "product";
     const [estimates, tied] = isProduct ? [agreed(members), tiedDimensions(members)] : [residual(members), []];
+    checkStep(members, estimates);
     return members.map((member, i) => distance(member, estimates[i], tied, members));
   }));
+}
+
+const magnitude = (estimate) => total(estimate.map(Math.abs));
+
+// The step of a family is the least power of two that leaves 62 bits for its largest statistic.
+function checkStep([{ name, step }, ...others], estimates) {
+  const share = Math.max(...estimates.map(magnitude)) / (2 ** 42 * step);
+  refuse(others.some((other) => other.step !== step) || !Number.isInteger(Math.log2(step)) || step < 1
+    || share > 1 + 1e-9 || (step > 1 && share < 0.5 - 1e-9), `${name}: its estimates have another step`);
 }
 
 const leafShape = ({ own }) => own.map((axis) => axis.leaves);
@@ -103,7 +114,8 @@ function residual(members) {
 function distance(member, estimate, tied, members) {
   const [{ own, name }, shape] = [member, leafShape(member)];
   refuse(member.leaves.length !== size(shape), `${name}: leaves are missing`);
-  const released = BigInt64Array.from(member.leaves, integer);
+  const [released, units] = [BigInt64Array.from(member.leaves, integer), UNIT / member.step];
+  const precision = Math.max(1, magnitude(estimate) * units * DOUBLES);
   const dimensions = tied.filter((dimension) => own.some((axis) => axis.dimension === dimension));
   refuse(dimensions.some((dimension) => lacksInPart(released, own, dimension)), `${name}: rows lack a partner on one axis alone`);
   return Math.max(...subsets(dimensions).flatMap((lacking) => {
@@ -116,8 +128,8 @@ function distance(member, estimate, tied, members) {
       });
       const [wanted, weight] = [margin(estimate, total), roundings(members, lacking)];
       const merges = margin(Float64Array.from(estimate, () => 1), ([one]) => one);
-      return margin(released, (line) => line.reduce((a, b) => a + b)).reduce((worst, units, cell) =>
-        Math.max(worst, Math.abs(Number(units) - wanted[cell] * UNIT) / (merges[cell] * weight)), 0);
+      return margin(released, (line) => line.reduce((a, b) => a + b)).reduce((worst, value, cell) =>
+        Math.max(worst, Math.abs(Number(value) - wanted[cell] * units) / (merges[cell] * weight * precision)), 0);
     });
   }));
 }

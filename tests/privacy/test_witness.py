@@ -365,6 +365,37 @@ def test_an_estimate_altered_where_rows_have_null_is_refused(
     assert done.returncode == 1 and done.stderr.startswith("refused: "), done.stdout
 
 
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Record]]:
+    """One pair of sums that need a step above 1."""
+    from tests.publishing.test_wide_sums import CATALOG
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(madeup, "MANNERS", (DEAR,))
+        file = tmp_path_factory.mktemp("wide") / "pay.yaml"
+        file.write_text(CATALOG.format(unit="row", delta="1e-6", bound="", most=200_000))
+        prove(load_catalog(file), witness=file.parent / "out.jsonl")
+        yield records_of(file.parent / "out.jsonl")
+
+
+@pytest.mark.parametrize("change", [None, "step", "leaf"])
+def test_estimates_in_a_coarser_step_are_redone(
+    wide: list[Record], tmp_path: Path, change: str | None
+) -> None:
+    """A leaf altered by 2^-47 of the sums is found, and so is another step."""
+    records = deepcopy(wide)
+    sums = [record for record in records if record.get("measure") == "pay.amount"]
+    assert all(record["method"] and record["step"] > 1 for record in sums)
+    if change == "step":
+        for record in sums:
+            record["step"] *= 2
+    elif change == "leaf":
+        bump(sums[0], "leaves", 0, 1 << 15)
+    done = altered(tmp_path, records)
+    assert done.returncode == (change is not None)
+    assert done.stderr.startswith("refused: " if change else "") and (change is not None or not done.stderr)
+
+
 @pytest.mark.parametrize(("law", "name"), by_default(ALTERED, 26), ids=lambda each: str(each))
 def test_one_alteration_is_refused(witnesses: dict[str, Path], tmp_path: Path, law: str, name: str) -> None:
     records = records_of(witnesses[law])

@@ -162,7 +162,7 @@ def _release_records(
         }  # fmt: skip
         if i in methods:
             record |= _terms_record(drawn, i) | places.of(drawn, i, view)
-            record["leaves"] = _numbers(_stored_leaves(release, i))
+            record |= {"step": release.statistics[i].step, "leaves": _numbers(_stored_leaves(release, i))}
         yield record
 
 
