@@ -500,3 +500,59 @@ def test_another_program_agrees_on_shipped_catalogs(tmp_path: Path, name: str) -
         assert (done.returncode, done.stdout.count("\n")) == (0, 4), done.stderr
         records = [record for record in records_of(tmp_path / "out.jsonl") if "statistic" in record]
         assert all(record["method"] for record in records), name
+
+
+DIMENSIONS = {"a": ("ka", "xyz"), "b": ("kb", "uv"), "c": ("kc", "pq")}
+
+
+def random_star(folder: Path, rng: Random) -> str:
+    """Three dimensions, perhaps one behind another, and views of some axes with sums that may be NULL."""
+
+    def columns(names: str) -> str:
+        lost = ("drop", "other")
+        return ", ".join(
+            f"{name}: {{type: int, lower: 0, upper: {rng.randint(2, 40)}, out_of_domain: {rng.choice(lost)}"
+            f"{rng.choice(['', ', nullable: true'])}}}"
+            for name in names
+        )
+
+    chained, bound = rng.random() < 0.5, rng.choice(["", "max_ids: 3, "])
+    behind, keys = ("{kc: c}", "ka: a, kb: b") if chained else ("{}", "ka: a, kb: b, kc: c")
+    axes = [f"{table}.{name}" for table, (_, names) in DIMENSIONS.items() for name in names] + ["f.d", "f.e"]
+    measures = ("count", "count, f.m", "count, f.m, f.w")
+    views = [
+        f"  v{i}: {{of: f, axes: [{', '.join(rng.sample(axes, rng.choice([1, 2, 2, 3])))}], "
+        f"measures: [{rng.choice(measures)}]}}"
+        for i in range(rng.randint(2, 5))
+    ]
+    tables = [
+        f"  {table}: {{role: dimension, key: {key}, private: true, columns: {{{columns(names)}}}, "
+        f"foreign_keys: {behind if table == 'a' else '{}'}}}"
+        for table, (key, names) in DIMENSIONS.items()
+    ]
+    sources = ", ".join(f"{table}: t.parquet" for table in ("f", "g", *DIMENSIONS))
+    privacy = (
+        f"lineage: p, cap: 99, unit: {'g.id' if bound else 'row'}, {rng.choice(list(PROMISES.values()))}"
+    )
+    nullable = rng.choice(["", ", nullable: true"])
+    return "\n".join([
+        f"dpsql: 1\nname: r\nledger: {folder}/ledger.duckdb\nprivacy: {{{privacy}}}",
+        f"source: {{kind: parquet, root: {folder}, tables: {{{sources}}}}}\ntables:",
+        "  g: {role: dimension, key: id, private: true}", *tables,
+        f"  f: {{role: fact, {bound}foreign_keys: {{{keys}, owner: g}}, columns: {{{columns('de')},",
+        f"    m: {{type: int, lower: -3, upper: 9, measure: true{nullable}}},",
+        "    w: {type: int, lower: 0, upper: 50, measure: true, nullable: true}}}\nviews:", *views, "",
+    ])  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(100, 112))
+def test_another_program_agrees_on_random_stars(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    monkeypatch.setattr(madeup, "MANNERS", (DEAR,))
+    (tmp_path / "r.yaml").write_text(random_star(tmp_path, Random(seed)))
+    prove(load_catalog(tmp_path / "r.yaml"), witness=tmp_path / "out.jsonl")
+    done = verified(tmp_path / "out.jsonl")
+    assert done.returncode == 0, done.stderr
+    assert all(record["method"] for record in records_of(tmp_path / "out.jsonl") if "statistic" in record)
