@@ -122,7 +122,7 @@ def rounded(statistics: Sequence[Statistic]) -> list[tuple[IntArray, int]]:
         views = [(statistics[i].described.axes, statistics[i].estimated.leaves) for i in members]
         partners, step = statistics[members[0]].estimated.partners, family_step(views)
         units = round_with_partners([(axes, estimate / step) for axes, estimate in views], partners)
-        leaves |= {i: (own, step) for i, own in zip(members, units, strict=True)}
+        leaves |= {i: (leaf_units, step) for i, leaf_units in zip(members, units, strict=True)}
     return [leaves[i] for i in range(len(statistics))]
 
 
@@ -164,7 +164,7 @@ def statistic_meta(
         models: as of `numbered_models`.
     """
     described, estimated = statistic
-    smooth, own = estimated.smooth, () if estimated.model is None else (_number(models, estimated.model),)
+    smooth, joint = estimated.smooth, () if estimated.model is None else (_number(models, estimated.model),)
     return StatisticMeta(
         id=number,
         view=described.view,
@@ -180,7 +180,7 @@ def statistic_meta(
         mechanism=estimated.notes,
         cells=prod(models[axis].n for axis in described.axes),  # type: ignore[union-attr, misc]  # axes come first
         reading=estimated.reading,
-        models=(*described.axes, *own) if estimated.by_axis else own,
+        models=(*described.axes, *joint) if estimated.by_axis else joint,
         components=tuple(sorted(estimated.components.items())),
         nonnegative=described.nonnegative or smooth is not None,
         biased=estimated.biased,

@@ -64,7 +64,7 @@ class Sides:
 
     def noise(self, of: Component) -> tuple[FloatArray, FloatArray, FloatArray]:
         """One component of the covariances; variances are not below 0."""
-        above, between, below = (of(each) + np.zeros(len(self.above)) for each in self.covariances)
+        above, between, below = (of(values) + np.zeros(len(self.above)) for values in self.covariances)
         return np.maximum(above, 0.0), between, np.maximum(below, 0.0)
 
     def delta(self, of: Component, ratio: FloatArray) -> FloatArray:
