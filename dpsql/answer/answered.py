@@ -539,16 +539,17 @@ def _statistics(plan: ViewPlan, term: Term) -> list[int]:
 def _total(
     plan: ViewPlan, term: Term, recombined: dict[int, Recombined], index: tuple[np.ndarray, ...]
 ) -> FloatArray:
-    """(centred sum + mid * count) / 10^scale, added up in integers while they are whole."""
+    """(centred sum + mid * count) / 10^scale, added up in integers while they are whole and fit."""
     statistic = plan.view.statistics[term.measure]
     used, count = _statistics(plan, term), presence(term.measure, plan.view)
     factors = (statistic.step, statistic.mid * (count.step if count else 1))
-    units = np.zeros(len(index[0]) if index else 1, np.int64)
+    fits = statistic.step == 1
+    units: npt.NDArray[Any] = np.zeros(len(index[0]) if index else 1, np.int64 if fits else np.float64)
     for box in plan.boxes_for(term):
         for statistic_id, factor in zip(used, factors, strict=False):
             totals = recombined[statistic_id].totals[box]
             flat = totals[index] if index else totals.reshape(1)
-            wide = (
+            wide = not fits or (
                 totals.dtype == np.int64 and factor and np.max(np.abs(flat), initial=0) > 2**62 // abs(factor)
             )
             units = units + (flat.astype(np.float64) if wide else flat) * factor

@@ -94,9 +94,10 @@ def with_cuts(assembled: Assembled, plan: ReleasePlan, views: Sequence[NoisyRows
     """
     parts = list(assembled.statistics)
     for members in plan.families:
-        largest = max(int(np.abs(views[i].value).max(initial=0)) for i in members)
+        values = [views[i].value for i in members]
+        cut = any(value.max(initial=0) >= CUT or value.min(initial=0) <= -CUT for value in values)
         for i in members:
-            parts[i] = parts[i]._replace(meta=replace(parts[i].meta, cut=largest >= CUT))
+            parts[i] = parts[i]._replace(meta=replace(parts[i].meta, cut=cut))
     return assembled._replace(statistics=parts)
 
 
