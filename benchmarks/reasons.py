@@ -8,8 +8,8 @@ REASONS: dict[str, str] = {
     "peers, CPU a question, repeated shapes, over the fastest peer's (opendp)": ONCE,
     "peers, CPU a question, new shapes, over the fastest peer's (opendp)": f"{ONCE}, and a new shape is planned",
     "planes within 15% of what the method's page reaches, of 21": (
-        "LOAN-FUNDED-INCOME at .01 and .1, STROKE at .1 and 1, ADULT-2D at .01: rows lie along lines there, which blocks "
-        "that are halved both ways follow slowly; AG alone is better in one of the five"
+        "LOAN-FUNDED-INCOME at .01 and .1, STROKE at .1 and 1, ADULT-2D at .01: rows lie along lines there, which "
+        "blocks that are halved both ways follow slowly; AG alone is better in one of the five"
     ),
 }
 """Figure -> reason."""
