@@ -196,7 +196,7 @@ def rehearse(plan: ReleasePlan, guess: Guess, crowds: Crowds, seed: int) -> Rehe
         parts[i] = part, part.meta.in_units(nodes[where] if part.meta.axes else nodes)
         if part.meta.models and part.meta.models[-1] >= len(plan.axes):
             spreads[i] = content.models[part.meta.models[-1]]
-    stands_for = {of: each.stands_for for of, each in made.items()}
+    stands_for = {of: table.stands_for for of, table in made.items()}
     return Rehearsal(parts, spreads, tuple(content.scales), stands_for)
 
 
