@@ -55,10 +55,10 @@ class CoverageSetting(NamedTuple):
 
 
 UNSEEN = (
-    CoverageSetting(Case("laplace", 0.8, "1"), 200_000, 4, 32),
-    CoverageSetting(Case("normal", 0.3, "4"), 20_000, 3, 64),
+    CoverageSetting(Case("power", 0.0, "1"), 80_000, 3, 16),
+    CoverageSetting(Case("laplace", 0.5, "2"), 150_000, 3, 32),
+    CoverageSetting(Case("normal", 0.3, "4"), 20_000, 3, 32),
     CoverageSetting(Case("power", 0.3, "0.5"), 100_000, 4, 16),
-    CoverageSetting(Case("power", 0.0, "2"), 50_000, 3, 8),
     CoverageSetting(Case("normal", 0.5, "2"), 100_000, 6, 8),
 )
 THREE_WAYS = CoverageSetting(Case("clusters", 0.0, "2"), 100_000, 3, 16)
