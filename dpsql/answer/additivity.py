@@ -84,8 +84,8 @@ def entropy_caveat(plan: ViewPlan, terms: Sequence[Term], release: Release) -> s
     ]
     return (
         f"{', '.join(names[:-1])} and {names[-1]} together: estimated by maximum entropy from pairs (LLE), biased "
-        "where three axes go together in ways that no pair shows; that bias is not in the error bar (95% intervals "
-        "held 82% of boxes of twenty narrow clusters), and parts do not add up"
+        "where three axes go together in ways that no pair shows; that bias is not in the error bar, whose 95% "
+        "intervals held 82 to 99% of boxes in six settings, and parts do not add up"
     )
 
 
