@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import os
 import tempfile
@@ -117,6 +118,12 @@ def pytest_collect_file(file_path: Path) -> Generator[None, Any, Any]:
     if collectors and (file_path.name.startswith("test_") or b">>>" not in file_path.read_bytes()):
         return [collector for collector in collectors if not isinstance(collector, DoctestModule)]
     return collectors
+
+
+def pytest_collection_finish() -> None:
+    """Modules and tests stay: to look for garbage among them after every 700 new objects took 4% of the CPU."""
+    gc.freeze()
+    gc.set_threshold(20_000, 10, 10)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

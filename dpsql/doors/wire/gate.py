@@ -22,6 +22,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 FEWEST_STRANGERS = 16
@@ -194,16 +195,17 @@ def _keys(address: str, role: str) -> dict[tuple[str, str | None], int]:
     return everywhere | {(places[0], role): FREE}
 
 
-def _networks(address: str) -> list[str]:
+@lru_cache(maxsize=256)  # each guess asks four times
+def _networks(address: str) -> tuple[str, ...]:
     """Who is likely one sender: an IPv4 address; or the /64, /56 and /48 of an IPv6 one.
 
     >>> _networks("192.0.2.7"), _networks("2001:db8:1:234::7"), _networks("")
-    (['192.0.2.7'], ['2001:db8:1:234::/64', '2001:db8:1:200::/56', '2001:db8:1::/48'], [''])
+    (('192.0.2.7',), ('2001:db8:1:234::/64', '2001:db8:1:200::/56', '2001:db8:1::/48'), ('',))
     """
     try:
         ip = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
-        return [address]
+        return (address,)
     if ip.version == 4:
-        return [address]
-    return [str(ipaddress.ip_network((ip, length), strict=False)) for length in (64, 56, 48)]
+        return (address,)
+    return tuple(str(ipaddress.ip_network((ip, length), strict=False)) for length in (64, 56, 48))
