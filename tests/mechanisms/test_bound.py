@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from dpsql.mechanisms.axis import AUTO, WHOLE, auto_strategy, least_variance, optimised_tree
 from dpsql.mechanisms.axis.dense import dense_strategy, optimal_gram, workload_gram
 from dpsql.mechanisms.axis.sine import SineStrategy
+from dpsql.mechanisms.axis.strategy import AxisQuestion
+from dpsql.mechanisms.axis.tree import tree_strategy
 from dpsql.mechanisms.family.question import FamilyAxis, FamilyQuestion, FamilyView, Grains
 from dpsql.mechanisms.family.registry import choose_families
 from dpsql.mechanisms.law import GAUSSIAN, LAPLACE
@@ -72,6 +74,7 @@ def test_a_dear_law_is_not_searched(monkeypatch):
     def never(*arguments, **options):
         raise AssertionError("a Laplace tree was searched under a delta")
 
+    optimised_tree._over_all_ranges.cache_clear()
     monkeypatch.setattr(optimised_tree, "optimise_nodes", never)
     grains = Grains(1 << 14, 1 << 12)
     axes = (FamilyAxis("x", 48, None, grains), FamilyAxis("y", 52, None, grains))
@@ -81,3 +84,23 @@ def test_a_dear_law_is_not_searched(monkeypatch):
     assert family.choice.strategy.views[0].law is GAUSSIAN
     with pytest.raises(AssertionError, match="was searched"):
         choose_families(FamilyQuestion("facts", (view,), axes, (LAPLACE,), batches=False, people=False))
+
+
+def test_budgets_over_all_ranges_are_searched_once_for_all_grains(monkeypatch):
+    searched, search = [], optimised_tree.optimise_nodes
+
+    def counted(tree, *arguments):
+        searched.append(tree)
+        return search(tree, *arguments)
+
+    def tree_of(whole, scale):
+        (offer,) = optimised_tree.offers(AxisQuestion(21, LAPLACE, None, whole, scale))
+        return offer.make().strategy
+
+    optimised_tree._over_all_ranges.cache_clear()
+    monkeypatch.setattr(optimised_tree, "optimise_nodes", counted)
+    fine, count = tree_of(0.5, 1 << 14), len(searched)
+    assert tree_of(0.5, 1 << 7) is fine and len(searched) == count > 0
+    shares, _ = search(fine.tree, LAPLACE, 0.5, None, 120, 3)
+    assert fine.budget.tolist() == tree_strategy(fine.tree, shares, law=LAPLACE).budget.tolist()
+    assert tree_of(0.0, 1 << 14) is not fine and len(searched) > count

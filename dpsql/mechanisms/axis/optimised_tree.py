@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import NamedTuple
 
 import numpy as np
 
@@ -21,7 +20,7 @@ from dpsql.mechanisms.axis.lue_dptree import LOG_ARITIES, cut_trees, even_trees,
 from dpsql.mechanisms.axis.strategy import Answer, AxisQuestion, Candidate, NamedAxisMechanism, candidate
 from dpsql.mechanisms.axis.tree import LEAF_SHARE, arities, refuses_trees, tree_strategy
 from dpsql.mechanisms.axis.tree_loss import Objective, range_loss
-from dpsql.mechanisms.law import LAPLACE, NoiseLaw
+from dpsql.mechanisms.law import LAPLACE, LAWS, NoiseLaw
 from dpsql.mechanisms.offers import Offer, Refusal
 from dpsql.tree import FloatArray, IntArray, Tree, Workload, coverage, kary_tree
 from dpsql.variance.tree import inner_levels
@@ -157,9 +156,7 @@ def offers(question: AxisQuestion) -> Iterator[Answer]:
     elif question.leaves > _LEAVES:
         yield Refusal(name, f"is searched up to {_LEAVES} leaves")
     else:
-        yield Offer(
-            name, 0.0, lambda: _over_all_ranges(_RangeShares(question.leaves, question.law, question.whole))
-        )
+        yield Offer(name, 0.0, lambda: _over_all_ranges(question.leaves, question.law.norm, question.whole))
 
 
 def _log_offers(name: str, question: AxisQuestion, log: Workload) -> Iterator[Answer]:
@@ -173,17 +170,9 @@ def _log_offers(name: str, question: AxisQuestion, log: Workload) -> Iterator[An
         yield Offer(name, 0.0, lambda: _searched(question, _log_trees(question), steps, tries))
 
 
-class _RangeShares(NamedTuple):
-    """What budgets over all ranges follow from; a cache can hold it."""
-
-    leaves: int
-    law: NoiseLaw
-    total_share: float
-
-
 @lru_cache(maxsize=128)  # views ask for one axis at several grains, which change nothing here
-def _over_all_ranges(shares: _RangeShares) -> Candidate:
-    question = AxisQuestion(shares.leaves, shares.law, None, shares.total_share, scale=1)
+def _over_all_ranges(leaves: int, norm: int, total_share: float) -> Candidate:
+    question = AxisQuestion(leaves, LAWS[norm], None, total_share, scale=1)
     return _searched(question, _even_trees(question), 120, 3)
 
 
