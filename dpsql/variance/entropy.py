@@ -245,6 +245,8 @@ def from_columns(columns: Columns) -> FittedErrors:
     axes, edges = [], []
     for axis in range(1, m + 1):
         lines, bounds = part == axis, part == axis + m
+        if np.any((a[lines] < 0) | (a[lines] > b[lines])):
+            raise ValueError("covariances of an axis lie outside of it")
         size = int(b[lines].max(initial=-1)) + 1
         leaves = zeros((size, size), 2 * int(lines.sum()))
         leaves[a[lines], b[lines]] = leaves[b[lines], a[lines]] = value[lines]

@@ -271,6 +271,15 @@ def test_errors_that_nothing_writes_are_refused(part: int, place: int | None, va
         from_columns(columns)
 
 
+@pytest.mark.parametrize(("a", "b"), [(9, 1), (-1, 1), (1, -3)])
+def test_covariances_outside_of_an_axis_are_refused(a: int, b: int) -> None:
+    columns = {name: column.copy() for name, column in drawn_errors(3, 7, 1).columns().items()}
+    (line, *_) = np.flatnonzero(columns["part"] == 1)
+    columns["a"][line], columns["b"][line] = a, b
+    with pytest.raises(ValueError, match="outside of it"):
+        from_columns(columns)
+
+
 def test_errors_of_other_axes_are_refused() -> None:
     split = AxisSplit(IdentityVariance(6, 1.0))
     with pytest.raises(ValueError, match="those of other axes"):

@@ -196,25 +196,6 @@ class SourceFiles:
     def close(self) -> None:
         self._raw.close()
 
-    def null_mark(self) -> str:
-        """What stands for no value in columns of numbers and times, if no text is empty; else nothing.
-
-        Among texts alone NA may be Namibia, and an empty field beside it another value.
-        """
-        counts, empty = dict.fromkeys(sorted(ABSENT_TEXTS - {""}), 0), 0
-        for table, types in self._typed.items():
-            texts = [identifier(name) for name, kind in types.items() if kind == "VARCHAR"]
-            others = [identifier(name) for name, kind in types.items() if kind != "VARCHAR"]
-            figures = [f"count(*) - count({name})" for name in texts]
-            figures += [
-                f"count(*) FILTER (WHERE {name} = {literal(mark)})" for mark in counts for name in others
-            ]
-            values = iter(self.fetch(f"SELECT {', '.join([*figures, '0'])} FROM raw.{identifier(table)}")[0])
-            empty += sum(next(values) for _ in texts)
-            counts = {mark: count + sum(next(values) for _ in others) for mark, count in counts.items()}
-        most = max(counts, key=lambda mark: counts[mark])
-        return most if counts[most] and not empty else ""
-
     def _types_of(self, table: str) -> dict[str, str]:
         """The narrowest type that every value of a text column reads as."""
         names = list(self._raw.columns[table])
@@ -328,15 +309,9 @@ ENDINGS = {".parquet": PARQUET, ".csv": CSV, ".tsv": CSV}
 
 
 def _files(root: Path, files: Sequence[Path]) -> SourceFiles:
-    kind, places = ENDINGS[files[0].suffix.lower()], {plain(file.stem): file.name for file in files}
-    if kind is not CSV:
-        return SourceFiles(kind, str(root), places)
-    reader = SourceFiles(kind, str(root), places, Csv(delimiter=_delimiter(files)))
-    null = reader.null_mark()
-    if not null:
-        return reader
-    reader.close()
-    return SourceFiles(kind, str(root), places, Csv(delimiter=_delimiter(files), null=null))
+    kind = ENDINGS[files[0].suffix.lower()]
+    dialect = Csv(delimiter=_delimiter(files)) if kind is CSV else None
+    return SourceFiles(kind, str(root), {plain(file.stem): file.name for file in files}, dialect)
 
 
 def _tables_of(database: Path) -> dict[str, str]:
