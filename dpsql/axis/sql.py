@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from dpsql.axis.model import OTHER, Axis, AxisColumn, CategoryRule, KeyListRule, KeyRule, OrderedRule
+from dpsql.axis.public import ABSENT
 from dpsql.errors import InternalError
 from dpsql.star.base import GRAIN_MICROSECONDS
 from dpsql.star.sql import identifier, literal
@@ -61,9 +62,16 @@ def _ordered_sql(axis: Axis, rule: OrderedRule, value: str) -> str:
     else:
         inner = _search(counted, starts, 0, len(starts))
     return (
-        f"CASE WHEN ({value}) IS NULL THEN {_absent(axis)} WHEN {counted} IS NULL THEN {other_leaf} "
+        f"CASE WHEN {_is_absent(value)} THEN {_absent(axis)} WHEN {counted} IS NULL THEN {other_leaf} "
         f"WHEN {counted} < {starts[0]} OR {counted} >= {end} THEN {other_leaf} ELSE {inner} END"
     )
+
+
+def _is_absent(value: str) -> str:
+    """Whether a number, time or truth is NULL, or a text that stands for none; a DOUBLE's NaN is out of the domain."""
+    texts = ", ".join(map(literal, sorted(ABSENT)))
+    text = f"typeof({value}) = 'VARCHAR' AND trim(CAST(({value}) AS VARCHAR)) IN ({texts})"
+    return f"({value}) IS NULL OR ({text})"
 
 
 def _absent(axis: Axis) -> str:
@@ -73,11 +81,11 @@ def _absent(axis: Axis) -> str:
 
 def _category_sql(axis: Axis, rule: CategoryRule, value: str) -> str:
     other_leaf = _leaf(axis.other_leaf)
-    head = f"CASE WHEN ({value}) IS NULL THEN {_absent(axis)} ELSE "
     if rule.boolean:
-        cast = f"TRY_CAST(({value}) AS BOOLEAN)"
-        return f"{head}CASE WHEN {cast} IS NULL THEN {other_leaf} WHEN {cast} THEN 1 ELSE 0 END END"
+        cast, null = f"TRY_CAST(({value}) AS BOOLEAN)", f"WHEN {_is_absent(value)} THEN {_absent(axis)}"
+        return f"CASE {null} WHEN {cast} IS NULL THEN {other_leaf} WHEN {cast} THEN 1 ELSE 0 END"
     whens = " ".join(f"WHEN {literal(text)} THEN {leaf}" for leaf, text in enumerate(rule.values))
+    head = f"CASE WHEN ({value}) IS NULL THEN {_absent(axis)} ELSE "
     return f"{head}CASE CAST(({value}) AS VARCHAR) {whens} ELSE {other_leaf} END END"
 
 

@@ -111,6 +111,26 @@ def ask(axis: Axis, kind: str, values: list[str], present: str | None = None) ->
     return [row[0] for row in CONNECTION.execute(query).fetchall()]
 
 
+@pytest.mark.parametrize(
+    "column, value",
+    [
+        ("amount: {type: int, lower: 0, upper: 9, nullable: true}", "'7'"),
+        ("amount: {type: decimal, lower: 0, upper: 9, nullable: true}", "'7.5'"),
+        ("amount: {type: date, lower: 2025-01-01, upper: 2025-01-09, nullable: true}", "'2025-01-02'"),
+        ("amount: {type: bool, nullable: true}", "'true'"),
+    ],
+)
+def test_a_text_that_stands_for_no_value_is_null(column: str, value: str) -> None:
+    """As `dpsql init` reads it when it drafts `nullable: true`: R writes NA."""
+    axis = axis_of("sale.amount", column)
+    leaves = ask(axis, "VARCHAR", ["'NA'", "' NA '", "''", "NULL", "'-'", value])
+    assert leaves[:4] == [axis.null_leaf] * 4
+    assert leaves[4] == axis.other_leaf and leaves[5] not in (axis.null_leaf, axis.other_leaf)
+    assert ask(axis, "DOUBLE", ["'NaN'"])[0] != axis.null_leaf
+    categories = axis_of("sale.amount", "amount: {type: string, categories: [NA, b], nullable: true}")
+    assert ask(categories, "VARCHAR", ["'NA'", "NULL"]) == [0, categories.null_leaf]
+
+
 def test_a_time_with_a_zone_is_that_moment_in_utc() -> None:
     axis = axis_of(
         "sale.amount", "amount: {type: timestamp, grain: hour, lower: 2025-01-01, upper: 2025-01-02}"
