@@ -243,6 +243,30 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
         "16",
         "17",
     ): "the name of a hidden file, which only its writer reads",
+    (
+        "dpsql/budget/curve.py",
+        "upper = wide.multiply(density, _mills(wide.abs(near), digits + 1, wide))",
+        "1",
+        "2",
+    ): "more digits than the proof needs",
+    (
+        "dpsql/mechanisms/law.py",
+        "shape = [-1 if axis == place else 1 for axis in range(len(axes))]",
+        "1",
+        "2",
+    ): "numpy takes any negative length for the rest; the other 1 of the line is noticed",
+    (
+        "dpsql/mechanisms/law.py",
+        "for number, m in zip(noisy, sensitivities, strict=True)",
+        "True",
+        "False",
+    ): "lengths were compared above",
+    (
+        "dpsql/mechanisms/law.py",
+        "drawn = noise.trees(tree_noise, leaves_last.reshape(len(exacts), -1, leaves_last.shape[-1]))",
+        "1",
+        "2",
+    ): "numpy takes any negative length for the rest; the other 1 of the line is noticed",
     ("dpsql/budget/curve.py", "_SPARE_DIGITS = 30", "30", "31"): "more digits than the proof needs",
 }
 """(module, its line, what stands there, what takes its place) -> reason."""

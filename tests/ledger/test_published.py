@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 
 from dpsql.budget import Epsilon
-from dpsql.ledger import Receipt, Recovery
+from dpsql.errors import IntegrityError
+from dpsql.ledger import Label, Receipt, Recovery, published_before
+from dpsql.ledger.files import beside
 from dpsql.publishing.central import Published
+from tests.ledger.test_ledger import Curator
 
 
 @pytest.mark.parametrize(
@@ -24,3 +27,20 @@ from dpsql.publishing.central import Published
 def test_recovery_is_said(recovery, words):
     receipt = Receipt("id", Path("x.dpsql"), "0" * 64, True, Fraction(1), Fraction(3), Epsilon(), recovery)
     assert words in Published(Path("x.dpsql"), receipt, 2, 10).summary().splitlines()[0]
+
+
+@pytest.mark.usefixtures("publishes")
+def test_a_label_is_looked_up_only_where_a_ledger_is_and_never_beside_a_lost_one(tmp_path: Path) -> None:
+    curator, name = Curator(tmp_path), Label("shop", "a", "spec")
+    assert published_before(curator.ledger, name, tmp_path / "a.dpsql") is None
+    assert not curator.ledger.exists()
+    curator.publish("a")
+    receipt = published_before(curator.ledger, name, tmp_path / "a.dpsql")
+    assert receipt is not None and receipt.path == tmp_path / "a.dpsql"
+    beside(curator.ledger, ".head").rename(tmp_path / "head")
+    with pytest.raises(IntegrityError):
+        published_before(curator.ledger, name, tmp_path / "a.dpsql")
+    (tmp_path / "head").rename(beside(curator.ledger, ".head"))
+    curator.ledger.unlink()
+    with pytest.raises(IntegrityError):
+        published_before(curator.ledger, name, tmp_path / "a.dpsql")

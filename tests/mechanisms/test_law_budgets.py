@@ -7,8 +7,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpsql.mechanisms.law import GAUSSIAN, published, signed_sum
-from dpsql.mechanisms.rows import AxisBudget
+from dpsql.errors import InternalError
+from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, Laplace, published, signed_sum
+from dpsql.mechanisms.rows import AxisBudget, NullCount
 from dpsql.noise import ZeroNoise
 from dpsql.tree import Exact
 
@@ -36,3 +37,18 @@ def test_a_view_says_the_variance_that_its_rows_are_drawn_with() -> None:
 def test_a_signed_sum_without_another_is_the_number() -> None:
     drawn = published(np.array([4, -3]))
     assert signed_sum(drawn, -1).tolist() == [-4, 3] and signed_sum(drawn, 1).tolist() == [4, -3]
+
+
+def test_a_grain_of_rows_of_the_least_budget() -> None:
+    """256/3 is below 128; budgets of 1 are what they are."""
+    assert GAUSSIAN.grain([AxisBudget(np.ones(2, np.int64), 3)], Fraction(1), 1) == 128
+
+
+def test_rows_with_null_add_their_own_draw_to_a_count_of_rows_alone() -> None:
+    assert Laplace(3, apart=True).widening == 2
+    assert Laplace(3, apart=True, counts=NullCount.ROWS).widening == 3
+
+
+def test_columns_of_rows_that_are_not_written_down_are_refused() -> None:
+    with pytest.raises(InternalError, match="written down"):
+        LAPLACE.largest_column(np.ones((3, 2), np.int64), [None, None], AXES, 9)
