@@ -3,6 +3,7 @@
 The block is asked once more, grouped along the column too. Running sums of those counts are prefix answers: they are
 exact sums of leaves, so no node is counted twice. The quantile is the first value of the domain at which the running
 count reaches its share; its interval inverts the interval of "count up to here minus share of all" along the column.
+Where one person owns many rows that interval holds the share of all rows, those beyond the bound too.
 
 | the column | is counted along | |
 |---|---|---|
@@ -36,6 +37,8 @@ from dpsql.answer.schema import Schema
 from dpsql.answer.terms import TRUE, Expression, Predicate, Term, every
 from dpsql.answer.uncertainty.fieller import LAPLACE_KURTOSIS, quantile
 from dpsql.answer.uncertainty.forms import Known, one
+from dpsql.answer.uncertainty.linear import LinearNumbers, MeasuredTerm, Weights
+from dpsql.answer.uncertainty.scale import beyond_noise
 from dpsql.errors import NotSupportedError
 from dpsql.release import ColumnMeta, Release
 
@@ -283,26 +286,40 @@ def _prefixes(
     prefixes = []
     for key in keys:
         rows = np.array(sorted(rows_of.get(key, []), key=lambda row: step[row]), np.int64)
+        number = np.array([counts[row] for row in rows])
+        error = _error(rows, number, known.at, boxes, answered)
         prefixes.append(
             Prefix(
-                np.array([counts[row] for row in rows]), steps([step[row] for row in rows], rows, answered), known.at,
-                _error(rows, known.at, boxes, answered), partial(quantile, kurtosis=kurtosis), answered.plan.view.name,
+                number, steps([step[row] for row in rows], rows, answered), known.at, error,
+                partial(quantile, kurtosis=kurtosis), answered.plan.view.name,
             )
         )  # fmt: skip
     return prefixes
 
 
 def _error(
-    rows: npt.NDArray[np.int64], at: float, boxes: Sequence[Box], answered: AnsweredTerms
+    rows: npt.NDArray[np.int64], counts: FloatArray, at: float, boxes: Sequence[Box], answered: AnsweredTerms
 ) -> Callable[[int], float]:
     """Standard error of the count up to and with a step, minus a share of all."""
+    total = float(counts.sum())
 
     @cache
     def error(step: int) -> float:
         below = (np.arange(len(rows)) <= step).astype(np.float64)
-        return answered.errors.spread(rows, below - at, boxes)
+        noise = answered.errors.spread(rows, below - at, boxes)
+        # about the step's own share: what all rows have in common moves no share
+        share = min(max(float(below @ counts) / total, 0.0), 1.0) if total > 0 else at
+        return math.hypot(noise, _share_error(rows, below - share, answered))
 
     return error
+
+
+def _share_error(rows: npt.NDArray[np.int64], weights: FloatArray, answered: AnsweredTerms) -> float:
+    """Standard error, beyond the noise, of a weighted sum of counts: groups and rows that bounding left out."""
+    term = MeasuredTerm(0, answered, Term("count"))
+    moved = Weights(np.zeros(len(rows), np.int64), rows, weights)
+    beyond = beyond_noise(LinearNumbers(1, {term: moved})) if len(rows) else None
+    return 0.0 if beyond is None else math.sqrt(float((beyond.scale + beyond.spread + beyond.tail)[0]))
 
 
 def _values(

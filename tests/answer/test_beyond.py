@@ -50,14 +50,21 @@ views:
 
 
 def published(
-    folder: Path, share: str = "", star: str = STAR, most: int = 40, noise: Noise | None = None
+    folder: Path,
+    share: str = "",
+    star: str = STAR,
+    most: int = 40,
+    noise: Noise | None = None,
+    *,
+    taste: int = 0,
 ) -> Answerer:
-    """A star of 2,000 people with 1 to `most` rows, of which ten count."""
+    """A star of 2,000 people with 1 to `most` rows, of which ten count; most rows of heavy people have kind `taste`."""
     folder.mkdir(parents=True, exist_ok=True)
     dice = np.random.default_rng(5)
     many = np.minimum(most, np.ceil(dice.lognormal(1.5, 1.0, 2000))).astype(int)
     owner = np.repeat(np.arange(2000), many)
     kind, amount = dice.integers(0, 4, len(owner)), dice.integers(0, 60, len(owner))
+    kind = np.where((many[owner] > 10) & (amount < 40), taste, kind) if taste else kind
     with duckdb.connect() as connection:
         connection.execute(
             "CREATE TABLE sales AS SELECT unnest(?)::INT AS customer_id, unnest(?)::INT AS kind, "
@@ -112,6 +119,17 @@ def test_intervals_hold_the_exact_answer_over_all_rows(measured: Answerer, sql: 
     for at in set(range(len(answer.rows))) - set(shown):  # no row is in the group NULL, nor in (other)
         count = answer.noisy[0]
         assert low[at][count] <= 0 <= high[at][count], sql
+
+
+@pytest.mark.usefixtures("publishes")
+def test_the_interval_of_a_quantile_holds_that_of_all_rows(tmp_path: Path):
+    """Heavy people's rows have larger values, and the bound keeps a part of them: the bounded rows' median is less."""
+    answerer = published(tmp_path, taste=3)
+    sql = "SELECT quantile_disc(kind, 0.5) AS q FROM sales"
+    ((truth,),) = exact(answerer, sql)
+    answer = answerer.query(sql)
+    ((low,),), ((high,),) = answer.interval_rows(0.95)
+    assert answer.rows[0][0] < truth <= high and low <= answer.rows[0][0]
 
 
 def test_a_count_is_below_and_its_interval_reaches_up_alone(measured: Answerer):
