@@ -256,6 +256,25 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
         "2",
     ): "numpy takes any negative length for the rest; the other 1 of the line is noticed",
     (
+        "dpsql/budget/curve.py",
+        "wide = _context_of(digits, float(epsilon) / mu + mu / 2)",
+        "mu / 2",
+        "mu * 2",
+    ): "more digits than the proof needs",
+    (
+        "dpsql/budget/curve.py",
+        "return (digits + _SPARE_DIGITS) * math.log(10)",
+        "10",
+        "11",
+    ): "more digits than the proof needs",
+    (
+        "dpsql/budget/threshold.py",
+        "return NormalDist().inv_cdf(float(delta / keys))",
+        "delta / keys",
+        "delta * keys",
+    ): "a first guess that the search around it mends",
+    ("dpsql/ledger/memory.py", "time.sleep(0.02)", "0.02", "1.02"): "a pause between two tries of a lock",
+    (
         "dpsql/mechanisms/law.py",
         "for number, m in zip(noisy, sensitivities, strict=True)",
         "True",
