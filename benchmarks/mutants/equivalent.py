@@ -276,6 +276,12 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
     ("dpsql/ledger/memory.py", "time.sleep(0.02)", "0.02", "1.02"): "a pause between two tries of a lock",
     (
         "dpsql/mechanisms/law.py",
+        "ideal = np.float64(cap) * np.ones(budget.shape)",
+        "np.float64(cap) * np.ones(budget.shape)",
+        "np.float64(cap) // np.ones(budget.shape)",
+    ): "over one is times one, of integers",
+    (
+        "dpsql/mechanisms/law.py",
         "for number, m in zip(noisy, sensitivities, strict=True)",
         "True",
         "False",
