@@ -281,6 +281,30 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
         "np.float64(cap) // np.ones(budget.shape)",
     ): "over one is times one, of integers",
     (
+        "dpsql/budget/curve.py",
+        "digits = _SPARE_DIGITS + math.ceil(math.log10(max(1.0, float(mu2))))",
+        "_SPARE_DIGITS + math.ceil(math.log10(max(1.0, float(mu2))))",
+        "_SPARE_DIGITS - math.ceil(math.log10(max(1.0, float(mu2))))",
+    ): "fewer digits, of an mu^2 that can be had still far more than the half that is subtracted",
+    (
+        "dpsql/noise/coins.py",
+        "if bound & (bound - 1) == 0:",
+        "1",
+        "2",
+    ): "powers of two again; 1, which is none here, has remainder 0",
+    (
+        "dpsql/noise/knorm.py",
+        "_FEWEST, _CHUNK = 1 << 9, 1 << 13",
+        "1",
+        "2",
+    ): "how many trees are drawn at a time",
+    (
+        "dpsql/ledger/locks.py",
+        'fresh = path.with_name(f"{path.name}.{secrets.token_hex(8)}")',
+        "8",
+        "9",
+    ): "the name of a file until it is whole",
+    (
         "dpsql/mechanisms/law.py",
         "for number, m in zip(noisy, sensitivities, strict=True)",
         "True",
