@@ -305,6 +305,12 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
         "9",
     ): "the name of a file until it is whole",
     (
+        "dpsql/noise/knorm.py",
+        "flat = units.reshape(-1)",
+        "1",
+        "2",
+    ): "numpy takes any negative length for the rest",
+    (
         "dpsql/mechanisms/law.py",
         "for number, m in zip(noisy, sensitivities, strict=True)",
         "True",
