@@ -262,7 +262,7 @@ def summary_notes(plan: ViewPlan, terms: Sequence[Term], release: Release) -> li
             release.catalog.tables[owner].summaries.get(column) if owner in release.catalog.tables else None
         )
         if summary is not None and counts_for(summary):
-            notes.append(Note(f"a {table} counts for {counts_for(summary)} of {column}"))
+            notes.append(Note(f"a row of {table} counts for {counts_for(summary)} of {column}"))
     return notes
 
 

@@ -349,7 +349,7 @@ def summed_words(catalog: CatalogFields) -> Iterator[str]:
     summed = {m.column for view in views if view.of == unit for m in view_measures(catalog, view)}
     for name, summary in summaries_of(catalog).items():
         if name in summed and counts_for(summary):
-            yield f"{unit}.{name}: a {unit} counts for {counts_for(summary)} in its sums and averages"
+            yield f"{unit}.{name}: a row of {unit} counts for {counts_for(summary)} in its sums and averages"
 
 
 def _columns_used(catalog: CatalogFields, view: View) -> Iterator[str]:

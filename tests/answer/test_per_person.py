@@ -158,10 +158,10 @@ def test_near_misses_name_the_line_to_add(
 
 def test_a_sum_of_people_says_what_one_counts_for(shop: tuple[Answerer, duckdb.DuckDBPyConnection]) -> None:
     notes = shop[0].query("SELECT region, AVG(spent), SUM(pieces) FROM customer GROUP BY 1").notes
-    assert "a customer counts for at most 400 of spent" in notes
-    assert "a customer counts for at most 400 of pieces" in notes
+    assert "a row of customer counts for at most 400 of spent" in notes
+    assert "a row of customer counts for at most 400 of pieces" in notes
     notes = shop[0].query("SELECT AVG(visits) FROM customer").notes
-    assert "a customer counts for at most 60 of visits" in notes
+    assert "a row of customer counts for at most 60 of visits" in notes
     notes = shop[0].query("SELECT visits, COUNT(*) FROM customer GROUP BY 1").notes
     assert not any("counts for at most" in note for note in notes)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dpsql.errors import InternalError
-from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, Laplace, published, signed_sum
+from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, Laplace, nothing_drawn, published, signed_sum
 from dpsql.mechanisms.rows import AxisBudget, NullCount
 from dpsql.noise import ZeroNoise
 from dpsql.tree import Exact
@@ -52,3 +52,7 @@ def test_rows_with_null_add_their_own_draw_to_a_count_of_rows_alone() -> None:
 def test_columns_of_rows_that_are_not_written_down_are_refused() -> None:
     with pytest.raises(InternalError, match="written down"):
         LAPLACE.largest_column(np.ones((3, 2), np.int64), [None, None], AXES, 9)
+
+
+def test_nothing_drawn_has_no_numbers() -> None:
+    assert nothing_drawn(2).shape == (0, 0)

@@ -63,7 +63,7 @@ def test_summaries_are_columns() -> None:
 def test_what_a_person_counts_for_in_sums_is_said() -> None:
     shop = parse_catalog(SHOP)
     (words,) = summed_words(shop)
-    assert words == "customer.spent: a customer counts for at most 100 in its sums and averages"
+    assert words == "customer.spent: a row of customer counts for at most 100 in its sums and averages"
 
 
 def test_written_words_are_read_back() -> None:
