@@ -52,6 +52,24 @@ def single_leaves(n: int) -> Workload:
     return Workload(leaf, leaf + 1, np.full(n, 1 / n))
 
 
+class InnerLevel(NamedTuple):
+    """The inner nodes of a level and their children, which are neighbours.
+
+    Args:
+        parents: node ids, shape (p,).
+        children: the node ids of all their children.
+        first: place of each parent's first child among the children, shape (p,).
+        of: place of each child's parent among the parents, shape (c,).
+        leaves: below each child, shape (c,).
+    """
+
+    parents: IntArray
+    children: slice
+    first: IntArray
+    of: IntArray
+    leaves: IntArray
+
+
 @dataclass(frozen=True, eq=False)
 class Tree:
     """A tree of nested intervals. Make one with `kary_tree` or `tree_from_arrays`, which check it.
@@ -109,6 +127,19 @@ class Tree:
         out = np.empty(self.n, np.int64)
         out[self.lo[ids]] = ids
         return out
+
+    @cached_property
+    def inner_levels(self) -> list[InnerLevel]:
+        """Each level that has inner nodes, from the bottom up."""
+        levels = [np.arange(level.start, level.stop) for level in reversed(self.level_slices)]
+        inner = [level[self.child_count[level] > 0] for level in levels]
+        return [self._inner_level(parents) for parents in inner if len(parents)]
+
+    def _inner_level(self, parents: IntArray) -> InnerLevel:
+        count, first = self.child_count[parents], self.first_child[parents]
+        children = slice(int(first[0]), int(first[-1] + count[-1]))
+        of, leaves = np.repeat(np.arange(len(parents)), count), (self.hi - self.lo)[children]
+        return InnerLevel(parents, children, first - first[0], of, leaves)
 
 
 def kary_tree(n: int, k: int) -> Tree:

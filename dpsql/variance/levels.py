@@ -91,28 +91,29 @@ def _window(
     arities: Sequence[int], rates: Sequence[float], step: float, points: int
 ) -> tuple[LevelMoments, float]:
     """Moments on one window of grid points, and the largest mass in its outer eighth."""
-    place = np.fft.fftfreq(points, 1 / points) * step
-    inside, acceptance = [_normal(np.exp(-rates[-1] * np.abs(place)))], []
+    distance = np.abs(np.fft.fftfreq(points, 1 / points) * step)
+    decays = [np.exp(-rate * distance) for rate in rates]
+    inside, acceptance = [_normal(decays[-1])], []
     transforms: list[npt.NDArray[np.complex128]] = []
-    for arity, rate in zip(reversed(arities), reversed(rates[:-1]), strict=True):
+    for arity, decay in zip(reversed(arities), reversed(decays[:-1]), strict=True):
         transforms.append(np.fft.rfft(inside[-1]))
         sums = np.maximum(np.fft.irfft(transforms[-1] ** arity, points), 0.0)
-        kept = sums * np.exp(-rate * np.abs(place))
+        kept = sums * decay
         acceptance.append(float(kept.sum() / sums.sum()))
         inside.append(_normal(kept))
     for levels in (inside, acceptance, transforms):
         levels.reverse()
     outside = np.ones(points)
     variance, outer = [], 0.0
-    edge = np.abs(place) > 0.875 * np.abs(place).max()
+    square, edge = distance**2, distance > 0.875 * distance.max()
     for level, density in enumerate(inside):
         if level:
-            weighted = outside * np.exp(-rates[level - 1] * np.abs(place))
+            weighted = outside * decays[level - 1]
             siblings = transforms[level - 1] ** (arities[level - 1] - 1)
             outside = np.maximum(np.fft.irfft(np.fft.rfft(weighted) * siblings, points), 0.0)
             outside /= outside.max()
         law = _normal(density * outside)
-        variance.append(float(law @ place**2))
+        variance.append(float(law @ square))
         outer = max(outer, float(law[edge].sum()))
     return LevelMoments(np.array(variance), np.array(acceptance)), outer
 

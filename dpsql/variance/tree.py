@@ -98,12 +98,11 @@ class TreeVariance:
         a, r = np.zeros((tree.size, len(u))), np.zeros((tree.size, len(u)))
         a[tree.leaves] = s[tree.leaves, None] * u.T
         r[tree.leaves] = s[tree.leaves, None] * u.T**2
-        for parents, first in inner_levels(tree):
-            children = slice(int(first[0]), int(first[-1] + tree.child_count[parents[-1]]))
-            total = np.add.reduceat(a[children], first - first[0], axis=0)
+        for parents, children, first, *_ in tree.inner_levels:
+            total = np.add.reduceat(a[children], first, axis=0)
             gain = g[parents, None]
             a[parents] = gain * total
-            r[parents] = np.add.reduceat(r[children], first - first[0], axis=0)
+            r[parents] = np.add.reduceat(r[children], first, axis=0)
             r[parents] -= self.weight[parents, None] * gain * total**2
         variance: FloatArray = r[0].copy()
         return variance
@@ -112,13 +111,6 @@ class TreeVariance:
         """One line per node: its interval, its parent's id, its level and its weight."""
         shape = {"lo": self.tree.lo, "hi": self.tree.hi, "parent": self.tree.parent, "level": self.tree.level}
         return {**shape, "weight": self.weight}
-
-
-def inner_levels(tree: Tree) -> list[tuple[IntArray, IntArray]]:
-    """(inner nodes, their first children) of each level that has inner nodes, from the bottom up."""
-    levels = [np.arange(level.start, level.stop) for level in reversed(tree.level_slices)]
-    inner = [level[tree.child_count[level] > 0] for level in levels]
-    return [(level, tree.first_child[level]) for level in inner if len(level)]
 
 
 def node_spread(tree: Tree, weight: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -131,9 +123,8 @@ def node_spread(tree: Tree, weight: FloatArray) -> tuple[FloatArray, FloatArray]
         raise InternalError("every leaf of a measured tree needs a positive budget")
     s, g = np.empty(tree.size), np.ones(tree.size)
     s[tree.leaves] = 1 / weight[tree.leaves]
-    for parents, first in inner_levels(tree):
-        stop = int(first[-1] + tree.child_count[parents[-1]])
-        total = np.add.reduceat(s[first[0] : stop], first - first[0])
+    for parents, children, first, *_ in tree.inner_levels:
+        total = np.add.reduceat(s[children], first)
         g[parents] = 1 / (1 + weight[parents] * total)
         s[parents] = g[parents] * total
     return s, g

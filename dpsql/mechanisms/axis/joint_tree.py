@@ -16,7 +16,7 @@ or alongside axes whose leaves are measured one by one, where its exact error is
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 from typing import Any, ClassVar, NamedTuple, Self
@@ -191,7 +191,7 @@ class TreeSearch:
 
     Args:
         leaves: n.
-        objective: mean variance of what is asked.
+        objective: mean variance of what is asked; linear in the weights of the levels.
         whole: about how often long ranges are asked as a whole; the root's share starts there.
     """
 
@@ -223,16 +223,22 @@ class TreeSearch:
 
     def descend(self, best: _RatedTree) -> _RatedTree:
         """Steps of 1/32 of the whole, then of a quarter of that, .. as long as one of them gains."""
-        step = TOTAL // 32
+        search, step = replace(self, objective=self._by_level(best.tree)), TOTAL // 32
         while step:
             gained = best
             for level in range(len(best.tree.arities)):
                 for moved in (step, -step):
-                    gained = self._walk(gained, level, moved)
+                    gained = search._walk(gained, level, moved)
             if gained is best:
                 step //= 4
             best = gained
         return best
+
+    def _by_level(self, tree: LevelShares) -> Callable[[LevelVariance], float]:
+        """The objective on one shape: a mean of variances is linear in what the levels weigh."""
+        units = np.eye(len(tree.shares))
+        means = [self.objective(LevelVariance(self.leaves, *tree, unit)) for unit in units]
+        return lambda model: float(np.dot(means, model.weights))
 
     def _walk(self, best: _RatedTree, level: int, moved: int) -> _RatedTree:
         while True:

@@ -45,7 +45,6 @@ from dpsql.tree import (
     split_evenly,
     tree_from_arrays,
 )
-from dpsql.variance.tree import inner_levels
 
 
 def split(tree: Tree, use: FloatArray, law: NoiseLaw = LAPLACE) -> FloatArray:
@@ -71,9 +70,8 @@ def split(tree: Tree, use: FloatArray, law: NoiseLaw = LAPLACE) -> FloatArray:
     power = 1 + 2 / law.norm
     node_cost = np.maximum(use, 0.0) ** (1 / power)
     cost = node_cost.copy()
-    for parents, first in inner_levels(tree):
-        stop = int(first[-1] + tree.child_count[parents[-1]])
-        below = np.add.reduceat(cost[first[0] : stop] ** power, first - first[0])
+    for parents, children, first, *_ in tree.inner_levels:
+        below = np.add.reduceat(cost[children] ** power, first)
         cost[parents] += below ** (1 / power)
     keeps = np.divide(node_cost, cost, out=np.where(tree.is_leaf, 1.0, 0.0), where=cost > 0)
     keeps[tree.is_leaf] = 1.0  # nothing below a leaf could use what it leaves

@@ -23,7 +23,6 @@ from dpsql.mechanisms.axis.tree_loss import Objective, range_loss
 from dpsql.mechanisms.law import LAPLACE, LAWS, NoiseLaw
 from dpsql.mechanisms.offers import Offer, Refusal
 from dpsql.tree import FloatArray, IntArray, Tree, Workload, coverage, kary_tree
-from dpsql.variance.tree import inner_levels
 
 _FAR = 30.0  # logits beyond this round to a budget of 0 or 1
 
@@ -50,9 +49,8 @@ def share_loss(tree: Tree, logit: FloatArray, law: NoiseLaw, loss: Objective) ->
     value, gradient = loss(weight)
     pull = np.where(share >= floor, gradient * weight * (2 / law.norm), 0.0)  # d loss / d log share
     below = np.zeros(tree.size)
-    for parents, first in inner_levels(tree):
-        children = slice(int(first[0]), int(first[-1] + tree.child_count[parents[-1]]))
-        below[parents] = np.add.reduceat((pull + below)[children], first - first[0])
+    for parents, children, first, *_ in tree.inner_levels:
+        below[parents] = np.add.reduceat(pull[children] + below[children], first)
     return value, np.where(tree.is_leaf, 0.0, pull * (1 - keeps) - keeps * below)
 
 

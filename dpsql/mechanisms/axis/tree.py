@@ -29,7 +29,7 @@ from dpsql.mechanisms.axis.strategy import (
 from dpsql.mechanisms.law import LAPLACE, LAWS, NoiseLaw, integer_root
 from dpsql.mechanisms.rows import SparseRows, rows_of_ones
 from dpsql.tree import FloatArray, IntArray, Tree, tree_from_arrays
-from dpsql.variance.tree import TreeVariance, inner_levels, node_spread
+from dpsql.variance.tree import TreeVariance, node_spread
 
 TOTAL = 1 << 20  # fine enough that rounding budgets costs under 1e-4 of the error
 LEAF_SHARE = 2.0**-10  # leaves with less are so noisy that the variances of ranges lose their digits
@@ -180,18 +180,14 @@ def blue(tree: Tree, weight: FloatArray, y: FloatArray) -> FloatArray:
     spread, gain = node_spread(tree, weight)
     best = np.where(weight[:, None] > 0, y, 0.0)
     below = np.zeros_like(best)
-    levels = inner_levels(tree)
-    for parents, first in levels:
-        children = slice(int(first[0]), int(first[-1] + tree.child_count[parents[-1]]))
-        below[parents] = np.add.reduceat(best[children], first - first[0], axis=0)
+    for parents, children, first, *_ in tree.inner_levels:
+        below[parents] = np.add.reduceat(best[children], first, axis=0)
         share = gain[parents, None]  # of the children; the rest is the node's own
         best[parents] = share * below[parents] + (1 - share) * best[parents]
-    for parents, first in reversed(levels):
-        children = slice(int(first[0]), int(first[-1] + tree.child_count[parents[-1]]))
-        above = tree.parent[children]
-        total = np.add.reduceat(spread[children], first - first[0])
+    for parents, children, first, of, _ in reversed(tree.inner_levels):
+        total = np.add.reduceat(spread[children], first)
         correction = (best[parents] - below[parents]) / total[:, None]
-        best[children] += spread[children, None] * correction[np.searchsorted(parents, above)]
+        best[children] += spread[children, None] * correction[of]
     return best
 
 

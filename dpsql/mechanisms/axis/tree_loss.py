@@ -24,8 +24,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpsql.tree import FloatArray, IntArray, Tree, Workload
-from dpsql.variance.tree import inner_levels, node_spread
+from dpsql.tree import FloatArray, InnerLevel, IntArray, Tree, Workload
+from dpsql.variance.tree import node_spread
 
 Objective = Callable[[FloatArray], tuple[float, FloatArray]]
 """A point, shape (d,), to its value and gradient, shape (d,)."""
@@ -56,12 +56,9 @@ class _Pass(NamedTuple):
 
 
 class _Family(NamedTuple):
-    """The inner nodes of a level with their children, and sums over the children."""
+    """A level with sums over the children of its inner nodes."""
 
-    parents: IntArray
-    children: slice
-    first: IntArray  # offset of each parent's first child
-    of: IntArray  # index of each child's parent
+    level: InnerLevel
     earlier_sum: FloatArray  # sum of s over earlier siblings
     spread: FloatArray  # S, sum of s
     first_sum: FloatArray  # sum of (leaves left + first)
@@ -84,75 +81,72 @@ def all_range_loss(tree: Tree, weight: FloatArray, whole: float = 0.0) -> tuple[
     n, leaves = tree.n, tree.leaves
     s = 1 / weight[leaves]
     mask = np.arange(n, 0, -1.0)
-    up = _Pass(*(np.zeros(tree.size) for _ in _Pass._fields))
-    for field, value in zip(up, (s, s, s * s, s, s * mask, s * mask**2), strict=True):
-        field[leaves] = value
-    families = [_upwards(tree, weight, up, parents, first) for parents, first in inner_levels(tree)]
+    up = np.zeros((len(_Pass._fields), tree.size))
+    up[:, leaves] = s, s, s * s, s, s * mask, s * mask**2
+    families = [_upwards(weight, up, level) for level in tree.inner_levels]
     pairs = n * (n + 1) / 2
-    ranges = ((n + 1) * up.prefixes[0] - up.square[0]) / pairs
-    loss = (1 - whole) * ranges + whole * up.s[0]
-    down = _Pass(*(np.zeros(tree.size) for _ in _Pass._fields))
+    root = _Pass(*up[:, 0])
+    ranges = ((n + 1) * root.prefixes - root.square) / pairs
+    loss = (1 - whole) * ranges + whole * root.s
+    adjoints = np.zeros_like(up)
+    down = _Pass(*adjoints)
     down.prefixes[:] = (1 - whole) * (n + 1) / pairs  # both sums have the same adjoint at every node
     down.square[:] = (whole - 1) / pairs
     down.s[0] = whole
     gradient = np.zeros(tree.size)
     for family in reversed(families):
-        _downwards(tree, weight, up, down, gradient, family)
-    total = down.s + down.first + 2 * up.s * down.second + down.prefixes
+        _downwards(weight, up, adjoints, gradient, family)
+    total = down.s + down.first + 2 * up[0] * down.second + down.prefixes
     total = total[leaves] + down.overlap[leaves] * mask + down.square[leaves] * mask**2
     gradient[leaves] = -total * s * s
     return float(loss), gradient
 
 
-def _upwards(tree: Tree, weight: FloatArray, up: _Pass, parents: IntArray, first: IntArray) -> _Family:
-    """One level of the recursion of `variance.tree`, summed over prefixes."""
-    count = tree.child_count[parents]
-    children = slice(int(first[0]), int(first[-1] + count[-1]))
-    offset, of = first - first[0], np.repeat(np.arange(len(parents)), count)
-    leaves = (tree.hi - tree.lo)[children]
-    running_sum = np.cumsum(up.s[children]) - up.s[children]
+def _upwards(weight: FloatArray, up: FloatArray, level: InnerLevel) -> _Family:
+    """One level of the recursion of `variance.tree`, summed over prefixes; `up` has a row for each field of `_Pass`."""
+    parents, children, offset, of, leaves = level
+    s, first, second, prefixes, overlap, square = up[:, children]
+    running_sum = s.cumsum() - s
     earlier_sum = running_sum - running_sum[offset][of]
-
-    def add(value: FloatArray) -> FloatArray:
-        total: FloatArray = np.add.reduceat(value, offset)
-        return total
-
-    spread, overlap = add(up.s[children]), add(up.overlap[children])
-    first_sum = add(leaves * earlier_sum + up.first[children])
-    second_sum = add(leaves * earlier_sum**2 + 2 * earlier_sum * up.first[children] + up.second[children])
+    earlier = leaves * earlier_sum
+    squares = leaves * earlier_sum**2 + 2 * earlier_sum * first + second
+    terms = np.array((s, earlier + first, squares, earlier + prefixes, overlap, square))
+    spread, first_sum, second_sum, prefix_sum, overlap_sum, square_sum = np.add.reduceat(
+        terms, offset, axis=1
+    )
     w = weight[parents]
     gain = 1 / (1 + w * spread)
-    up.s[parents] = gain * spread
-    up.first[parents] = gain * first_sum
-    up.second[parents] = gain**2 * second_sum
-    up.prefixes[parents] = add(leaves * earlier_sum + up.prefixes[children]) - w * gain * second_sum
-    up.overlap[parents] = gain * overlap
-    up.square[parents] = add(up.square[children]) - w * gain * overlap**2
-    return _Family(parents, children, offset, of, earlier_sum, spread, first_sum, second_sum, overlap, gain)
+    lost = w * gain
+    up[:, parents] = (
+        gain * spread, gain * first_sum, gain**2 * second_sum, prefix_sum - lost * second_sum,
+        gain * overlap_sum, square_sum - lost * overlap_sum**2,
+    )  # fmt: skip
+    return _Family(level, earlier_sum, spread, first_sum, second_sum, overlap_sum, gain)
 
 
 def _downwards(
-    tree: Tree, weight: FloatArray, up: _Pass, down: _Pass, gradient: FloatArray, family: _Family
+    weight: FloatArray, up: FloatArray, down: FloatArray, gradient: FloatArray, family: _Family
 ) -> None:
     """The same level backwards: adjoints of the parents give those of the children and of the weights."""
-    x, children, of, gain = family.parents, family.children, family.of, family.gain
+    (x, children, offset, of, leaves), gain = family.level, family.gain
     w, two, overlap = weight[x], family.second_sum, family.overlap
-    to_gain = down.s[x] * family.spread + down.first[x] * family.first_sum + 2 * down.second[x] * gain * two
-    to_gain += -down.prefixes[x] * w * two + down.overlap[x] * overlap - down.square[x] * w * overlap**2
-    gradient[x] = -gain * (down.prefixes[x] * two + down.square[x] * overlap**2)
-    gradient[x] -= to_gain * family.spread * gain**2
-    to_spread = down.s[x] * gain - to_gain * w * gain**2
-    to_two = down.second[x] * gain**2 - down.prefixes[x] * w * gain
-    to_one = down.first[x] * gain
-    leaves = (tree.hi - tree.lo)[children]
-    inner = family.earlier_sum * leaves + up.first[children]
-    to_left = leaves * (to_one[of] + down.prefixes[x][of]) + 2 * to_two[of] * inner
-    through = np.cumsum(to_left)
-    last = np.append(family.first[1:], len(through)) - 1
-    down.s[children] = to_spread[of] + through[last][of] - through
-    down.first[children] = to_one[of] + 2 * family.earlier_sum * to_two[of]
-    down.second[children] = to_two[of]
-    down.overlap[children] = (gain * (down.overlap[x] - 2 * down.square[x] * w * overlap))[of]
+    s, one, second, prefixes, to_overlap, square = down[:, x]
+    gain2, overlap2 = gain**2, overlap**2
+    to_gain = s * family.spread + one * family.first_sum + 2 * second * gain * two
+    to_gain += -prefixes * w * two + to_overlap * overlap - square * w * overlap2
+    gradient[x] = -gain * (prefixes * two + square * overlap2) - to_gain * family.spread * gain2
+    adjoints = (
+        s * gain - to_gain * w * gain2, one * gain, second * gain2 - prefixes * w * gain,
+        gain * (to_overlap - 2 * square * w * overlap), prefixes,
+    )  # fmt: skip
+    to_spread, to_one, to_two, to_overlap, prefixes = np.array(adjoints)[:, of]
+    inner = family.earlier_sum * leaves + up[1, children]
+    through = (leaves * (to_one + prefixes) + 2 * to_two * inner).cumsum()
+    last = np.append(offset[1:], len(through)) - 1
+    down[0, children] = to_spread + through[last][of] - through
+    down[1, children] = to_one + 2 * family.earlier_sum * to_two
+    down[2, children] = to_two
+    down[4, children] = to_overlap
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,15 +186,6 @@ class TreeWorkload:
         down = self.steps[::-1]
         nodes, children = ([step[i] for step in down] for i in (1, 2))
         return np.concatenate([none, *nodes]), np.concatenate([none, *children])
-
-    @cached_property
-    def families(self) -> list[tuple[IntArray, slice, IntArray]]:
-        """(inner nodes, their children, offsets of their first children) of each level, from the bottom up."""
-        count = self.tree.child_count
-        return [
-            (parents, slice(int(first[0]), int(first[-1] + count[parents[-1]])), first - first[0])
-            for parents, first in inner_levels(self.tree)
-        ]
 
 
 class _Tables(NamedTuple):
@@ -331,7 +316,7 @@ def _through_nodes(
 ) -> FloatArray:
     """The rest of the gradient: K reads the nodes above; Left, g and s read those below."""
     tree, count = ranges.tree, ranges.tree.child_count
-    for parents, children, offset in ranges.families:
+    for parents, children, offset, *_ in tree.inner_levels:
         down.reduction[parents] += np.add.reduceat(down.reduction[children] * up.g[children] ** 2, offset)
     above = np.append(up.reduction[-1], up.reduction[tree.parent[1:]])
     gradient += down.reduction[:-1] * up.g
@@ -339,7 +324,7 @@ def _through_nodes(
     through = np.cumsum(down.earlier_sum[:-1])
     last = (tree.first_child + count - 1)[tree.parent[1:]]
     down.s[:] = np.append(down.earlier_sum[-1], through[last] - through[1:])
-    for parents, children, offset in reversed(ranges.families):
+    for parents, children, offset, *_ in reversed(tree.inner_levels):
         spread, g = np.add.reduceat(up.s[children], offset), up.g[parents]
         to_gain = (down.g[parents] + down.s[parents] * spread) * g**2
         gradient[parents] -= to_gain * spread
