@@ -543,3 +543,17 @@ def test_where_na_may_be_no_value_the_draft_says_what_to_write(text: str, said: 
     draft = (tmp_path / "visits.yaml").read_text()
     assert '"null": ""' in draft
     assert ("where NA means that there is no value, it is `null`" in draft) == said
+
+
+def test_a_column_that_repeats_people_needs_a_table_of_them(tmp_path: Path) -> None:
+    source, owner = tmp_path / "data", CuratorChoices(unit="people.who")
+    source.mkdir()
+    (source / "log.csv").write_text("who,score\n1,3\n1,4\n2,4\n")
+    with pytest.raises(
+        InterfaceError, match=r"the unit log\.who is none; write one of row; people who .*need a table with one row each"
+    ):
+        drafted(source, tmp_path / "a.yaml", CuratorChoices(unit="log.who"))
+    (source / "people.csv").write_text("who\n1\n2\n")
+    assert (
+        drafted(source, tmp_path / "b.yaml", owner).tables["log"].foreign_keys["who"].references == "people"
+    )

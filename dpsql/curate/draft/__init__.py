@@ -232,7 +232,8 @@ def _check(choices: CuratorChoices, tables: Sequence[TableFacts]) -> None:
     """
     units = ["row", *(f"{table.name}.{key}" for table in tables for key in table.unique_columns)]
     if choices.unit not in (None, *units):
-        raise InterfaceError(f"the unit {choices.unit} is none", hint=f"write one of {', '.join(units)}")
+        hint = f"write one of {', '.join(units)}; people who stand in several rows need a table with one row each"
+        raise InterfaceError(f"the unit {choices.unit} is none", hint=hint)
     names = {table.name for table in tables}
     for unknown in sorted((choices.public or frozenset()) - names):
         raise InterfaceError(f"no table {unknown}", hint=f"there are {', '.join(sorted(names))}")
@@ -330,7 +331,9 @@ def _table(
         for column, share in unlisted.items()
     ]
     if roles.unit_table in links.reached(table.name) and table.name in roles.counted:
-        lines.append("    max_ids: auto  # rows of one unit that count: chosen when publishing")
+        lines.append(
+            "    max_ids: auto  # rows of a unit that count, chosen when publishing; better: a limit by rule"
+        )
     domains = [d for d in _domains(table, links, roles) if d is not None]
     derived = {} if is_public else derived_fields(table, domains, fields)
     expressions = ", ".join(f"{quoted(d.name)}: {quoted(text)}" for text, d in derived.items())
