@@ -311,6 +311,18 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
         "2",
     ): "numpy takes any negative length for the rest",
     (
+        "dpsql/noise/knorm.py",
+        "pools = [np.empty((len(bounds), 0, prod(arities[level:])), np.int64) for level in range(len(arities) + 1)]",
+        "1",
+        "2",
+    ): "a pool more, which nothing takes from",
+    (
+        "dpsql/budget/curve.py",
+        "low, high = high, 2 * high",
+        "2 * high",
+        "2 // high",
+    ): "the guess above is large enough, so the loop is not entered",
+    (
         "dpsql/mechanisms/law.py",
         "for number, m in zip(noisy, sensitivities, strict=True)",
         "True",

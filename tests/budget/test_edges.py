@@ -4,17 +4,29 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+import numpy as np
 import pytest
 
-from dpsql.budget import Mu2, cap_units, currency_at
+from dpsql.budget import Mu2, cap_units, combine, currency_at
 from dpsql.budget.curve import mu2_of
-from dpsql.errors import PrivacyError
+from dpsql.errors import InternalError, PrivacyError
 
 
 def test_an_epsilon_that_is_used_up_by_rounding_is_too_small() -> None:
     """2^-49 goes to what floats leave open."""
     with pytest.raises(PrivacyError, match="epsilon is too small for Gaussian noise"):
         mu2_of(Fraction(1, 1 << 49), Fraction(1, 10**6))
+
+
+def test_a_pair_of_which_no_grain_is_left_is_too_small() -> None:
+    """mu is about epsilon over 5 here, and mu^2 below 10^-18."""
+    with pytest.raises(PrivacyError, match="epsilon and delta are too small"):
+        mu2_of(Fraction(1, 10**9), Fraction(1, 10**20))
+
+
+def test_a_total_whose_square_leaves_64_bits_is_refused() -> None:
+    with pytest.raises(InternalError, match=r"above 2\^31"):
+        combine(1 << 40, [(np.ones(1, np.int64), 3_100_000_000)])
 
 
 def test_a_currency_says_its_delta_and_no_other() -> None:

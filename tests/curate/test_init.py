@@ -550,7 +550,8 @@ def test_a_column_that_repeats_people_needs_a_table_of_them(tmp_path: Path) -> N
     source.mkdir()
     (source / "log.csv").write_text("who,score\n1,3\n1,4\n2,4\n")
     with pytest.raises(
-        InterfaceError, match=r"the unit log\.who is none; write one of row; people who .*need a table with one row each"
+        InterfaceError,
+        match=r"the unit log\.who is none; write one of row; people who .*need a table with one row each",
     ):
         drafted(source, tmp_path / "a.yaml", CuratorChoices(unit="log.who"))
     (source / "people.csv").write_text("who\n1\n2\n")

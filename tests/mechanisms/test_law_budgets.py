@@ -56,3 +56,8 @@ def test_columns_of_rows_that_are_not_written_down_are_refused() -> None:
 
 def test_nothing_drawn_has_no_numbers() -> None:
     assert nothing_drawn(2).shape == (0, 0)
+
+
+def test_a_law_says_that_rows_with_null_have_a_draw_of_their_own() -> None:
+    assert Laplace(3, apart=True).name == "Laplace, 2 numbers a draw, rows with NULL by another"
+    assert Laplace(2).name == "Laplace, 2 numbers a draw" and LAPLACE.name == "Laplace"
