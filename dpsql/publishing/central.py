@@ -24,7 +24,7 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -82,6 +82,7 @@ class Published:
         statistics: how many statistics it holds.
         cells: how many leaf combinations.
         signer: the public key that signed it; None where it was not signed.
+        left_out: table -> lines of its CSV files that are no rows; private, and empty where no raw row was opened.
     """
 
     path: Path
@@ -89,6 +90,7 @@ class Published:
     statistics: int
     cells: int
     signer: str | None = None
+    left_out: Mapping[str, int] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for `--json`."""
@@ -102,6 +104,7 @@ class Published:
             "statistics": self.statistics,
             "cells": self.cells,
             "signer": self.signer,
+            "left_out_private": dict(self.left_out),
             "forgotten": self.receipt.forgotten,
         }
 
@@ -120,7 +123,14 @@ class Published:
                 "and data are not compared. To publish today's rows choose another output or another --label"
             )
         signed = "not signed" if self.signer is None else f"signed by {self.signer}"
-        return "\n".join([*_recovered(self.receipt), done, signed, *self.receipt.no_memory])
+        out = [
+            f"left out of {table} (private): {lines:,} lines {NO_ROWS}"
+            for table, lines in self.left_out.items()
+        ]
+        return "\n".join([*_recovered(self.receipt), done, *out, signed, *self.receipt.no_memory])
+
+
+NO_ROWS = "that are no rows as `source.csv` says the file is written"
 
 
 def _recovered(receipt: Receipt) -> list[str]:
@@ -239,8 +249,9 @@ def publish_release(
         receipt = publish_file(ledger_path(catalog), spend, order)
         drawn_plan = selection.plan
         return Published(
-            receipt.path, receipt, len(drawn_plan.statistics), drawn_plan.cells, _signer(receipt.path)
-        )
+            receipt.path, receipt, len(drawn_plan.statistics), drawn_plan.cells, _signer(receipt.path),
+            dict(with_raw.left_out),
+        )  # fmt: skip
     finally:
         with_raw.close()
 

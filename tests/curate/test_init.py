@@ -558,3 +558,30 @@ def test_a_column_that_repeats_people_needs_a_table_of_them(tmp_path: Path) -> N
     assert (
         drafted(source, tmp_path / "b.yaml", owner).tables["log"].foreign_keys["who"].references == "people"
     )
+
+
+def test_lines_and_files_that_are_not_read_are_said(tmp_path: Path) -> None:
+    """A file in another encoding is read in part, and a release of it would be about the others."""
+    rows = [f"{i};{'Köln' if i % 4 else 'Bonn'}\n".encode("latin-1") for i in range(400)]
+    (tmp_path / "visits.CSV").write_bytes(b"size;city\n" + b"".join(rows))
+    (tmp_path / "towns.tsv").write_text("town\tpeople\nBonn\t7\n")
+    made = draft_from_source(tmp_path, tmp_path / "visits.yaml", None, leave_open)
+    text = (tmp_path / "visits.yaml").read_text()
+    assert [line.split(": ")[0] for line in made.unread] == ["towns.tsv is not read", "visits.CSV"]
+    assert "    confirm: true\n    # 300 of its lines are no rows in utf-8" in text
+    text = text.replace("  confirm: true\n", "").replace(", confirm: true", "").replace("    # 300", "# 300")
+    (tmp_path / "visits.yaml").write_text(text)
+    catalog = load_catalog(tmp_path / "visits.yaml")
+    published = publish_release(catalog, tmp_path / "v.dpsql", noise=ZeroNoise(), key=bytes(32))
+    assert published.to_json()["left_out_private"] == {"visits": 300}
+    assert "left out of visits (private): 300 lines that are no rows" in published.summary()
+    again = publish_release(catalog, tmp_path / "v.dpsql", noise=ZeroNoise(), key=bytes(32))
+    assert again.left_out == {}
+
+
+def test_a_column_of_huge_numbers_is_said_to_be_left_out(tmp_path: Path) -> None:
+    rows = [f"{i % 5},{9007199254740990 + i % 4}\n" for i in range(400)]
+    (tmp_path / "visits.csv").write_text("size,card\n" + "".join(rows))
+    made = draft_from_source(tmp_path, tmp_path / "visits.yaml", None, leave_open)
+    assert [(column.column, column.why) for column in made.dropped] == [("card", "its numbers are too large")]
+    assert "left out: card (its numbers are too large)" in (tmp_path / "visits.yaml").read_text()

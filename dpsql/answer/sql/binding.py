@@ -152,7 +152,8 @@ class Binding:
 
 
 def derived(binding: Binding, node: Node) -> Node:
-    """Replace declared derivations that have an axis by their column, and the others by their expression.
+    """Replace declared derivations that have an axis, or are summed as a measure, by their column, and the others by
+    their expression.
 
     Args:
         binding: the FROM clause.
@@ -165,9 +166,12 @@ def derived(binding: Binding, node: Node) -> Node:
         for name, text in instance.table.derived.items():
             ref = ColumnRef(binding.paths.path[instance.number], instance.table.name, name)
             body = _declared(binding, instance.number, text)
-            column = column_of(instance.number, name)
-            old, new = (body, column) if binding.schema.axis_columns(ref) else (column, exp.Paren(this=body))
-            node = _swap(node, old, new)
+            column, has_axis = column_of(instance.number, name), bool(binding.schema.axis_columns(ref))
+            measured = f"{instance.table.name}.{name}" in binding.schema.measures
+            if has_axis or measured:
+                node = _swap(node, body, column)
+            if not has_axis:
+                node = _swap(node, column, exp.Paren(this=body), kept=_is_summed if measured else None)
     return typed(node, binding.kind)
 
 
@@ -201,13 +205,20 @@ def declared_measures(binding: Binding) -> dict[str, Node]:
     return measures
 
 
-def _swap(node: Node, old: Node, new: Node) -> Node:
-    if node == old:
+def _swap(node: Node, old: Node, new: Node, kept: Callable[[Node], bool] | None = None) -> Node:
+    if node == old and not (kept and kept(node)):
         return placed(new, node)
     for descendant in list(node.walk()):
-        if descendant is not node and descendant.parent is not None and descendant == old:
+        if descendant is node or descendant.parent is None or descendant != old:
+            continue
+        if not (kept and kept(descendant)):
             descendant.replace(placed(new, descendant))
     return node
+
+
+def _is_summed(node: Node) -> bool:
+    """Whether an aggregate takes a value itself, and not what a comparison makes of it."""
+    return isinstance(node.find_ancestor(exp.AggFunc, exp.Predicate), exp.AggFunc)
 
 
 def expression(binding: Binding, node: Node) -> Expression:

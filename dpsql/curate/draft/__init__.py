@@ -131,6 +131,7 @@ class CatalogDraft:
         public: tables proposed as public.
         dropped: columns of private tables that it leaves out.
         unmatched: foreign keys with rows that name nothing, and how many; private.
+        unread: files that are not read, and lines of others that are no rows; private.
         design: how its views were designed, where questions were given.
         allows: whether noisy numbers may choose how its views are measured.
     """
@@ -142,6 +143,7 @@ class CatalogDraft:
     public: tuple[str, ...]
     dropped: tuple[DroppedColumn, ...] = ()
     unmatched: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
     design: CatalogDesign | None = None
     allows: bool = False
 
@@ -194,6 +196,7 @@ def draft(
     ]
     return CatalogDraft(
         text, marks, roles.whose.question, link_count, public, tuple(dropped), tuple(_unmatched(links)),
+        tuple(_unread_sources(reader, every_table)),
         allows=bool(choices.data_dependent),
     )  # fmt: skip
 
@@ -222,6 +225,18 @@ def _unmatched(links: Links) -> Iterator[str]:
     for table, columns in links.unlisted.items():
         for column, share in columns.items():
             yield f"{table}.{column}: {_percent(share)} of its rows name no row of {links.foreign[table][column]}"
+
+
+def _unread_sources(reader: SelectReader, tables: Sequence[TableFacts]) -> Iterator[str]:
+    """Files that are not read, and those of which lines are no rows."""
+    for file in reader.unread_files:
+        yield f"{file} is not read: a source has files of one ending; write it as the others are, and draft again"
+    for table in tables:
+        if table.left_out:
+            yield f"{visible(table.place)}: {table.left_out:,} of its lines {NO_ROWS}"
+
+
+NO_ROWS = "are no rows in utf-8 with as many fields as its first line; write the file so, and draft again"
 
 
 def _check(choices: CuratorChoices, tables: Sequence[TableFacts]) -> None:
@@ -319,9 +334,11 @@ def _table(
     value_columns = _value_columns(table, links)
     by_rows = not is_public and any(left_out(column, of_people=of_people).by_rows for column in value_columns)
     headless = [column.name for column in table.columns if column.guessed and _VALUE.fullmatch(column.name)]
-    marked = unlisted or by_rows or headless or (is_public and not confirmed)
+    marked = unlisted or by_rows or headless or table.left_out or (is_public and not confirmed)
     lines += ["    confirm: true"] if marked else []
     lines += ["    # numbers or dates in its first line: is that a row, and no header?"] if headless else []
+    unread = f"    # {table.left_out:,} of its lines {NO_ROWS}. Private: remove this line too."
+    lines += [unread] if table.left_out else []
     if foreign:
         pairs = ", ".join(f"{quoted(column)}: {quoted(target)}" for column, target in foreign.items())
         lines.append(f"    foreign_keys: {{{pairs}}}")

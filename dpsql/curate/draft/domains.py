@@ -140,7 +140,9 @@ class LeftOut(NamedTuple):
 
 
 TAKEN, ITS_NAME = LeftOut(""), LeftOut("its name")
-FREE_TEXT, AN_ID, EMPTY = (LeftOut(why, by_rows=True) for why in ("free text", "an id", "empty"))
+FREE_TEXT, AN_ID, EMPTY, TOO_LARGE = (
+    LeftOut(why, by_rows=True) for why in ("free text", "an id", "empty", "its numbers are too large")
+)
 BLANKS = LeftOut("texts that differ in blanks alone, or hold NUL: trim it in `derive`", by_rows=True)
 
 
@@ -167,7 +169,7 @@ def left_out(column: ColumnFacts, *, of_people: bool = False) -> LeftOut:
     )  # years, teams and airports are asked by
     if _is_id(named) and not is_code:
         return AN_ID
-    return TAKEN
+    return TOO_LARGE if _DOMAINS[column.nature](column) is None else TAKEN
 
 
 def _is_id(named: frozenset[str]) -> bool:
@@ -189,7 +191,7 @@ def keeping(column: ColumnFacts) -> str:
         return f"no line: {column.distinct:,} values; group them in `derive`, or ask for it in the workload"
     drafted = _DOMAINS[column.nature](column)
     return (
-        "no line: its numbers are too large" if drafted is None
+        "no line: write `lower` and `upper` that hold for every possible row" if drafted is None
         else replace(drafted, keys=(*drafted.keys, *["nullable: true"] * column.nullable, "confirm: true")).line
     )  # fmt: skip
 
@@ -216,8 +218,9 @@ def domain_of(column: ColumnFacts, *, counted: bool, of_people: bool = False) ->
 
 def public_domain(column: ColumnFacts) -> Domain | None:
     """A column of a public table: its values are read when they are needed, so its type is enough."""
-    reason = left_out(column).why
-    if column.nature is None or (reason and not (column.nature is TEXT and column.distinct > 1)):
+    reason = left_out(column)
+    unneeded = reason not in (TAKEN, TOO_LARGE) and not (column.nature is TEXT and column.distinct > 1)
+    if column.nature is None or unneeded:
         return None
     keys = [f"type: {column.nature.word}"] + [f"scale: {column.scale}"] * (column.nature is DECIMAL)
     keys += ["grain: hour"] * (column.nature is MOMENT)

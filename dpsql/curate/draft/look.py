@@ -8,7 +8,7 @@ each table counts all that its columns' types are decided by, and a second one w
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from math import isfinite
@@ -110,6 +110,7 @@ class TableFacts:
         place: file or table of the source.
         rows: how many.
         columns: in the source's order.
+        left_out: lines of its file that are no rows.
         repeated: a column that is unique once whole rows that stand twice are put together; None elsewhere.
     """
 
@@ -117,6 +118,7 @@ class TableFacts:
     place: str
     rows: int
     columns: tuple[ColumnFacts, ...]
+    left_out: int = 0
     repeated: str | None = None
 
     @property
@@ -149,6 +151,14 @@ class SelectReader(Protocol):
     def places(self) -> Mapping[str, str]:
         """Table -> file or table of the source."""
 
+    @property
+    def left_out(self) -> Mapping[str, int]:
+        """Table -> lines of its file that are no rows."""
+
+    @property
+    def unread_files(self) -> Sequence[str]:
+        """Files of tables that are not read: a source has files of one ending."""
+
     def columns(self, table: str) -> Mapping[str, str]:
         """Column -> type in DuckDB's words."""
 
@@ -170,6 +180,7 @@ class SourceFiles:
     root: str
     places: Mapping[str, str]
     csv: Csv | None = None
+    unread_files: Sequence[str] = ()
     _raw: RawSide = field(init=False)
     _typed: dict[str, dict[str, str]] = field(default_factory=dict)
 
@@ -177,6 +188,10 @@ class SourceFiles:
         self._raw = open_sources(self.kind, Path(self.root), self.places, csv=self.csv)
         for table in self._raw.from_csv:
             self._typed[table] = self._types_of(table)
+
+    @property
+    def left_out(self) -> Mapping[str, int]:
+        return self._raw.left_out
 
     def columns(self, table: str) -> Mapping[str, str]:
         return self._typed.get(table) or self._raw.columns[table]
@@ -242,6 +257,8 @@ class Postgres:
 
     kind = POSTGRESQL
     csv = None
+    left_out: Mapping[str, int] = {}
+    unread_files = ()
 
     def __init__(self, address: str) -> None:
         """Open the schema that the server's search path names first."""
@@ -289,9 +306,10 @@ def open_reader(source: str | Path) -> SelectReader:
         return _files(path.parent, [path])
     if path.is_file():
         return SourceFiles(DUCKDB, str(path), _tables_of(path))
+    files = sorted(path.iterdir()) if path.is_dir() else []
     for ending in ENDINGS:
-        if files := sorted(path.glob(f"*{ending}")):
-            return _files(path, files)
+        if members := [file for file in files if file.suffix.lower() == ending]:
+            return _files(path, members, (file for file in files if file.suffix.lower() in ENDINGS))
     raise SourceError(f"{path} holds no Parquet or CSV file", hint="give a folder of tables or a DuckDB file")
 
 
@@ -308,10 +326,11 @@ def called(source: str | Path) -> str:
 ENDINGS = {".parquet": PARQUET, ".csv": CSV, ".tsv": CSV}
 
 
-def _files(root: Path, files: Sequence[Path]) -> SourceFiles:
+def _files(root: Path, files: Sequence[Path], beside: Iterable[Path] = ()) -> SourceFiles:
     kind = ENDINGS[files[0].suffix.lower()]
     dialect = Csv(delimiter=_delimiter(files)) if kind is CSV else None
-    return SourceFiles(kind, str(root), {plain(file.stem): file.name for file in files}, dialect)
+    unread = tuple(file.name for file in beside if file not in files)
+    return SourceFiles(kind, str(root), {plain(file.stem): file.name for file in files}, dialect, unread)
 
 
 def _tables_of(database: Path) -> dict[str, str]:
@@ -384,7 +403,7 @@ def _table(reader: SelectReader, table: str, place: str, named: frozenset[str]) 
             named=table.lower() in named and name.lower() in named,
         )
         columns.append(_with_values(_with_bounds(facts, reader, relation), reader, relation))
-    table_facts = TableFacts(table, place, int(rows), tuple(columns))
+    table_facts = TableFacts(table, place, int(rows), tuple(columns), reader.left_out.get(table, 0))
     return replace(table_facts, repeated=_repeated(table_facts, reader, relation))
 
 

@@ -79,6 +79,7 @@ def init(
         "catalog": str(output), "to_confirm": drafted.open, "question": drafted.question or None,
         "foreign_keys": drafted.foreign_keys, "public": list(drafted.public),
         "dropped": [column._asdict() for column in drafted.dropped], "unmatched": list(drafted.unmatched),
+        "unread": list(drafted.unread),
     }  # fmt: skip
     return CommandOutput(value, _draft_text(output, drafted))
 
@@ -124,7 +125,7 @@ def _guess(units: int | None, rows: int | None) -> Guess | None:
 
 def _draft_text(output: Path, drafted: CatalogDraft) -> str:
     lines = [f"wrote {output}: {drafted.open} places to confirm, {drafted.foreign_keys} foreign keys found"]
-    lines += drafted.unmatched
+    lines += [*drafted.unread, *drafted.unmatched]
     lines += [f"proposed as public: {', '.join(drafted.public)}"] if drafted.public else []
     lines += [f"asked: {drafted.question}; say it by --unit"] if drafted.question else []
     lines += [] if drafted.design is None else _design_lines(drafted.design)

@@ -1,0 +1,72 @@
+"""Derived columns as measures and axes: numbers and days that a CSV file writes in its own way."""
+
+from __future__ import annotations
+
+import pytest
+
+from dpsql.answer.answerer import Answerer
+from dpsql.errors import NotSupportedError
+from dpsql.noise import ZeroNoise
+from dpsql.publishing.central import publish_release
+from dpsql.release import open_release
+from dpsql.star import load_catalog
+
+CATALOG = """
+dpsql: 1
+name: kasse
+source: {kind: csv, root: ".", csv: {delimiter: ";"}, tables: {kauf: kauf.csv}}
+privacy: {lineage: kasse, cap: 9000, unit: row, epsilon: 900}
+tables:
+  kauf:
+    role: fact
+    derive:
+      tag: "strptime(datum, '%d.%m.%Y')"
+      summe: "replace(replace(betrag, '.', ''), ',', '.')"
+      neu: "kunde = 'Ja'"
+    columns:
+      datum: {type: string}
+      betrag: {type: string}
+      kunde: {type: string}
+      tag: {type: date, lower: 2023-01-01, upper: 2023-12-31, nullable: true, cuts: {width: month}}
+      summe: {type: decimal, scale: 1, lower: 0, upper: 5000, measure: true, nullable: true}
+      neu: {type: bool}
+views:
+  tage: {of: kauf, axes: [kauf.tag, kauf.neu], measures: [count, kauf.summe]}
+"""
+
+
+@pytest.fixture(scope="module")
+def kasse(publishes: None, tmp_path_factory: pytest.TempPathFactory) -> Answerer:
+    """Three rows a month: 1.234,5 and 0,5 and NA; every second month's are new customers."""
+    folder = tmp_path_factory.mktemp("kasse")
+    rows = [
+        f"31.{m:02}.2023;{v};{'Ja' if m % 2 else 'Nein'}"
+        for m in (1, 3, 12)
+        for v in ("1.234,5", "0,5", "NA")
+    ]
+    (folder / "kauf.csv").write_text("\n".join(["datum;betrag;kunde", *rows, "NA;2;Nein"]))
+    (folder / "kasse.yaml").write_text(CATALOG)
+    made = publish_release(
+        load_catalog(folder / "kasse.yaml"), folder / "r", noise=ZeroNoise(), key=bytes(32)
+    )
+    return Answerer(open_release(made.path, insecure=True))
+
+
+def test_a_derived_measure_is_summed_by_its_name_and_by_its_expression(kasse: Answerer):
+    sql = "SELECT neu, SUM(summe), COUNT(summe), AVG(summe) FROM kauf WHERE tag IS NOT NULL GROUP BY neu ORDER BY neu"
+    assert kasse.query(sql).rows == ((False, 1235.0, 2, 617.5), (True, 2470.0, 4, 617.5))
+    spelt = "SELECT SUM(replace(replace(betrag, '.', ''), ',', '.')) FROM kauf"
+    assert kasse.query(spelt).scalar() == kasse.query("SELECT SUM(summe) FROM kauf").scalar() == 3707.0
+
+
+def test_a_derived_day_is_a_day_and_an_unread_one_is_null(kasse: Answerer):
+    months = kasse.query(
+        "SELECT month(tag) AS m, COUNT(*) AS n FROM kauf WHERE tag IS NOT NULL GROUP BY m HAVING n > 1"
+    )
+    assert months.rows == ((1, 3), (3, 3), (12, 3))
+    assert kasse.query("SELECT COUNT(*) FROM kauf WHERE tag IS NULL").scalar() == 1
+
+
+def test_a_measure_that_is_compared_has_no_axis(kasse: Answerer):
+    with pytest.raises(NotSupportedError):
+        kasse.query("SELECT COUNT(*) FROM kauf WHERE summe > 10")
