@@ -585,3 +585,35 @@ def test_a_column_of_huge_numbers_is_said_to_be_left_out(tmp_path: Path) -> None
     made = draft_from_source(tmp_path, tmp_path / "visits.yaml", None, leave_open)
     assert [(column.column, column.why) for column in made.dropped] == [("card", "its numbers are too large")]
     assert "left out: card (its numbers are too large)" in (tmp_path / "visits.yaml").read_text()
+
+
+@pytest.mark.parametrize(
+    "texts, lines",
+    [
+        (("31.12.2023", "1.2.2023"), ["strptime(\\\"x\\\", '%d.%m.%Y')"]),
+        (("9/30/1990 0:00:00", "NA"), ["strptime(\\\"x\\\", '%m/%d/%Y %H:%M:%S')"]),
+        (
+            ("01/02/2023", "03/04/2023"),
+            ["strptime(\\\"x\\\", '%d/%m/%Y')", "strptime(\\\"x\\\", '%m/%d/%Y')"],
+        ),
+        (("1.234,5", "7"), ["replace(replace(\\\"x\\\", '.', ''), ',', '.')"]),
+        (("1,234.5", "-7"), ["replace(\\\"x\\\", ',', '')"]),
+        (("12.5%", "7 %"), ["replace(replace(\\\"x\\\", '%', ''), ',', '')"]),
+        (("13:45", "02:10"), ['CAST(left(\\"x\\", 2) AS INT)']),
+        (("02134", "10115"), []),
+        (("31.12.2023", "tomorrow"), []),
+        (("12:30 Uhr", "a"), []),
+    ],
+)
+def test_a_draft_says_what_reads_texts_of_days_and_numbers(
+    texts: tuple[str, str], lines: list[str], tmp_path: Path
+) -> None:
+    """It declares none of them: which day 01/02/2023 is only the curator knows."""
+    rows = [f'{i % 5};"{texts[i % 2]}"\n' for i in range(300)]
+    (tmp_path / "visits.csv").write_text("size;x\n" + "".join(rows))
+    draft_from_source(tmp_path, tmp_path / "visits.yaml", None, leave_open)
+    draft = (tmp_path / "visits.yaml").read_text()
+    said = [line for line in draft.splitlines() if "x, read as it is written" in line]
+    assert [all(expression in line for expression in lines) for line in said] == [True] * bool(lines)
+    assert [line.count("derive:") for line in said] == [len(lines)] * bool(lines)
+    assert "x: {type: string, categories:" in draft

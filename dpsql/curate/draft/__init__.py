@@ -38,6 +38,7 @@ from dpsql.curate.draft.domains import (
     keeping,
     left_out,
     public_domain,
+    reading_lines,
     reasons,
 )
 from dpsql.curate.draft.first_views import DraftedSummaries, drafted_summaries, first_views
@@ -359,7 +360,12 @@ def _table(
     lines += ["    columns:", *(f"      {domain.line}" for domain in domains)] if domains else []
     why = "" if is_public else reasons(value_columns, of_people=of_people)
     checked = "; check it against every possible row" if by_rows else ""
-    return [*lines, *([f"    # left out: {visible(why)}{checked}"] if why else [])]
+    lines += [f"    # left out: {visible(why)}{checked}"] if why else []
+    texts = () if is_public else (column for column in value_columns if column.readings)
+    return [
+        *lines,
+        *(f"    # {visible(c.name)}, read as it is written: {visible(reading_lines(c))}" for c in texts),
+    ]
 
 
 def _value_columns(table: TableFacts, links: Links) -> list[ColumnFacts]:

@@ -188,12 +188,26 @@ def keeping(column: ColumnFacts) -> str:
     if column.nature is TEXT and (not column.values or left_out(column) is BLANKS):
         if left_out(column) is BLANKS:
             return f'derive: {{{quoted(f"{column.name}_trimmed")}: "trim({column.name})"}}'
+        if column.readings:
+            return reading_lines(column)
         return f"no line: {column.distinct:,} values; group them in `derive`, or ask for it in the workload"
     drafted = _DOMAINS[column.nature](column)
     return (
         "no line: write `lower` and `upper` that hold for every possible row" if drafted is None
         else replace(drafted, keys=(*drafted.keys, *["nullable: true"] * column.nullable, "confirm: true")).line
     )  # fmt: skip
+
+
+def reading_lines(column: ColumnFacts) -> str:
+    """What reads a text column as a day, a time or a number, for the curator to choose and to bound."""
+    choices = []
+    for reading in column.readings:
+        name = quoted(f"{re.sub('[^0-9A-Za-z_]+', '_', column.name).strip('_')}_{reading.ending}")
+        derive = f"derive: {{{name}: {quoted(reading.expression)}}}"
+        choices.append(
+            f"{derive}, columns: {{{quoted(column.name)}: {{type: string}}, {name}: {{{reading.declared}}}}}"
+        )
+    return "; or ".join(choices)
 
 
 def domain_of(column: ColumnFacts, *, counted: bool, of_people: bool = False) -> Domain | None:

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 import duckdb
 
 from dpsql.axis.public import ABSENT as ABSENT_TEXTS
+from dpsql.curate.draft.written import Reading, readings
 from dpsql.engines import open_sources
 from dpsql.engines.csv import LONGEST
 from dpsql.engines.duck import RawSide
@@ -79,6 +80,7 @@ class ColumnFacts:
         guessed: whether its type was read from its values, as of CSV files.
         present: rows in which it is not NULL.
         named: whether a question of the workload names it.
+        readings: of texts, expressions that read all of them as a day, a time or a number.
     """
 
     name: str
@@ -94,6 +96,7 @@ class ColumnFacts:
     guessed: bool = False
     present: int = 0
     named: bool = False
+    readings: tuple[Reading, ...] = ()
 
     @property
     def repeats(self) -> bool:
@@ -168,6 +171,9 @@ class SelectReader(Protocol):
     def fetch(self, sql: str) -> list[tuple[Any, ...]]:
         """The rows of a SELECT."""
 
+    def readings(self, table: str) -> Mapping[str, tuple[Reading, ...]]:
+        """Text column -> what `derive` may read it by; none where nothing can be derived."""
+
     def close(self) -> None:
         """Forget the connection."""
 
@@ -207,6 +213,10 @@ class SourceFiles:
 
     def fetch(self, sql: str) -> list[tuple[Any, ...]]:
         return self._raw.connection.execute(sql).fetchall()
+
+    def readings(self, table: str) -> Mapping[str, tuple[Reading, ...]]:
+        texts = [name for name, kind in self.columns(table).items() if kind == "VARCHAR"]
+        return readings(self.fetch, self.relation(table), texts, ABSENT)
 
     def close(self) -> None:
         self._raw.close()
@@ -285,6 +295,9 @@ class Postgres:
 
     def fetch(self, sql: str) -> list[tuple[Any, ...]]:
         return self._session.rows(sql, "reading the tables")
+
+    def readings(self, table: str) -> Mapping[str, tuple[Reading, ...]]:
+        return {}  # servers derive nothing from texts yet
 
     def close(self) -> None:
         self._session.close()
@@ -384,7 +397,7 @@ def _table(reader: SelectReader, table: str, place: str, named: frozenset[str]) 
         for figure in (f"count({identifier(name)})", f"count(DISTINCT {identifier(name)})", *_digits(name, kinds[name]))
     ]  # fmt: skip
     rows, *counted = reader.fetch(f"SELECT {', '.join(['count(*)', *figures])} FROM {relation}")[0]
-    columns, at = [], 0
+    columns, at, read_by = [], 0, reader.readings(table)
     for name in names:
         present, distinct = counted[at : at + 2]
         finer = counted[at + 2 : at + 2 + len(_digits(name, kinds[name]))]
@@ -401,6 +414,7 @@ def _table(reader: SelectReader, table: str, place: str, named: frozenset[str]) 
             guessed=reader.csv is not None,
             present=present,
             named=table.lower() in named and name.lower() in named,
+            readings=read_by.get(name, ()),
         )
         columns.append(_with_values(_with_bounds(facts, reader, relation), reader, relation))
     table_facts = TableFacts(table, place, int(rows), tuple(columns), reader.left_out.get(table, 0))
