@@ -52,6 +52,7 @@ class Block:
         listing: True for a domain list (no aggregate at all): answered from the catalog.
         tables: what it reads.
         release: the release that the statement names for it, in lower case; empty where any may answer.
+        never_null: columns whose COUNT is that of all rows, since the catalog calls them never NULL.
         plans: what it shares with other blocks of its shape; None where its statement was read and not filled.
     """
 
@@ -65,4 +66,5 @@ class Block:
     listing: bool = False
     tables: tuple[str, ...] = field(default=())
     release: str = ""
+    never_null: tuple[str, ...] = ()
     plans: ShapePlans | None = field(default=None, compare=False, repr=False)

@@ -124,6 +124,19 @@ def domain_notes(plan: ViewPlan, release: Release) -> list[Note]:
     return [Note(line.format(" and ".join(names))) for names, line in lines if names]
 
 
+def counted_null_notes(block: Block, release: Release) -> list[Note]:
+    """COUNT of a column that the catalog calls never NULL counts rows: publishing gives those with NULL a place too."""
+    measures = {statistic.measure for statistic in release.statistics}
+    summed = ", and its sums and averages take the middle of its bounds there"
+    return [
+        Note(
+            f"the catalog says of {column}: never NULL; COUNT({column}) counts rows where it is"
+            + (summed if column in measures else "")
+        )
+        for column in block.never_null
+    ]
+
+
 def _asks_null(question: AxisQuery, axis: AxisMeta) -> bool:
     """Whether a condition asks for NULL in the axis's own column."""
     own = {number for number, name in question.columns if name == axis.columns[0].name}

@@ -26,7 +26,14 @@ from dpsql.answer.block import Block, ShapePlans
 from dpsql.answer.conflated import catalog_notes, has_dangling_keys, key_notes
 from dpsql.answer.errorfunctions import ErrorFunction
 from dpsql.answer.known import catalog_plan, known_values, not_an_axis
-from dpsql.answer.notes import Note, bias_notes, bounding_notes, domain_notes, reported_notes
+from dpsql.answer.notes import (
+    Note,
+    bias_notes,
+    bounding_notes,
+    counted_null_notes,
+    domain_notes,
+    reported_notes,
+)
 from dpsql.answer.plan import (
     Places,
     ReleaseView,
@@ -335,6 +342,7 @@ def relate(
         question = ("biases", plan.view.name, plan.view.axes, fitted, *plan_terms)
         notes += biases() if block.plans is None else block.plans.once(question, release, asked, biases)
     notes += domain_notes(plans[0][0], release) if quantile_of is None else []
+    notes += counted_null_notes(block, release)
     notes += [note for plan, _ in plans for note in unshown_notes(plan, release)]
     notes += [Note(line, flag=True) for plan, _ in plans for line in coarse_notes(plan)]
     return _assemble(block, plans, release, schema, notes, asked)

@@ -119,7 +119,10 @@ class Column(Model):
         description="the values of a string column, in leaf order, to the byte: quote blanks at an end; or `private`",
     )
     cuts: CutsField | None = Field(None, description="leaves wider than one value")
-    nullable: bool = Field(False, description="NULL gets a leaf of its own")
+    nullable: bool = Field(
+        False,
+        description="NULL gets a leaf of its own; else it is out of the domain, and in sums the middle of the bounds",
+    )
     measure: bool = Field(False, description="may be summed")
     quantiles: bool = Field(
         False,
@@ -316,7 +319,10 @@ class Measure(Model):
     scale: int = Field(
         DEFAULT_SCALE, ge=0, le=LARGEST_SCALE, description="digits after the point that are kept"
     )
-    nullable: bool = Field(False, description="rows that are not NULL are counted too, for AVG")
+    nullable: bool = Field(
+        False,
+        description="rows that are not NULL are counted too, for AVG; else NULL is the middle of the bounds",
+    )
     confirm: bool = Field(False, description="a bound was read from data; publish refuses until removed")
     description: str = Field("", description="a sentence for those who ask")
 

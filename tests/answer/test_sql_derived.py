@@ -1,4 +1,4 @@
-"""Derived columns as measures and axes: numbers and days that a CSV file writes in its own way."""
+"""Derived columns as measures and axes, of days and numbers that a CSV file writes in its own way; never NULL."""
 
 from __future__ import annotations
 
@@ -27,11 +27,12 @@ tables:
       datum: {type: string}
       betrag: {type: string}
       kunde: {type: string}
+      stueck: {type: int, lower: 0, upper: 10, measure: true}
       tag: {type: date, lower: 2023-01-01, upper: 2023-12-31, nullable: true, cuts: {width: month}}
       summe: {type: decimal, scale: 1, lower: 0, upper: 5000, measure: true, nullable: true}
       neu: {type: bool}
 views:
-  tage: {of: kauf, axes: [kauf.tag, kauf.neu], measures: [count, kauf.summe]}
+  tage: {of: kauf, axes: [kauf.tag, kauf.neu], measures: [count, kauf.summe, kauf.stueck]}
 """
 
 
@@ -44,7 +45,9 @@ def kasse(publishes: None, tmp_path_factory: pytest.TempPathFactory) -> Answerer
         for m in (1, 3, 12)
         for v in ("1.234,5", "0,5", "NA")
     ]
-    (folder / "kauf.csv").write_text("\n".join(["datum;betrag;kunde", *rows, "NA;2;Nein"]))
+    (folder / "kauf.csv").write_text(
+        "\n".join(["datum;betrag;kunde;stueck", *(f"{row};4" for row in rows), "NA;2;Nein;"])
+    )
     (folder / "kasse.yaml").write_text(CATALOG)
     made = publish_release(
         load_catalog(folder / "kasse.yaml"), folder / "r", noise=ZeroNoise(), key=bytes(32)
@@ -70,3 +73,18 @@ def test_a_derived_day_is_a_day_and_an_unread_one_is_null(kasse: Answerer):
 def test_a_measure_that_is_compared_has_no_axis(kasse: Answerer):
     with pytest.raises(NotSupportedError):
         kasse.query("SELECT COUNT(*) FROM kauf WHERE summe > 10")
+
+
+def test_a_count_of_what_the_catalog_calls_never_null_says_so(kasse: Answerer):
+    """It is that of all rows, and the row without pieces has the middle of the bounds: 5."""
+    never = "the catalog says of kauf.{0}: never NULL; COUNT(kauf.{0}) counts rows where it is"
+    for _ in range(2):  # the second time its shape is known
+        pieces = kasse.query("SELECT COUNT(*), COUNT(stueck), SUM(stueck) FROM kauf")
+        assert pieces.rows == ((10, 10, 41),)
+        assert (
+            never.format("stueck") + ", and its sums and averages take the middle of its bounds there"
+            in pieces.notes
+        )
+    assert never.format("neu") in kasse.query("SELECT COUNT(neu) FROM kauf").notes
+    for count in ("COUNT(*)", "COUNT(summe)", "COUNT(tag)", "SUM(stueck)"):
+        assert not any("never NULL" in note for note in kasse.query(f"SELECT {count} FROM kauf").notes)

@@ -88,13 +88,14 @@ MONOTONE = (
 
 @dataclass
 class Binding:
-    """A FROM clause with its paths, and the placeholders given out so far."""
+    """A FROM clause with its paths, the placeholders given out so far, and columns counted as never NULL."""
 
     rows: RowRelation
     paths: Paths
     schema: Schema
     columns: list[ColumnRef] = field(default_factory=list)
     known: dict[ColumnRef, int] = field(default_factory=dict)
+    never_null: dict[str, None] = field(default_factory=dict)
 
     def ref(self, node: exp.Column) -> ColumnRef:
         """The star's column that a resolved column stands for."""

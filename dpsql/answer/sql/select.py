@@ -150,6 +150,7 @@ def build(context: Context, select: exp.Select, scope: Scope, track: bool, inner
         listing,
         tuple(dict.fromkeys(instance.table.name for instance in rows.instances)),
         context.release,
+        tuple(binding.never_null),
     )
     return shape
 

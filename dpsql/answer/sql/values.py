@@ -189,7 +189,9 @@ def _presence(binding: Binding, node: Node, where: Condition) -> Term:
     """Rows where an expression is not NULL."""
     measure = measure_of(binding, node)
     if measure is not None:
-        return Term(presence_measure(binding, measure), where)
+        counted = presence_measure(binding, measure)
+        binding.never_null |= {measure: None} if counted == "count" else {}
+        return Term(counted, where)
     if isinstance(node, exp.Column):
         instance, name = binding.rows.of(node)
         path = binding.paths.path[instance.number]
@@ -201,6 +203,8 @@ def _presence(binding: Binding, node: Node, where: Condition) -> Term:
         )
         whose = not path and binding.ref(node) in unit_columns  # rows of nobody are in no release
         if not path and (sure or whose):
+            declared = sure and not whose and name != instance.table.key and name in instance.table.types
+            binding.never_null |= {f"{instance.table.name}.{name}": None} if declared else {}
             return Term("count", where)
     present = exp.Not(this=exp.Is(this=node.copy(), expression=exp.Null()))
     return Term("count", every([where, condition(binding, present)]))
