@@ -323,6 +323,18 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
         "2 // high",
     ): "the guess above is large enough, so the loop is not entered",
     (
+        "dpsql/noise/coins.py",
+        "for j in np.flatnonzero(~heads & (word * 2.0**-53 < middle + width)):",
+        "word * 2.0 ** (-53) < middle + width",
+        "word * 2.0 ** (-53) <= middle + width",
+    ): "more coins are decided by fractions, as they would have been",
+    (
+        "dpsql/budget/curve.py",
+        "slow = slow + 1 if 2 * (high - low) > width and slow < MOST_SLOW else 0",
+        "slow + 1",
+        "slow - 1",
+    ): "steps of a search, not its end",
+    (
         "dpsql/mechanisms/law.py",
         "for number, m in zip(noisy, sensitivities, strict=True)",
         "True",

@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpsql.budget import Mu2, cap_units, combine, currency_at
+from dpsql.budget import Epsilon, Mu2, cap_units, combine, currency_at, key_delta_of
 from dpsql.budget.curve import mu2_of
 from dpsql.errors import InternalError, PrivacyError
 
@@ -42,3 +42,14 @@ def test_one_unit_of_epsilon_is_two_to_the_minus_thirty() -> None:
 
 def test_keys_spend_no_delta_where_none_is_set_aside() -> None:
     assert Mu2(Fraction(1, 10**6)).key_delta == 0
+
+
+def test_each_currency_s_own_amounts_stay_as_they_are() -> None:
+    amount = Fraction(3, 7)
+    assert Mu2(Fraction(1, 10**6)).gaussian(amount) == amount
+    assert Epsilon().pure(amount) == Epsilon().counted(amount) == amount
+
+
+def test_a_part_of_the_keys_delta_is_a_multiple_of_a_grain_rounded_down() -> None:
+    part = key_delta_of(Fraction(1), Fraction(3), Fraction(1, 10**6))
+    assert part == Fraction(333333333333333333333333, 10**30)

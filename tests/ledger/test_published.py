@@ -44,3 +44,16 @@ def test_a_label_is_looked_up_only_where_a_ledger_is_and_never_beside_a_lost_one
     curator.ledger.unlink()
     with pytest.raises(IntegrityError):
         published_before(curator.ledger, name, tmp_path / "a.dpsql")
+
+
+@pytest.mark.usefixtures("publishes")
+def test_a_head_may_lie_one_entry_behind_and_no_more(tmp_path: Path) -> None:
+    curator, heads = Curator(tmp_path), []
+    for label in "abc":
+        curator.publish(label)
+        heads.append(beside(curator.ledger, ".head").read_bytes())
+    beside(curator.ledger, ".head").write_bytes(heads[0])
+    with pytest.raises(IntegrityError, match="holds 3 entries, its head 1"):
+        curator.publish("d")
+    beside(curator.ledger, ".head").write_bytes(heads[1])
+    assert curator.publish("d").drawn
