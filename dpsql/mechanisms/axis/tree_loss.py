@@ -55,16 +55,9 @@ class _Pass(NamedTuple):
     square: FloatArray  # r of that mask
 
 
-class _Family(NamedTuple):
-    """A level with sums over the children of its inner nodes."""
-
-    level: InnerLevel
-    earlier_sum: FloatArray  # sum of s over earlier siblings
-    spread: FloatArray  # S, sum of s
-    first_sum: FloatArray  # sum of (leaves left + first)
-    second_sum: FloatArray  # sum of (leaves left^2 + 2 left first + second)
-    overlap: FloatArray
-    gain: FloatArray
+_Sums = tuple[FloatArray, FloatArray, FloatArray]
+"""Of a level: the sum of s over earlier siblings of each child, shape (c,); sums over each parent's children, a row for
+each field of `_Pass`, its terms moved by the earlier siblings, shape (6, p); the parents' gains, shape (p,)."""
 
 
 def all_range_loss(tree: Tree, weight: FloatArray, whole: float = 0.0) -> tuple[float, FloatArray]:
@@ -83,7 +76,7 @@ def all_range_loss(tree: Tree, weight: FloatArray, whole: float = 0.0) -> tuple[
     mask = np.arange(n, 0, -1.0)
     up = np.zeros((len(_Pass._fields), tree.size))
     up[:, leaves] = s, s, s * s, s, s * mask, s * mask**2
-    families = [_upwards(weight, up, level) for level in tree.inner_levels]
+    sums = [_upwards(weight, up, level) for level in tree.inner_levels]
     pairs = n * (n + 1) / 2
     root = _Pass(*up[:, 0])
     ranges = ((n + 1) * root.prefixes - root.square) / pairs
@@ -94,15 +87,15 @@ def all_range_loss(tree: Tree, weight: FloatArray, whole: float = 0.0) -> tuple[
     down.square[:] = (whole - 1) / pairs
     down.s[0] = whole
     gradient = np.zeros(tree.size)
-    for family in reversed(families):
-        _downwards(weight, up, adjoints, gradient, family)
+    for level, sums_of_level in zip(reversed(tree.inner_levels), reversed(sums), strict=True):
+        gradient[level.parents] = _downwards(weight, up, adjoints, level, sums_of_level)
     total = down.s + down.first + 2 * up[0] * down.second + down.prefixes
     total = total[leaves] + down.overlap[leaves] * mask + down.square[leaves] * mask**2
     gradient[leaves] = -total * s * s
     return float(loss), gradient
 
 
-def _upwards(weight: FloatArray, up: FloatArray, level: InnerLevel) -> _Family:
+def _upwards(weight: FloatArray, up: FloatArray, level: InnerLevel) -> _Sums:
     """One level of the recursion of `variance.tree`, summed over prefixes; `up` has a row for each field of `_Pass`."""
     parents, children, offset, of, leaves = level
     s, first, second, prefixes, overlap, square = up[:, children]
@@ -111,42 +104,40 @@ def _upwards(weight: FloatArray, up: FloatArray, level: InnerLevel) -> _Family:
     earlier = leaves * earlier_sum
     squares = leaves * earlier_sum**2 + 2 * earlier_sum * first + second
     terms = np.array((s, earlier + first, squares, earlier + prefixes, overlap, square))
-    spread, first_sum, second_sum, prefix_sum, overlap_sum, square_sum = np.add.reduceat(
-        terms, offset, axis=1
-    )
+    sums = np.add.reduceat(terms, offset, axis=1)
+    s, first, second, prefixes, overlap, square = sums
     w = weight[parents]
-    gain = 1 / (1 + w * spread)
-    lost = w * gain
+    gain = 1 / (1 + w * s)
     up[:, parents] = (
-        gain * spread, gain * first_sum, gain**2 * second_sum, prefix_sum - lost * second_sum,
-        gain * overlap_sum, square_sum - lost * overlap_sum**2,
+        gain * s, gain * first, gain**2 * second, prefixes - w * gain * second,
+        gain * overlap, square - w * gain * overlap**2,
     )  # fmt: skip
-    return _Family(level, earlier_sum, spread, first_sum, second_sum, overlap_sum, gain)
+    return earlier_sum, sums, gain
 
 
 def _downwards(
-    weight: FloatArray, up: FloatArray, down: FloatArray, gradient: FloatArray, family: _Family
-) -> None:
-    """The same level backwards: adjoints of the parents give those of the children and of the weights."""
-    (x, children, offset, of, leaves), gain = family.level, family.gain
-    w, two, overlap = weight[x], family.second_sum, family.overlap
+    weight: FloatArray, up: FloatArray, down: FloatArray, level: InnerLevel, sums: _Sums
+) -> FloatArray:
+    """The same level backwards: adjoints of the parents give those of the children and, returned, of their weights."""
+    (x, children, offset, of, leaves), (earlier_sum, (spread, first, two, _, overlap, _), gain) = level, sums
     s, one, second, prefixes, to_overlap, square = down[:, x]
-    gain2, overlap2 = gain**2, overlap**2
-    to_gain = s * family.spread + one * family.first_sum + 2 * second * gain * two
+    w, gain2, overlap2 = weight[x], gain**2, overlap**2
+    to_gain = s * spread + one * first + 2 * second * gain * two
     to_gain += -prefixes * w * two + to_overlap * overlap - square * w * overlap2
-    gradient[x] = -gain * (prefixes * two + square * overlap2) - to_gain * family.spread * gain2
     adjoints = (
         s * gain - to_gain * w * gain2, one * gain, second * gain2 - prefixes * w * gain,
         gain * (to_overlap - 2 * square * w * overlap), prefixes,
     )  # fmt: skip
-    to_spread, to_one, to_two, to_overlap, prefixes = np.array(adjoints)[:, of]
-    inner = family.earlier_sum * leaves + up[1, children]
-    through = (leaves * (to_one + prefixes) + 2 * to_two * inner).cumsum()
+    to_spread, to_one, to_two, below_overlap, to_prefixes = np.array(adjoints)[:, of]
+    inner = earlier_sum * leaves + up[1, children]
+    through = (leaves * (to_one + to_prefixes) + 2 * to_two * inner).cumsum()
     last = np.append(offset[1:], len(through)) - 1
     down[0, children] = to_spread + through[last][of] - through
-    down[1, children] = to_one + 2 * family.earlier_sum * to_two
+    down[1, children] = to_one + 2 * earlier_sum * to_two
     down[2, children] = to_two
-    down[4, children] = to_overlap
+    down[4, children] = below_overlap
+    gradient: FloatArray = -gain * (prefixes * two + square * overlap2) - to_gain * spread * gain2
+    return gradient
 
 
 @dataclass(frozen=True, eq=False)
