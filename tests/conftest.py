@@ -29,6 +29,8 @@ settings.register_profile("slow", deadline=None, max_examples=1000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 
+gc.set_threshold(20_000, 10, 10)  # looking for garbage after every 700 new objects took 4% of the CPU
+
 _STATE = tempfile.TemporaryDirectory(prefix="dpsql-state-")
 os.environ["DPSQL_STATE"] = _STATE.name
 """What tests publish is remembered apart from what their user publishes; programs that they start inherit it."""
@@ -121,9 +123,8 @@ def pytest_collect_file(file_path: Path) -> Generator[None, Any, Any]:
 
 
 def pytest_collection_finish() -> None:
-    """Modules and tests stay: to look for garbage among them after every 700 new objects took 4% of the CPU."""
+    """Modules and tests stay: nobody looks for garbage among them."""
     gc.freeze()
-    gc.set_threshold(20_000, 10, 10)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
