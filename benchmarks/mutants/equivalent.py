@@ -335,6 +335,24 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
         "slow - 1",
     ): "steps of a search, not its end",
     (
+        "dpsql/budget/threshold.py",
+        "low, step = high - 1, 1",
+        "high - 1",
+        "high + 1",
+    ): "steps of a search, not its end",
+    (
+        "dpsql/ledger/locks.py",
+        "time.sleep(min(0.05, patience - waited))",
+        "patience - waited",
+        "patience + waited",
+    ): "a pause between two tries of a lock",
+    (
+        "dpsql/budget/curve.py",
+        "square, tolerance = wide.multiply(x, x), _unit(-digits - _SPARE_DIGITS // 2)",
+        "2",
+        "3",
+    ): "terms that the sum leaves out are still far below its error",
+    (
         "dpsql/mechanisms/law.py",
         "for number, m in zip(noisy, sensitivities, strict=True)",
         "True",

@@ -53,3 +53,10 @@ def test_each_currency_s_own_amounts_stay_as_they_are() -> None:
 def test_a_part_of_the_keys_delta_is_a_multiple_of_a_grain_rounded_down() -> None:
     part = key_delta_of(Fraction(1), Fraction(3), Fraction(1, 10**6))
     assert part == Fraction(333333333333333333333333, 10**30)
+
+
+def test_room_is_the_last_grain_that_an_amount_pays_for() -> None:
+    currency, grain = Mu2(Fraction(1, 10**6)), Fraction(1, 10**9)
+    for amount in (Fraction(1, 1000), Fraction(1, 20), Fraction(9, 7)):
+        room = currency.room(amount)
+        assert currency.counted(room) <= amount < currency.counted(room + grain)
