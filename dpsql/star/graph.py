@@ -452,7 +452,8 @@ def _measure(catalog: CatalogFields, of: str, written: str, share: Fraction) -> 
         )
     spec = table.columns.get(column)
     if spec is None or not spec.measure:
-        hint = f"write `measure: true` in tables.{of}.columns.{column}" if spec else nearest(written, names)
+        keys = "summaries" if column in table.summaries else "columns"
+        hint = f"write `measure: true` in tables.{of}.{keys}.{column}" if spec else nearest(written, names)
         raise CatalogError(f"`{written}` is no measure", hint=hint)
     return ResolvedMeasure(name, share, of, column, "", spec.digits, spec.bounds, spec.nullable)
 

@@ -125,6 +125,8 @@ def test_written_words_are_read_back() -> None:
         ("views:", "stream: {column: sales.sold_on, horizon: 3}\nviews:", "customer.summaries",
          "a stream counts a row once"),
         ("lower: 0, upper: 100}\n", "lower: 0, upper: 100, lwer: 1}\n", "visits", "did you mean `lower`?"),
+        ("customer.spent]", "customer.spent, customer.visits]", "people.measures",
+         "in tables.customer.summaries.visits"),
     ],
 )  # fmt: skip
 def test_refusals_name_the_place_and_what_to_write(old: str, new: str, place: str, advice: str) -> None:
