@@ -389,3 +389,14 @@ def test_one_column_questions_under_a_delta_make_no_cube_of_all_their_axes(axes:
     (tmp_path / "new.yaml").write_text(found.text)
     views = load_catalog(tmp_path / "new.yaml").views
     assert {axis.axis.rpartition(".")[2] for view in views.values() for axis in view.axes} == set(names)
+
+
+def test_a_count_of_a_measure_that_nobody_sums_is_a_count(shop: Path) -> None:
+    """Its view holds how many rows have a value, and not the values."""
+    text = CATALOG.format(root=shop / "shop.duckdb").replace(
+        "measure: true}\n      qty", "measure: true, nullable: true}\n      qty"
+    )
+    asked = ("SELECT region, COUNT(price) FROM sales JOIN customer USING (customer_id) GROUP BY region",)
+    made = design_catalog(text, shop / "shop.yaml", asked, None)
+    assert [question.refusal for question in made.questions] == [None]
+    assert '"count(sales.price)"' in made.text and "sales.price," not in made.text

@@ -617,3 +617,17 @@ def test_a_draft_says_what_reads_texts_of_days_and_numbers(
     assert [all(expression in line for expression in lines) for line in said] == [True] * bool(lines)
     assert [line.count("derive:") for line in said] == [len(lines)] * bool(lines)
     assert "x: {type: string, categories:" in draft
+
+
+def test_rows_that_are_nobodys_are_said(tmp_path: Path) -> None:
+    rows = [f"{i},{i % 100 if i % 4 else ''},{i % 7}\n" for i in range(400)]
+    (tmp_path / "visits.csv").write_text("visit_id,person_id,size\n" + "".join(rows))
+    (tmp_path / "people.csv").write_text(
+        "person_id,age\n" + "".join(f"{i},{20 + i % 9}\n" for i in range(100))
+    )
+    made = draft_from_source(
+        tmp_path, tmp_path / "x.yaml", None, lambda _: CuratorChoices(unit="people.person_id")
+    )
+    assert made.unmatched == (
+        "visits.person_id: 25% of its rows hold NULL; they are nobody's, and in no number",
+    )

@@ -131,7 +131,7 @@ class CatalogDraft:
         foreign_keys: how many were found.
         public: tables proposed as public.
         dropped: columns of private tables that it leaves out.
-        unmatched: foreign keys with rows that name nothing, and how many; private.
+        unmatched: foreign keys with rows that name nothing, or nobody, and how many; private.
         unread: files that are not read, and lines of others that are no rows; private.
         design: how its views were designed, where questions were given.
         allows: whether noisy numbers may choose how its views are measured.
@@ -196,7 +196,8 @@ def draft(
         for column in _unread(table, unread.get(table.name, ()), every_link, roles)
     ]
     return CatalogDraft(
-        text, marks, roles.whose.question, link_count, public, tuple(dropped), tuple(_unmatched(links)),
+        text, marks, roles.whose.question, link_count, public, tuple(dropped),
+        (*_unmatched(links), *_of_nobody(tables, links, roles.unit_table)),
         tuple(_unread_sources(reader, every_table)),
         allows=bool(choices.data_dependent),
     )  # fmt: skip
@@ -226,6 +227,16 @@ def _unmatched(links: Links) -> Iterator[str]:
     for table, columns in links.unlisted.items():
         for column, share in columns.items():
             yield f"{table}.{column}: {_percent(share)} of its rows name no row of {links.foreign[table][column]}"
+
+
+def _of_nobody(tables: Sequence[TableFacts], links: Links, unit: str | None) -> Iterator[str]:
+    """Keys on the way to the people that are NULL in some rows: publishing leaves these rows out."""
+    for table in tables:
+        for name, target in links.foreign[table.name].items():
+            column = table.column(name)
+            if column.nullable and unit is not None and unit in (target, *links.reached(target)):
+                share = _percent(1 - column.present / table.rows)
+                yield f"{table.name}.{name}: {share} of its rows hold NULL; they are nobody's, and in no number"
 
 
 def _unread_sources(reader: SelectReader, tables: Sequence[TableFacts]) -> Iterator[str]:
