@@ -21,8 +21,8 @@ from dpsql.collecting.collector import add_spool
 from dpsql.collecting.files import open_state, token_key
 from dpsql.errors import OperationalError
 from dpsql.ledger import files as ledger_files
+from tests.local_plans import write_survey
 
-SURVEY = Path(__file__).parents[2] / "catalog" / "survey.yaml"
 KEY = bytes(range(32))
 
 
@@ -35,10 +35,10 @@ def open_to_all() -> None:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A plan, and forty reports with tokens in two files."""
-    dpsql.collection_plan(SURVEY, tmp_path / "plan.json", people=1000)
+    dpsql.collection_plan(write_survey(tmp_path), tmp_path / "plan.json", people=1000)
     plan = read_plan((tmp_path / "plan.json").read_bytes())
     for part in range(2):
-        reports = [respond(plan, [Row((3, 1, 2), (7,))], system_entropy) for _ in range(20)]
+        reports = [respond(plan, [Row((3, 1), (7,))], system_entropy) for _ in range(20)]
         columns = {"report": pa.array(reports, pa.binary()), "token": [f"person {i}" for i in range(20)]}
         pq.write_table(pa.table(columns), tmp_path / f"{part}.parquet")
     return tmp_path
@@ -134,13 +134,13 @@ def test_an_empty_state_is_none(folder: Path) -> None:
 def test_a_device_s_memory_is_its_owner_s_alone(folder: Path) -> None:
     plan = read_plan((folder / "plan.json").read_bytes())
     memory = Memory(folder / "made" / "memory.json", Fraction(1), Fraction(1))
-    assert memory.answer(plan, [Row((3, 1, 2), (7,))], system_entropy)
+    assert memory.answer(plan, [Row((3, 1), (7,))], system_entropy)
     found = {file.name: stat.S_IMODE(file.stat().st_mode) for file in (folder / "made").iterdir()}
     assert found == {"memory.json": 0o600, "memory.json.lock": 0o600}
     assert stat.S_IMODE((folder / "made").stat().st_mode) == 0o700
     (folder / "made" / "memory.json").chmod(0o644)  # made by hand, or brought back from a copy
     plan = read_plan((folder / "plan.json").read_bytes())
-    assert memory.answer(plan, [Row((3, 1, 2), (7,))], system_entropy)
+    assert memory.answer(plan, [Row((3, 1), (7,))], system_entropy)
 
 
 def test_simulated_reports_are_their_maker_s_alone(folder: Path) -> None:

@@ -23,18 +23,18 @@ from dpsql.errors import DataError, InterfaceError, OperationalError
 from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
 from dpsql.publishing.central import publish_release
 from dpsql.star import load_catalog
+from tests.local_plans import write_survey
 from tests.stream_shop import StreamShop, make_stream_shop
 
-SURVEY = Path(__file__).parents[2] / "catalog" / "survey.yaml"
 PEOPLE = 20
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A collection with a state, of twenty people with tokens."""
-    dpsql.collection_plan(SURVEY, tmp_path / "plan.json", people=1000)
+    dpsql.collection_plan(write_survey(tmp_path), tmp_path / "plan.json", people=1000)
     plan = read_plan((tmp_path / "plan.json").read_bytes())
-    reports = [respond(plan, [Row((3, 1, 2), (7,))], system_entropy) for _ in range(PEOPLE)]
+    reports = [respond(plan, [Row((3, 1), (7,))], system_entropy) for _ in range(PEOPLE)]
     columns = {"report": pa.array(reports, pa.binary()), "token": [f"person {i}" for i in range(PEOPLE)]}
     pq.write_table(pa.table(columns), tmp_path / "spool.parquet")
     collect(tmp_path, "before.dpsql")
