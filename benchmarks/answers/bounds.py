@@ -125,6 +125,9 @@ def catalog_of(star: Star, folder: Path, max_ids: int, share: str | None) -> Pat
         {} if share is None else {"clipped_share": share}
     )
     written["ledger"] = str(folder / "ledger.duckdb")
+    if star.changes.get("delta") == 0:
+        for view in written["views"].values():
+            view["measures"] = list(view["measures"])  # one draw of all numbers has no shares
     file = folder / f"{star.catalog}_{max_ids}.yaml"
     file.write_text(
         yaml.safe_dump({**written, "privacy": {k: str(v) for k, v in written["privacy"].items()}})

@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpsql.budget import Epsilon, Mu2, cap_units, combine, currency_at, key_delta_of
+from dpsql.budget import Epsilon, Mu2, cap_units, combine, currency_at, gaussian_sigma2, key_delta_of
 from dpsql.budget.curve import mu2_of
 from dpsql.errors import InternalError, PrivacyError
 
@@ -60,3 +60,8 @@ def test_room_is_the_last_grain_that_an_amount_pays_for() -> None:
     for amount in (Fraction(1, 1000), Fraction(1, 20), Fraction(9, 7)):
         room = currency.room(amount)
         assert currency.counted(room) <= amount < currency.counted(room + grain)
+
+
+def test_a_variance_is_rounded_up_to_the_next_grain() -> None:
+    """7/3 + 4, in units of 2^-20."""
+    assert gaussian_sigma2(Fraction(3), 7) == Fraction(6640982, 1 << 20)

@@ -57,3 +57,13 @@ def test_a_head_may_lie_one_entry_behind_and_no_more(tmp_path: Path) -> None:
         curator.publish("d")
     beside(curator.ledger, ".head").write_bytes(heads[1])
     assert curator.publish("d").drawn
+
+
+@pytest.mark.usefixtures("publishes")
+@pytest.mark.parametrize("note", ["{", "[]", '{"release_id": "a"}'])
+def test_a_damaged_note_of_an_unfinished_publish_stops_the_next(tmp_path: Path, note: str) -> None:
+    curator = Curator(tmp_path)
+    curator.publish("a")
+    beside(curator.ledger, ".intent").write_text(note)
+    with pytest.raises(IntegrityError, match="of an unfinished publish is damaged"):
+        curator.publish("b")
