@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dpsql.errors import IntegrityError
+from dpsql.errors import IntegrityError, MachineFault
 from dpsql.ledger.locks import signing_seed
 
 
@@ -34,3 +34,9 @@ def test_a_key_that_others_read_signs_nothing(tmp_path: Path):
     key.write_bytes(b"ab" * 31)
     with pytest.raises(IntegrityError, match="damaged"):
         signing_seed(ledger)
+
+
+def test_a_key_that_cannot_be_read_is_a_fault_of_the_machine(tmp_path: Path):
+    (tmp_path / "ledger.key").mkdir(mode=0o600)
+    with pytest.raises(MachineFault, match="cannot be read or made"):
+        signing_seed(tmp_path / "ledger")
