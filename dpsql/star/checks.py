@@ -299,6 +299,11 @@ def _check_stream(catalog: CatalogFields) -> None:
         )
     if spec is None or spec.type not in ("date", "timestamp"):
         raise Problem(("stream", "column"), "write table.column of a declared date or timestamp column")
+    if column in catalog.tables[table].derive:
+        raise Problem(
+            ("stream", "column"),
+            f"`{column}` is derived, and batches are told apart by a column of the source; write it into the files",
+        )
 
 
 def check_owners(catalog: CatalogFields) -> None:

@@ -367,6 +367,17 @@ def test_each_rule_for_late_rows_has_one_word() -> None:
             read(former)
 
 
+def test_a_stream_goes_by_a_column_of_its_files() -> None:
+    """A derived one was looked for in the files when the first batch was appended."""
+    text = {"dpsql": 1, "name": "x", "tables": {"t": {
+        "role": "fact", "derive": {"d": "strptime(bought, '%d.%m.%Y')"}, "columns": {
+            "bought": {"type": "string"}, "d": {"type": "date", "lower": "2025-01-01", "upper": "2025-02-01"}}}},
+        "privacy": {"lineage": "l", "cap": 1, "unit": "row", "epsilon": 1}, "stream": {"column": "t.d", "horizon": 5},
+        "views": {"v": {"of": "t", "axes": ["t.d"], "measures": ["count"]}}}  # fmt: skip
+    with pytest.raises(CatalogError, match=r"stream\.column: `d` is derived"):
+        catalog_from_json(json.dumps(text))
+
+
 def test_append_needs_no_clock_argument(shop: StreamShop) -> None:
     from dpsql.streams.publish import Arrival, Chance, append_batch
 
