@@ -631,3 +631,14 @@ def test_rows_that_are_nobodys_are_said(tmp_path: Path) -> None:
     assert made.unmatched == (
         "visits.person_id: 25% of its rows hold NULL; they are nobody's, and in no number",
     )
+
+
+def test_nan_is_no_value_and_no_bound(tmp_path: Path) -> None:
+    """It is above every number, so a column with a few of them had no bounds and was left out."""
+    age = "CASE WHEN i % 9 = 0 THEN CAST('NaN' AS DOUBLE) ELSE i % 40 END"
+    rows = f"SELECT i % 5 AS size, {age} AS age FROM range(900) AS t(i)"
+    duckdb.connect().execute(f"COPY ({rows}) TO '{tmp_path}/visits.parquet'")
+    made = draft_from_source(tmp_path, tmp_path / "visits.yaml", None, leave_open)
+    text = (tmp_path / "visits.yaml").read_text()
+    assert made.dropped == ()
+    assert "age: {type: int, lower: 0, upper: 39, measure: true, nullable: true, confirm: true}" in text

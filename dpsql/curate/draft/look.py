@@ -205,7 +205,10 @@ class SourceFiles:
     def relation(self, table: str) -> str:
         place, typed = f"raw.{identifier(table)}", self._typed.get(table)
         if typed is None:
-            return place
+            columns = self._raw.columns[table].items()
+            floats = [identifier(name) for name, kind in columns if kind in FLOATS]
+            known = ", ".join(f"nullif({name}, CAST('NaN' AS DOUBLE)) AS {name}" for name in floats)
+            return f"(SELECT * REPLACE ({known}) FROM {place}) AS typed" if floats else place
         casts = (
             f"TRY_CAST({identifier(name)} AS {kind}) AS {identifier(name)}" for name, kind in typed.items()
         )
