@@ -412,12 +412,18 @@ def _no_measure(binding: Binding, node: Node, call: Node) -> NotSupportedError:
             NotSupportedError, f"{call.key.upper()} of {_said(binding, node)}: no view counts rows of {root}", at=call,
             clause="SELECT", hint="join it to the rows that a view counts, or ask the curator for a view",
         )  # fmt: skip
+    hint = f"measures: {', '.join(measures)}" if measures else "only COUNT is published"
+    columns = dict.fromkeys(column.name for column in node.find_all(exp.Column))
+    if len(columns) > 1 and not binding.lacks_axis(node):  # a view of all of them has it, group by group
+        hint += (
+            f"; or count rows by {' and '.join(columns)} in a derived table, and sum their counts times it"
+        )
     return refusal(
         NotSupportedError,
         f"{call.key.upper()} of {_said(binding, node)}: no release has it as a measure or on one axis",
         at=call,
         clause="SELECT",
-        hint=f"measures: {', '.join(measures)}" if measures else "only COUNT is published",
+        hint=hint,
     )
 
 
