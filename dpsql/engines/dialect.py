@@ -174,8 +174,9 @@ def _varchar(value: str) -> str:
 
 
 def _without(value: str, characters: str) -> str:
-    """No text of SQL may hold NUL, so that one is written by its number."""
-    return f"translate({value}, chr(0) || {literal(characters.replace(chr(0), ''))}, '')"
+    """`translate` reads its list anew for each row: 3 us instead of .2."""
+    listed = "".join(f"\\x{{{ord(character):x}}}" for character in characters)
+    return f"regexp_replace({value}, '[{listed}]', '', 'g')"
 
 
 DUCK = Dialect(

@@ -18,6 +18,7 @@ import pytest
 
 from dpsql.budget.threshold import SQUARED_SENSITIVITY, UNIT, key_weight
 from dpsql.engines import key_weights
+from dpsql.engines.dialect import DUCK
 from dpsql.engines.key_weights import key_sql
 from dpsql.engines.registry import open_engine
 from dpsql.noise import ZeroNoise
@@ -25,10 +26,11 @@ from dpsql.publishing import selection
 from dpsql.publishing.known_keys import listed_keys
 from dpsql.publishing.rows import prepare_tables
 from dpsql.publishing.selection import Key, KeyScan, key_statement, open_selection
+from dpsql.scratch import scratch
 from dpsql.star import Catalog
 from dpsql.star.load import parse_catalog
 from dpsql.star.private_columns import PrivateColumn, private_columns
-from dpsql.star.private_keys import is_key
+from dpsql.star.private_keys import CONTROL, is_key
 from tests.engines.servers import Server, new_schema
 
 pytestmark = pytest.mark.long
@@ -209,6 +211,17 @@ def test_duckdb_weighs_as_plain_python_does(
     write(tmp_path, rows)
     for name, per_unit, weights in columns_of(star("parquet", str(tmp_path), FILES), listed):
         assert weights == expected(rows, name, per_unit, listed.get(name, ())), name
+
+
+def test_duckdb_leaves_out_the_characters_that_no_key_has_and_no_others() -> None:
+    codes = [*range(0xD800), *range(0xE000, 0x110000, 7), 0x10FFFF]
+    with scratch() as db:
+        left = DUCK.without("'a' || chr(code) || chr(code) || 'b'", CONTROL)
+        rows = db.execute(
+            f"SELECT code, {left} FROM (SELECT unnest(?::INTEGER[]) AS code)", [codes]
+        ).fetchall()
+    assert len(rows) == len(codes)
+    assert all(text == "a" + ("" if chr(code) in CONTROL else chr(code) * 2) + "b" for code, text in rows)
 
 
 def test_a_unit_moves_the_weights_by_at_most_the_square_that_is_paid_for(tmp_path: Path) -> None:
