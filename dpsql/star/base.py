@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -284,3 +284,17 @@ def from_units(type: str, units: int, *, scale: int = 0, grain: str = "second") 
     step = GRAIN_MICROSECONDS["day" if type == "date" else grain]
     moment = datetime(1970, 1, 1) + units * timedelta(microseconds=step)
     return moment.date().isoformat() if type == "date" else moment.isoformat(sep=" ")
+
+
+def alike_but_for_blanks(labels: Iterable[str]) -> tuple[str, str] | None:
+    """Two labels that are one once blanks around them are taken off; None where there are none.
+
+    >>> alike_but_for_blanks(["a", "b", " a"])
+    ('a', ' a')
+    """
+    trimmed: dict[str, str] = {}
+    for label in labels:
+        first = trimmed.setdefault(label.strip(), label)
+        if first != label:
+            return first, label
+    return None

@@ -7,7 +7,7 @@ summary is a column made of one person's rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import date, timedelta
 from fractions import Fraction
 from typing import Annotated, Any, Literal, NamedTuple, Self
@@ -21,6 +21,7 @@ from dpsql.star.base import (
     Model,
     OneOf,
     Text,
+    alike_but_for_blanks,
     as_fraction,
     from_units,
     to_units,
@@ -33,20 +34,6 @@ NUMERIC = ("int", "decimal")
 CALENDAR = ("minute", "hour", "day", "week", "month", "quarter", "year")
 DEFAULT_SCALE = 2
 LARGEST_SCALE = 9
-
-
-def alike_but_for_blanks(labels: Iterable[str]) -> tuple[str, str] | None:
-    """Two labels that are one once blanks around them are taken off; None where there are none.
-
-    >>> alike_but_for_blanks(["a", "b", " a"])
-    ('a', ' a')
-    """
-    trimmed: dict[str, str] = {}
-    for label in labels:
-        first = trimmed.setdefault(label.strip(), label)
-        if first != label:
-            return first, label
-    return None
 
 
 class Cuts(Model):

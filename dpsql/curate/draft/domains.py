@@ -27,10 +27,10 @@ from dpsql.curate.design.text import quoted
 from dpsql.curate.draft.look import DAY, DECIMAL, MOMENT, TEXT, TRUTH, WHOLE, ColumnFacts, TableFacts
 from dpsql.curate.draft.words import GRADES, NAMES, TEXTS, is_name, words
 from dpsql.errors import NotSupportedError, ProgrammingError
+from dpsql.star.base import alike_but_for_blanks
 from dpsql.star.checks import may_be_named
 from dpsql.star.sql import identifier
 from dpsql.star.sql.calendar import OF_TIMES, RANGES, CalendarField, calendar_field
-from dpsql.star.tables import alike_but_for_blanks
 
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
