@@ -72,6 +72,7 @@ RUNS: tuple[Run, ...] = (
             "blocks",
             "competition",
             "unseen_planes",
+            "unseen_planes held",
             "unseen_lines",
         ),
     ),
