@@ -642,3 +642,15 @@ def test_nan_is_no_value_and_no_bound(tmp_path: Path) -> None:
     text = (tmp_path / "visits.yaml").read_text()
     assert made.dropped == ()
     assert "age: {type: int, lower: 0, upper: 39, measure: true, nullable: true, confirm: true}" in text
+
+
+def test_uuids_are_keys_and_foreign_keys_as_whole_numbers_are(tmp_path: Path) -> None:
+    with duckdb.connect(str(tmp_path / "clinic.duckdb")) as connection:
+        connection.execute(
+            "CREATE TABLE patients AS SELECT md5('p' || i)::UUID AS patient_id, i % 90 AS age FROM range(400) t(i);"
+            "CREATE TABLE visits AS SELECT md5('p' || i % 400)::UUID AS patient_id, i % 9 AS ward FROM range(900) t(i)"
+        )
+    draft_from_source(tmp_path / "clinic.duckdb", tmp_path / "x.yaml", None, leave_open)
+    tables = load_catalog(tmp_path / "x.yaml").tables
+    assert {c: k.references for c, k in tables["visits"].foreign_keys.items()} == {"patient_id": "patients"}
+    assert "patient_id" not in tables["visits"].columns

@@ -20,16 +20,25 @@ from tests.engines.servers import Server, new_schema
 pytestmark = pytest.mark.usefixtures("publishes")
 
 TYPES = {"HUGEINT": "bigint", "BIGINT": "bigint", "INTEGER": "integer", "SMALLINT": "smallint", "BOOLEAN": "boolean",
-         "DOUBLE": "double precision", "VARCHAR": "text", "DATE": "date", "TIMESTAMP": "timestamp"}  # fmt: skip
-STARS = ("shop", "northwind", "chinook")
-"""The first is made up; the others are real stars of $DPSQL_DATA."""
+         "DOUBLE": "double precision", "VARCHAR": "text", "DATE": "date", "TIMESTAMP": "timestamp", "UUID": "uuid"}  # fmt: skip
+CLINIC = """
+CREATE TABLE patients AS SELECT md5('p' || i)::UUID AS patient_id, i % 90 AS age, i % 7 = 0 AS smokes FROM range(400) t(i);
+CREATE TABLE visits AS SELECT md5('v' || i)::UUID AS visit_id, md5('p' || i % 400)::UUID AS patient_id, i % 9 AS ward
+    FROM range(1500) t(i);
+CREATE TABLE calls AS SELECT md5('c' || i)::UUID AS call_id, md5('p' || i % 400)::UUID::VARCHAR AS patient_id, i % 3 AS line
+    FROM range(900) t(i);
+"""
+"""Keys of the type UUID, one foreign key among them as text."""
+MADE = {"shop": SHOP, "clinic": CLINIC}
+STARS = (*MADE, "northwind", "chinook")
+"""The first two are made up; the others are real stars of $DPSQL_DATA."""
 
 
 def stored_copy(star: str, file: Path) -> None:
     """A star as a DuckDB file."""
     with duckdb.connect(str(file)) as connection:
-        if star == STARS[0]:
-            connection.execute(SHOP)
+        if star in MADE:
+            connection.execute(MADE[star])
             return
         for parquet in sorted((Path(os.environ["DPSQL_DATA"]) / star).glob("*.parquet")):
             connection.execute(f"CREATE TABLE {identifier(parquet.stem)} AS SELECT * FROM '{parquet}'")
@@ -60,7 +69,7 @@ def _type(kind: str) -> str:
 def test_a_postgresql_copy_is_drafted_alike(
     star: str, postgres: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if star != STARS[0] and not os.environ.get("DPSQL_DATA"):
+    if star not in MADE and not os.environ.get("DPSQL_DATA"):
         pytest.skip("set DPSQL_DATA to the folder of real stars")
     schema, file = f"drafted_{star}", tmp_path / f"{star}.duckdb"
     stored_copy(star, file)

@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from dpsql.curate.draft.look import ColumnFacts, SelectReader, TableFacts
+from dpsql.curate.draft.look import TEXT, ColumnFacts, SelectReader, TableFacts
 from dpsql.curate.draft.words import NAMES, is_name, words
 from dpsql.star.sql import identifier
 
@@ -269,13 +269,15 @@ def _unlisted(
 
     Where names are only alike, all values must be there, and name every row.
     """
-    column = identifier(link.column)
+    column, name = identifier(link.column), identifier(key)
+    if table.column(link.column).nature is TEXT:  # a server has no `=` of a UUID and a text
+        column, name = (f"CAST({value} AS VARCHAR)" for value in (column, name))
     lacking, rows, named = reader.fetch(
         "SELECT count(*) FILTER (WHERE named.k IS NULL), "
         "CAST(coalesce(sum(held.n) FILTER (WHERE named.k IS NULL), 0) AS BIGINT), "
         f"CAST(coalesce(sum(held.n), 0) AS BIGINT) FROM (SELECT {column} AS v, count(*) AS n "
         f"FROM {reader.relation(table.name)} WHERE {column} IS NOT NULL GROUP BY 1) AS held LEFT JOIN "
-        f"(SELECT DISTINCT {identifier(key)} AS k FROM {reader.relation(target.name)}) AS named ON named.k = held.v"
+        f"(SELECT DISTINCT {name} AS k FROM {reader.relation(target.name)}) AS named ON named.k = held.v"
     )[0]
     values = table.column(link.column).distinct
     if not named or not values:

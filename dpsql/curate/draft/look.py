@@ -61,6 +61,8 @@ class Nature(NamedTuple):
 WHOLE, DECIMAL = Nature("int", counts=True), Nature("decimal", counts=True)
 DAY, MOMENT = Nature("date", timed=True), Nature("timestamp", timed=True)
 TRUTH, TEXT = Nature("bool"), Nature("string")
+_NATURES = {"integer": WHOLE, "text": TEXT, "UUID": TEXT, "BOOLEAN": TRUTH}
+"""By family of the stored type."""
 
 
 @dataclass(frozen=True)
@@ -446,7 +448,7 @@ def _nature(kind: str, scale: int) -> Nature | None:
         return DECIMAL if scale else WHOLE
     if kind in TIMES:
         return DAY if kind == "DATE" else MOMENT
-    return {"integer": WHOLE, "text": TEXT, "BOOLEAN": TRUTH, "boolean": TRUTH}.get(family(kind))
+    return _NATURES.get(family(kind))
 
 
 def _with_bounds(facts: ColumnFacts, reader: SelectReader, relation: str) -> ColumnFacts:
