@@ -22,6 +22,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
+from uuid import UUID
 
 import duckdb
 import numpy as np
@@ -272,7 +273,7 @@ def _pandas_column(name: str, column: Any) -> Values:
 
 
 def _object_column(name: str, column: Any) -> Values:
-    """An object column whose values are all of one kind: texts, truths, whole numbers, days or decimals.
+    """An object column whose values are all of one kind: texts, truths, whole numbers, days, decimals or UUIDs.
 
     Raises:
         UnreadableFrame: they are of several kinds, or of another one.
@@ -290,9 +291,13 @@ def _object_column(name: str, column: Any) -> Values:
             f"`{name}` holds {what}", f"write pandas.to_datetime(frame[{name!r}], utc=True)"
         )
     if len(kinds) > 1 or kinds & {object, datetime.datetime}:
-        raise UnreadableFrame(
-            f"`{name}` holds values of several types", f"cast it, for instance frame[{name!r}].astype(str)"
+        classes = {type(value) for value in present}
+        what = (
+            "values of several types"
+            if len(classes) > 1
+            else f"objects of the class {classes.pop().__name__}"
         )
+        raise UnreadableFrame(f"`{name}` holds {what}", f"cast it, for instance frame[{name!r}].astype(str)")
     python_type = kinds.pop() if kinds else str
     if python_type is int and all(-(1 << 63) <= value < 1 << 63 for value in present):
         numbers = np.zeros(len(missing), dtype=np.int64)
@@ -305,7 +310,7 @@ def _object_column(name: str, column: Any) -> Values:
 
 OBJECTS: Mapping[type, str] = {
     str: AS_IS, bool: "CAST({x} AS BOOLEAN)", int: AS_IS, datetime.datetime: AS_IS,
-    datetime.date: "CAST({x} AS DATE)", Decimal: AS_IS,
+    datetime.date: "CAST({x} AS DATE)", Decimal: AS_IS, UUID: "CAST({x} AS UUID)",
 }  # fmt: skip
 """What the values of an object column may be, and SQL of what their texts stand for; a subclass before its base."""
 

@@ -31,6 +31,21 @@ def answerer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Answerer]:
 
 CASES: list[tuple[str, type[Error], str, str]] = [
     ("SELECT * FROM sales", RawRowsError, "SELECT", "*"),
+    ("SELECT COUNT(*) FROM sales ORDER BY 2", ProgrammingError, "ORDER BY", "2"),
+    ("SELECT age, COUNT(*) FROM customer GROUP BY 1 ORDER BY 0", ProgrammingError, "ORDER BY", "0"),
+    ("SELECT age, COUNT(*) FROM customer GROUP BY 1 ORDER BY 3 LIMIT 2", ProgrammingError, "ORDER BY", "3"),
+    (
+        "SELECT * FROM (SELECT age, COUNT(*) AS n FROM customer GROUP BY 1) ORDER BY 9 LIMIT 2",
+        ProgrammingError,
+        "ORDER BY",
+        "9",
+    ),
+    (
+        "SELECT * FROM (SELECT COUNT(*) FROM shop) a UNION ALL SELECT * FROM (SELECT COUNT(*) FROM sales) b ORDER BY 2",
+        ProgrammingError,
+        "ORDER BY",
+        "2",
+    ),
     ("SELECT amount FROM sales LIMIT 10", RawRowsError, "SELECT", "amount"),
     ("SELECT COUNT(*) FROM nowhere", UnknownName, "FROM", "nowhere"),
     ("SELECT COUNT(*) FROM other.sales", UnknownName, "FROM", "other.sales"),

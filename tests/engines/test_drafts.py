@@ -20,13 +20,15 @@ from tests.engines.servers import Server, new_schema
 pytestmark = pytest.mark.usefixtures("publishes")
 
 TYPES = {"HUGEINT": "bigint", "BIGINT": "bigint", "INTEGER": "integer", "SMALLINT": "smallint", "BOOLEAN": "boolean",
-         "DOUBLE": "double precision", "VARCHAR": "text", "DATE": "date", "TIMESTAMP": "timestamp", "UUID": "uuid"}  # fmt: skip
+         "DOUBLE": "double precision", "VARCHAR": "text", "DATE": "date", "TIMESTAMP": "timestamp",
+         "UUID": "uuid"}  # fmt: skip
 CLINIC = """
-CREATE TABLE patients AS SELECT md5('p' || i)::UUID AS patient_id, i % 90 AS age, i % 7 = 0 AS smokes FROM range(400) t(i);
+CREATE TABLE patients AS SELECT md5('p' || i)::UUID AS patient_id, i % 90 AS age, i % 7 = 0 AS smokes
+    FROM range(400) t(i);
 CREATE TABLE visits AS SELECT md5('v' || i)::UUID AS visit_id, md5('p' || i % 400)::UUID AS patient_id, i % 9 AS ward
     FROM range(1500) t(i);
-CREATE TABLE calls AS SELECT md5('c' || i)::UUID AS call_id, md5('p' || i % 400)::UUID::VARCHAR AS patient_id, i % 3 AS line
-    FROM range(900) t(i);
+CREATE TABLE calls AS SELECT md5('c' || i)::UUID AS call_id, md5('p' || i % 400)::UUID::VARCHAR AS patient_id,
+    i % 3 AS line FROM range(900) t(i);
 """
 """Keys of the type UUID, one foreign key among them as text."""
 MADE = {"shop": SHOP, "clinic": CLINIC}

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import duckdb
 import numpy as np
@@ -138,6 +139,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: pd.DataFrame({"a": [pd.Timestamp(1, tz=zone) for zone in ("UTC", "Asia/Tokyo")]}, dtype=object),
         "`a` holds times of several zones",
     ),
+    "objects of another class": (lambda: pd.DataFrame({"a": [object()]}), "`a` holds objects of the class object"),
     "durations": (lambda: pd.DataFrame({"a": pd.to_timedelta([1])}), "`a` has the type timedelta64"),
     "periods": (lambda: pd.DataFrame({"a": pd.period_range("2025", periods=1, freq="D")}), "`a` has the type period"),
     "capitals": (lambda: pd.DataFrame({"a": [1], "A": [2]}), "two columns are called `a`"),
@@ -160,7 +162,8 @@ def test_objects_of_one_kind_keep_their_values() -> None:
         "day": pd.Series([datetime.date(2025, 1, 2), None], dtype=object),
         "sum": pd.Series([Decimal("1.50"), None], dtype=object),
         "whole": pd.Series([3, None], dtype=object), "long": pd.Series([1 << 70, None], dtype=object),
-        "truth": pd.Series([True, None], dtype=object), "empty": pd.Series([None, None], dtype=object),
+        "truth": pd.Series([True, None], dtype=object), "who": pd.Series([UUID(int=7), None], dtype=object),
+        "empty": pd.Series([None, None], dtype=object),
     })  # fmt: skip
     with written_frames({"t": frame[frame["day"].notna() | True]}) as source:
         rows = duckdb.sql(f"FROM '{source.root}/t.parquet'")
@@ -171,11 +174,12 @@ def test_objects_of_one_kind_keep_their_values() -> None:
             "whole": "BIGINT",
             "long": "VARCHAR",
             "truth": "BOOLEAN",
+            "who": "UUID",
             "empty": "VARCHAR",
         }
         assert rows.fetchall() == [
-            (datetime.date(2025, 1, 2), "1.50", 3, str(1 << 70), True, None),
-            (None,) * 6,
+            (datetime.date(2025, 1, 2), "1.50", 3, str(1 << 70), True, UUID(int=7), None),
+            (None,) * 7,
         ]
     assert not Path(source.root).exists()
 

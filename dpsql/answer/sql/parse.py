@@ -16,7 +16,7 @@ from sqlglot.errors import ParseError, SqlglotError
 
 from dpsql.answer.errorfunctions import ERRORS
 from dpsql.answer.sql.settings import read_change
-from dpsql.errors import Error, InterfaceError, NotSupportedError, SqlSyntaxError
+from dpsql.errors import Error, InterfaceError, NotSupportedError, ProgrammingError, SqlSyntaxError
 from dpsql.star.sql import (
     AGGREGATES,
     NAMED_OVER_ROWS,
@@ -239,6 +239,28 @@ def check(tree: Node) -> None:
             at=node if not isinstance(node, exp.Query) else None,
             hint="" if node_type in REASONS else "docs/sql.md lists what is",
         )
+
+
+def check_ordinals(query: Node, count: int) -> None:
+    """Refuse ORDER BY a number that no item of the select list has: a hidden column may have it.
+
+    Args:
+        query: a SELECT or what UNION and its kin make of several.
+        count: how many items were written, stars spelled out.
+
+    Raises:
+        ProgrammingError: with the number's place.
+    """
+    order = query.args.get("order")
+    for key in (term.this for term in order.expressions) if order is not None else ():
+        if isinstance(key, exp.Literal) and key.is_int and not 1 <= int(key.this) <= count:
+            raise refusal(
+                ProgrammingError,
+                f"ORDER BY {key.this}: there is no such select item",
+                at=key,
+                clause="ORDER BY",
+                hint=f"use 1 to {count}",
+            )
 
 
 def _check_table(node: exp.Table) -> None:

@@ -23,7 +23,7 @@ from dpsql.answer.sql.growth import check_growth
 from dpsql.answer.sql.members import count_members
 from dpsql.answer.sql.names import name_columns
 from dpsql.answer.sql.normal import normal
-from dpsql.answer.sql.parse import DEFAULT_DIALECT, check, refusal
+from dpsql.answer.sql.parse import DEFAULT_DIALECT, check, check_ordinals, refusal
 from dpsql.answer.sql.per_person import map_people
 from dpsql.answer.sql.regroup import Inner
 from dpsql.answer.sql.rows import aggregates, bind_from, holds_rows, is_row_level, sources
@@ -65,6 +65,9 @@ def take_apart(tree: Node, schema: Schema, text: str, carries: bool = False) -> 
         dpsql.errors.Error: the statement cannot be answered; the error says which part and why.
     """
     dialect = tree.meta.get("dialect", DEFAULT_DIALECT)
+    for query in tree.find_all(exp.Query):
+        if not query.is_star:
+            check_ordinals(query, len(query.selects))
     tree, moment = fold_clock(name_columns(tree, dialect, text))
     tree = spread_sets(normal(native(tree, dialect)))
     map_fields(tree, schema)
@@ -232,6 +235,7 @@ def _set_operation(context: Context, node: exp.SetOperation, scope: Scope, track
             clause="UNION",
             hint="select the same number of columns",
         )
+    check_ordinals(node, len(left.names))
     carriers = {**left.carriers, **right.carriers} if through else {}
     for branch in (left, right):
         _pad(branch, carriers)
@@ -323,6 +327,8 @@ def outer_select(context: Context, select: exp.Select, scope: Scope, track: bool
         rewrite_query(context, subquery.this, scope, False)
     column_kind = partial(_kind_of, children)
     items, names = _items(select, children)
+    if select.is_star:
+        check_ordinals(select, len(names))
     clauses = (select.args.get(clause) for clause in ("where", "group", "having", "qualify", "order"))
     for expression in [*items, *filter(None, clauses)]:
         typed(expression, column_kind)
