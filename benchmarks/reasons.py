@@ -7,8 +7,20 @@ FEW_CELLS = (
     "AG, a baseline, puts few even cells where rows lie smoothly; blocks are made for rows that lie in places"
 )
 LONG_BARS = "bars are longer than the errors there, not shorter"
+BEYOND = "bars reach for rows that may lie beyond max_ids: longer than the errors there, not shorter"
+    "intervals reach for rows beyond max_ids, which these stars lack: longer than the errors, not shorter"
+)
 
 REASONS: dict[str, str] = {
+    "hybrid, age 4 x month, epsilon 2: 95% intervals of COUNT(*) hold": BEYOND,
+    "hybrid, age 4 x month, epsilon 1: 95% intervals of COUNT(*) hold": BEYOND,
+    "hybrid, age 4 x month with sums, epsilon 2: 95% intervals of COUNT(*) hold": BEYOND,
+    "hybrid, age 4 x month, 40% report: 95% intervals of COUNT(*) hold": BEYOND,
+    "hybrid, age 4 x month, a block design: 95% intervals of COUNT(*) hold": BEYOND,
+    "hybrid, FoodMart, income x month, weights: 95% intervals of COUNT(*) hold": BEYOND,
+    "hybrid, FoodMart, income x month, weights: 95% intervals of SUM(store_sales) hold": BEYOND,
+    "hybrid, FoodMart, income x month, weights: 95% intervals of AVG(store_sales) hold": BEYOND,
+    "composite coverage, near zero, from above": LONG_BARS,
     "peers, CPU a question, repeated shapes, over the fastest peer's (opendp)": ONCE,
     "peers, CPU a question, new shapes, over the fastest peer's (opendp)": f"{ONCE}, and a new shape is planned",
     "planes within 15% of what the method's page reaches, of 21": (

@@ -504,7 +504,7 @@ def answer_terms(
     wanted = {s: list(boxes) for s, boxes in asked.items() if boxes}
     recombined = recombine(plan, wanted, release, plans)
     totals = {term: _total(plan, term, recombined, index) for term in summed}
-    cuts = {term: _cut(plan, term, recombined, index, release) for term in terms}
+    cuts = {term: _cut(plan, term, recombined, index, release) for term in summed}
     return AnsweredTerms(plan, totals, wanted, PlanVariances(plan, release, index), cuts)
 
 
