@@ -86,11 +86,11 @@ def written(folder: Path, promise: str, change: Callable[[str], str] = str) -> P
 def witnesses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Path]]:
     """One pair of a small shop under both laws."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(madeup, "MANNERS", (DEAR,))
-        yield {
-            "pure": written(tmp_path_factory.mktemp("pure"), PROMISES["pure"]),
-            "delta": written(tmp_path_factory.mktemp("delta"), PROMISES["delta"]),
-        }
+        patch.setattr(
+            madeup, "MANNERS", (DEAR,)
+        )  # not for the tests of the module: they prove with every manner
+        made = {law: written(tmp_path_factory.mktemp(law), PROMISES[law]) for law in ("pure", "delta")}
+    yield made
 
 
 @pytest.mark.parametrize("law", ["pure", "delta"])
@@ -319,7 +319,7 @@ def nulls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Record]]:
         folder = tmp_path_factory.mktemp("nulls")
         (folder / "nulls.yaml").write_text(NULLS.replace("ROOT", str(folder)))
         prove(load_catalog(folder / "nulls.yaml"), witness=folder / "out.jsonl")
-        yield records_of(folder / "out.jsonl")
+    yield records_of(folder / "out.jsonl")
 
 
 def test_another_program_agrees_on_rows_with_null(nulls: list[Record], tmp_path: Path) -> None:
@@ -375,7 +375,7 @@ def wide(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Record]]:
         file = tmp_path_factory.mktemp("wide") / "pay.yaml"
         file.write_text(CATALOG.format(unit="row", delta="1e-6", bound="", most=200_000))
         prove(load_catalog(file), witness=file.parent / "out.jsonl")
-        yield records_of(file.parent / "out.jsonl")
+    yield records_of(file.parent / "out.jsonl")
 
 
 @pytest.mark.parametrize("change", [None, "step", "leaf"])
