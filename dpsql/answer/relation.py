@@ -416,11 +416,13 @@ def _assemble(
         answer_terms(p, t, index if p is plan else _group_index(block, p), release, block.plans)
         for p, t in plans
     )
-    said: set[Term] = set()  # the rows of a sum are added up with it, so its plan may answer a later value too
+    noted: set[Term] = (
+        set()
+    )  # the rows of a sum are added up with it, so its plan may answer a later value too
     for a, (p, _) in zip(answered, plans, strict=True):
-        here = [term for _, t in plans for term in t if term in a.totals and term not in said]
-        notes += [Note(line) for line in cut_notes(p, list(dict.fromkeys(here)), a.cuts, release)]
-        said.update(here)
+        terms = [term for _, t in plans for term in t if term in a.totals and term not in noted]
+        notes += [Note(line) for line in cut_notes(p, list(dict.fromkeys(terms)), a.cuts, release)]
+        noted.update(terms)
     names, types = ["dp_at"], ["BIGINT"]
     columns: list[list[Any]] = [list(range(len(index[0]) if index else 1))]
     for j, group in enumerate(block.groups):

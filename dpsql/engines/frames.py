@@ -292,12 +292,12 @@ def _object_column(name: str, column: Any) -> Values:
         )
     if len(kinds) > 1 or kinds & {object, datetime.datetime}:
         classes = {type(value) for value in present}
-        what = (
+        kind = (
             "values of several types"
             if len(classes) > 1
             else f"objects of the class {classes.pop().__name__}"
         )
-        raise UnreadableFrame(f"`{name}` holds {what}", f"cast it, for instance frame[{name!r}].astype(str)")
+        raise UnreadableFrame(f"`{name}` holds {kind}", f"cast it, for instance frame[{name!r}].astype(str)")
     python_type = kinds.pop() if kinds else str
     if python_type is int and all(-(1 << 63) <= value < 1 << 63 for value in present):
         numbers = np.zeros(len(missing), dtype=np.int64)
