@@ -15,8 +15,7 @@ SLOW_DAY = "33.7 minutes in a slow hour of a shared machine, 19.5 to 24.0 at oth
 
 REASONS: dict[str, str] = {
     "make test: CPU seconds": SLOW_DAY,
-    "make quick: failed": "for now",
-    "make quick: CPU seconds": "156 in the same hour, 100 to 144 at other times",
+    "make quick: CPU seconds": "170 beside another suite, 100 to 156 at other times",
     "userlevel nafld 0.3, tier, COUNT, 95% intervals hold %": LUCK,
     "userlevel flights 1e-6, total, COUNT, 95% intervals hold %": LUCK,
     "userlevel online_retail 1e-6, total, SUM, 95% intervals hold %": LUCK,
