@@ -416,9 +416,8 @@ def _assemble(
         answer_terms(p, t, index if p is plan else _group_index(block, p), release, block.plans)
         for p, t in plans
     )
-    noted: set[Term] = (
-        set()
-    )  # the rows of a sum are added up with it, so its plan may answer a later value too
+    # the rows of a sum are added up with it, so its plan may answer a later value too
+    noted: set[Term] = set()
     for a, (p, _) in zip(answered, plans, strict=True):
         terms = [term for _, t in plans for term in t if term in a.totals and term not in noted]
         notes += [Note(line) for line in cut_notes(p, list(dict.fromkeys(terms)), a.cuts, release)]

@@ -86,9 +86,8 @@ def written(folder: Path, promise: str, change: Callable[[str], str] = str) -> P
 def witnesses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Path]]:
     """One pair of a small shop under both laws."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            madeup, "MANNERS", (DEAR,)
-        )  # not for the tests of the module: they prove with every manner
+        # not for the tests of the module: they prove with every manner
+        patch.setattr(madeup, "MANNERS", (DEAR,))
         made = {law: written(tmp_path_factory.mktemp(law), PROMISES[law]) for law in ("pure", "delta")}
     yield made
 

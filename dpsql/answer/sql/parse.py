@@ -254,13 +254,13 @@ def check_ordinals(query: Node, count: int) -> None:
     order = query.args.get("order")
     for key in (term.this for term in order.expressions) if order is not None else ():
         if isinstance(key, exp.Literal) and key.is_int and not 1 <= int(key.this) <= count:
-            raise refusal(
-                ProgrammingError,
-                f"ORDER BY {key.this}: there is no such select item",
-                at=key,
-                clause="ORDER BY",
-                hint=f"use 1 to {count}",
-            )
+            raise no_item(key, "ORDER BY", count)
+
+
+def no_item(key: exp.Literal, clause: str, count: int) -> ProgrammingError:
+    """The refusal of a number that is no place in a select list of some items."""
+    reason = f"{clause} {key.this}: there is no such select item"
+    return refusal(ProgrammingError, reason, at=key, clause=clause, hint=f"use 1 to {count}")
 
 
 def _check_table(node: exp.Table) -> None:

@@ -10,7 +10,7 @@ from sqlglot import exp
 from dpsql.answer.block import Block
 from dpsql.answer.sql.binding import Binding, condition, derived, expression, joined
 from dpsql.answer.sql.moments import spelled_out
-from dpsql.answer.sql.parse import refusal, span
+from dpsql.answer.sql.parse import no_item, refusal, span
 from dpsql.answer.sql.paths import check_tests, find_paths
 from dpsql.answer.sql.regroup import (
     Finer,
@@ -266,13 +266,7 @@ def _ordinal(key: Node, select: exp.Select) -> Node:
     if isinstance(key, exp.Literal) and not key.is_string:
         number = int(key.this) if str(key.this).isdigit() else 0
         if not 1 <= number <= len(select.expressions):
-            raise refusal(
-                ProgrammingError,
-                f"GROUP BY {key.this}: there is no such select item",
-                at=key,
-                clause="GROUP BY",
-                hint=f"use 1 to {len(select.expressions)}",
-            )
+            raise no_item(key, "GROUP BY", len(select.expressions))
         return unaliased(select.expressions[number - 1])
     return key
 
