@@ -173,11 +173,9 @@ def scale_notes(plan: ViewPlan, terms: Sequence[Term], release: Release) -> list
     notes = [Note(_factors(scale, unit, bool(weight_error(release))))]
     notes += [Note(line, flag=True) for line in _open(scale, terms)]
     notes += [Note(line) for line in _above(scale, terms, unit)]
-    if scale.weighted_down:
-        many = (
-            f"{scale.weighted_down:.0%} of the rows belong to units of {unit} with more than {scale.tau} rows"
-        )
-        notes.append(Note(f"{scale.of}: {many}"))
+    if scale.weighted_down > TOLD:
+        many = f"up to about {scale.weighted_down:.0%} of the rows"
+        notes.append(Note(f"{scale.of}: {many} belong to units of {unit} with more than {scale.tau} rows"))
     if scale.unseen:
         notes.append(
             Note(

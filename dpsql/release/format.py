@@ -196,7 +196,7 @@ class ScaleMeta:
     Args:
         of: the counted table.
         tau, quantile: rows of a typical unit, and which quantile that is.
-        weighted_down: about which share of the rows belongs to units with more than tau.
+        weighted_down: up to about which share of the rows belongs to units with more than tau.
         follows: names of axes whose groups are seen to follow how much a unit owns; small ones may be off most.
         unseen: up to about how many units could own rows beyond what is counted, and noise hides them.
         rows: the noisy total of rows.

@@ -220,12 +220,10 @@ class Owned:
         return float(self._people @ middles(self.histogram.edges))
 
     def owned_above(self, tau: int) -> float:
-        """About which share of that belongs to people with more than tau; of the bin that holds tau, a part."""
-        ends = np.array([*self.histogram.edges, 2 * self.histogram.edges[-1]], np.float64)
-        part = np.clip(np.log2(ends / tau), 0.0, 1.0)
-        part[0] = float(ends[0] > tau)
+        """Up to about which share of that is of people with more than tau: where in a bin they are, nobody knows."""
+        ends = np.array([*self.histogram.edges, np.inf])
         amounts = self._people * middles(self.histogram.edges)
-        return float(amounts @ part / amounts.sum()) if amounts.sum() > 0 else 0.0
+        return float(amounts[ends > tau].sum() / amounts.sum()) if amounts.sum() > 0 else 0.0
 
     @cached_property
     def _people(self) -> FloatArray:
@@ -305,7 +303,7 @@ class RecipeChoices:
 
     @property
     def weighted_down(self) -> float:
-        """The share of rows, about, whose unit owns more than tau."""
+        """Up to about which share of rows has a unit that owns more than tau."""
         return self.owned.owned_above(self.tau)
 
 
