@@ -216,15 +216,24 @@ def quantiles(
     return types[-2], _prefixes(known, keys, columns, answered, _values(column))
 
 
-def _along(column: Expression, group: Expression, block: Block) -> Block:
-    """The block that counts rows for each of its groups and along a column."""
+def quantiles_of(block: Block) -> tuple[Known, ...]:
+    """The different quantiles that a block asks for, or errors of."""
+    subjects = dict.fromkeys(value.subject for value in block.values)
+    return tuple(form for form in subjects if isinstance(form, Known) and form.is_noisy)
+
+
+def known_rows(column: Expression, block: Block) -> Block:
+    """The block that counts the rows of each of its groups whose value of a column is known."""
     present = replace(
         column, sql=f"(({column.sql}) IS NOT NULL AND dp_kind = 0)", comparisons=(), constants=None
     )
     where = every([block.where, Predicate(present)])
-    groups = (*block.groups, group)
-    values = (one(Term("count")),)
-    return replace(block, where=where, groups=groups, values=values, listing=False, plans=None)
+    return replace(block, where=where, values=(one(Term("count")),), listing=False, plans=None)
+
+
+def _along(column: Expression, group: Expression, block: Block) -> Block:
+    """The block that counts rows for each of its groups and along a column."""
+    return replace(known_rows(column, block), groups=(*block.groups, group))
 
 
 def _rising(column: Expression, block: Block, release: Release, schema: Schema) -> ColumnMeta | None:

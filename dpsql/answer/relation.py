@@ -46,7 +46,7 @@ from dpsql.answer.plan import (
     views_of,
     wanted_view,
 )
-from dpsql.answer.quantiles import Prefix, quantiles
+from dpsql.answer.quantiles import Prefix, quantiles, quantiles_of
 from dpsql.answer.schema import Schema
 from dpsql.answer.terms import TRUE, Expression, Term
 from dpsql.answer.uncertainty.composite import Composite
@@ -328,7 +328,7 @@ def relate(
     if not terms or (block.listing and not _answerable(block, terms, release, schema)):
         plan = catalog_plan(block, release, schema)
         notes.append(Note(_catalog_note(block)))
-        notes += _bounded(block, release) if _asks_quantiles(block) else []
+        notes += _bounded(block, release) if quantiles_of(block) else []
         if terms:
             notes.append(Note("no view can order them by a count; that order is left out"))
         return _assemble(block, [(plan, [])], release, schema, notes, asked)
@@ -354,13 +354,8 @@ def _bounded(block: Block, release: Release) -> list[Note]:
     return bounding_notes(of, release)
 
 
-def _asks_quantiles(block: Block) -> bool:
-    subjects = [value.subject for value in block.values]
-    return any(form is not None and not form.sides and form.is_noisy for form in subjects)
-
-
 def _catalog_note(block: Block) -> str:
-    if _asks_quantiles(block):
+    if quantiles_of(block):
         return "the groups come from the catalog; quantiles come from noisy counts along the axis"
     return "the answer comes from the catalog; no noise"
 

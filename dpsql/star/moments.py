@@ -51,7 +51,7 @@ def spread_squares(catalog: CatalogFields) -> None:
             column = written[len("squares(") : -1].removeprefix(f"{view.of}.")
             if column not in measures and f"{view.of}.{column}" not in measures:
                 raise Problem(path, f"a variance needs sums beside `{written}`; add `{view.of}.{column}`")
-            tables[view.of] = _with_square(tables[view.of], column, path)
+            tables[view.of] = with_square(tables[view.of], column, path)
         for written in wanted:
             column = written[len("squares(") : -1].removeprefix(f"{view.of}.")
             measures[f"{view.of}.{PREFIX}{column}"] = measures.pop(written)
@@ -59,6 +59,16 @@ def spread_squares(catalog: CatalogFields) -> None:
     if views != catalog.views:
         object.__setattr__(catalog, "tables", tables)
         object.__setattr__(catalog, "views", views)
+
+
+def written_measure(measure: str) -> str:
+    """A measure as a view asks it.
+
+    >>> written_measure("sales.squares_of_amount"), written_measure("count")
+    ('squares(sales.amount)', 'count')
+    """
+    table, _, name = measure.rpartition(".")
+    return f"squares({table}.{name.removeprefix(PREFIX)})" if name.startswith(PREFIX) else measure
 
 
 def spread_quantiles(catalog: CatalogFields) -> None:
@@ -109,8 +119,17 @@ def _with_measures(view: View, measures: dict[str, Fraction]) -> View:
     return view.model_copy(update={"measures": measures})
 
 
-def _with_square(table: Table, column: str, path: tuple[str, ...]) -> Table:
-    """The table with the declared measure of one column's squares."""
+def with_square(table: Table, column: str, path: tuple[str, ...]) -> Table:
+    """The table with the declared measure of one column's squares.
+
+    Args:
+        table: declares the column.
+        column: its name.
+        path: where squares are asked, for the error.
+
+    Raises:
+        Problem: it is no measure, or its squares have too many digits.
+    """
     spec = table.columns.get(column)
     if spec is None or not spec.measure:
         raise Problem(path, f"squares of `{column}`, which is no column with `measure: true`; write its name")

@@ -13,6 +13,7 @@ from functools import partial
 
 from sqlglot import exp
 
+from dpsql.answer.block import Block
 from dpsql.answer.schema import INFORMATION, Schema, nearest
 from dpsql.answer.sql.binding import DIALECT
 from dpsql.answer.sql.calendar import map_fields
@@ -43,7 +44,7 @@ from dpsql.answer.sql.statement import (
 )
 from dpsql.answer.sql.typed import Kind, kind, kind_of_type, typed
 from dpsql.answer.sql.values import error_call, form_of
-from dpsql.answer.uncertainty.forms import ErrorOf, Form
+from dpsql.answer.uncertainty.forms import ErrorOf, Form, is_form
 from dpsql.answer.views import VIEWS
 from dpsql.errors import NotSupportedError, ProgrammingError, UnknownName
 from dpsql.star.sql.expression import Node
@@ -79,7 +80,7 @@ def take_apart(tree: Node, schema: Schema, text: str, carries: bool = False) -> 
     context = Context(schema, text, carries)
     shape = rewrite_query(context, tree, Scope({}, {}), True)
     blocks = tuple(replace(draft.block, values=tuple(draft.values)) for draft in context.drafts)
-    picked = picked_columns(shape)
+    picked, composed = picked_columns(shape), composed_columns(shape, blocks)
     node = finite(shape.node)
     asks_errors = any(map(is_error_call, node.find_all(exp.Anonymous)))
     keeps = node.find(*KEEPING) is not None
@@ -92,12 +93,26 @@ def take_apart(tree: Node, schema: Schema, text: str, carries: bool = False) -> 
     return Statement(
         blocks, written(node), tuple(written(expression) for expression in (common.expressions if common else ())),
         tuple(shape.names), tuple(shape.forms), tuple(shape.carriers.values()), context.catalog_tables,
-        tuple(dict.fromkeys(context.public_tables)), picked, ordered, asks_errors, keeps, moment, notes,
+        tuple(dict.fromkeys(context.public_tables)), picked, ordered, asks_errors, keeps, moment, notes, composed,
     )  # fmt: skip
 
 
 KEEPING = (exp.Limit, exp.Offset, exp.Fetch, exp.Where, exp.Having, exp.Qualify, exp.Join, exp.Case)
 """What may keep some rows of a query, or show some of its values."""
+
+
+def composed_columns(shape: RewrittenQuery, blocks: Sequence[Block]) -> tuple[str, ...]:
+    """Columns without a form that read a noisy value; of nested queries all, unless another column has a form."""
+    read = blocks if shape.block is None else [blocks[shape.block]]
+    values = [(f"v{i}", value) for block in read for i, value in enumerate(block.values)]
+    noisy = {name for name, value in values if is_form(value) and value.is_noisy}
+    if shape.block is None or not isinstance(shape.node, exp.Query):
+        return tuple(shape.names) if noisy and not any(shape.forms) else ()
+    items = zip(
+        shape.names, shape.node.selects, shape.forms, strict=False
+    )  # hidden columns follow the named ones
+    unformed = [(name, item) for name, item, forms in items if not forms]
+    return tuple(name for name, item in unformed if any(c.name in noisy for c in item.find_all(exp.Column)))
 
 
 def picked_columns(shape: RewrittenQuery) -> tuple[str, ...]:

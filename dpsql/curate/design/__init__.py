@@ -33,6 +33,7 @@ from dpsql.curate.design.questions import (
     read_questions,
     scaffold,
     with_measures,
+    with_squares,
 )
 from dpsql.curate.design.summaries import new_summaries, with_summaries, without_unused
 from dpsql.curate.design.text import Entry, People, with_views
@@ -47,6 +48,7 @@ from dpsql.star import Catalog, made_view, parse_catalog
 from dpsql.star.base import Problem
 from dpsql.star.checks import check_catalog
 from dpsql.star.graph import max_ids, sums_rows
+from dpsql.star.moments import written_measure
 from dpsql.star.summaries import summaries_of
 
 PERCENT = 100
@@ -129,6 +131,7 @@ def design_catalog(text: str, file: Path, statements: Sequence[str], guess: Gues
         )
     gained = Gained(new_measures(original, statements), new_summaries(original, statements))
     catalog = with_summaries(with_measures(original, gained.measures), gained.summaries)
+    catalog = with_squares(catalog, statements)
     public = open_public(catalog)
     try:
         return _designed(text, catalog, public, statements, gained, guess)
@@ -177,8 +180,9 @@ def _designed(
     summaries, read = summaries_of(catalog), summaries_of(_with(catalog, best))
     new = {name: entry for name, entry in gained.summaries.items() if name in read}
     unused = [name for name in summaries if name not in read and name not in gained.summaries]
-    new_text = with_views(text, best, used, People(str(catalog.privacy.unit.table), new, unused))
     foreseen = _foreseen(catalog, public, best, questions, guess)
+    best = {name: _as_asked(view) for name, view in best.items()}
+    new_text = with_views(text, best, used, People(str(catalog.privacy.unit.table), new, unused))
     notes = (*_unheard(catalog), *(f"{name} is taken out: no question reads it" for name in unused))
     return CatalogDesign(new_text, best, used, new, foreseen, designer.tried, notes)
 
@@ -220,6 +224,14 @@ def written(designed: Sequence[Designed]) -> dict[str, Entry]:
         description = {"of": view.of, "axes": [_axis(axis.entry) for axis in view.axes], "measures": measures}
         views[_name(view, views)] = {**description, "share": _number(share)}
     return views
+
+
+def _as_asked(view: Entry) -> Entry:
+    """A view that asks squares of a measure, not the measure that the catalog makes of them."""
+    measures = view["measures"]
+    if isinstance(measures, Mapping):
+        return {**view, "measures": {written_measure(name): share for name, share in measures.items()}}
+    return {**view, "measures": list(map(written_measure, measures))}
 
 
 def _axis(axis: Mapping[str, Any]) -> Any:

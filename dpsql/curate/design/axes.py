@@ -54,7 +54,13 @@ class AxisWriter:
     grains: Mapping[ScaffoldAxis, Grain]
 
     def axis(
-        self, place: ScaffoldAxis, columns: Iterable[tuple[str, str]], ends: Iterable[int]
+        self,
+        place: ScaffoldAxis,
+        columns: Iterable[tuple[str, str]],
+        ends: Iterable[int],
+        *,
+        coarsest: bool = False,
+        fine: bool = False,
     ) -> DesignedAxis:
         """The axis at a place that serves some questions.
 
@@ -62,6 +68,8 @@ class AxisWriter:
             place: where.
             columns: the columns that they look at.
             ends: where they begin or end, in units of a private column.
+            coarsest: whether an ordered column is cut there and nowhere else.
+            fine: whether it is cut as finely as `SHORT` allows, where the catalog does not say how.
         """
         if place.column is None:
             return self._public(place, frozenset(columns))
@@ -69,7 +77,8 @@ class AxisWriter:
         name = f"{self._name(place)}.{place.column}"
         if not spec.ordered:
             return DesignedAxis({"axis": name}, spec.leaves if spec.from_ is None else SHORT)
-        cuts = cuts_for(spec, frozenset(ends))
+        ends = frozenset((*ends, *(_fine_starts(spec) if fine else ())))
+        cuts = coarsest_cuts(spec, ends) if coarsest else cuts_for(spec, ends)
         starts = len(bin_starts(spec, cuts or spec.cuts))
         return DesignedAxis(
             {"axis": name} if cuts is None else {"axis": name, "cuts": _written(cuts)}, starts
@@ -167,7 +176,36 @@ def cuts_for(column: Column, ends: frozenset[int]) -> Cuts | None:
             return cuts
     if not inside:
         return None if already_cut else Cuts.model_validate({"width": _widths(column)[0]})
-    return Cuts.model_validate({"at": tuple(column.text(end) for end in sorted(inside))})
+    return _cut_at(column, inside)
+
+
+def coarsest_cuts(column: Column, ends: frozenset[int]) -> Cuts | None:
+    """Cuts at the ends of questions alone, for numbers that leaves do not add up to; `cuts_for` where there are none.
+
+    Args:
+        column: an ordered column.
+        ends: where questions begin or end, in its units.
+
+    >>> coarsest_cuts(Column(type="int", lower="0", upper="99"), frozenset({18})).at
+    ('18',)
+    """
+    low, high = column.bounds
+    inside = frozenset(end for end in ends if low < end <= high)
+    if not inside or (column.leaves <= SHORT and inside == frozenset(bin_starts(column, column.cuts)[1:])):
+        return cuts_for(column, ends)
+    return _cut_at(column, inside)
+
+
+def _cut_at(column: Column, ends: frozenset[int]) -> Cuts:
+    return Cuts.model_validate({"at": tuple(column.text(end) for end in sorted(ends))})
+
+
+def _fine_starts(column: Column) -> Iterable[int]:
+    """The first values of bins of the least width that gives at most `SHORT`; none where leaves are few, or cut."""
+    if column.cuts is not None or column.leaves <= SHORT:
+        return ()
+    starts = (bin_starts(column, Cuts.model_validate({"width": width})) for width in _widths(column))
+    return max((bins for bins in starts if len(bins) <= SHORT), key=len, default=())
 
 
 def _is_long(column: Column) -> bool:

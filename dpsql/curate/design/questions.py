@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
+from math import floor
 from typing import Any, TypeVar
 
 import numpy as np
@@ -23,6 +25,7 @@ from dpsql.answer.answerer import Answerer
 from dpsql.answer.block import Block
 from dpsql.answer.plan import ReleaseView as AskedView
 from dpsql.answer.plan import ViewPlan, conditions, make_plan, place
+from dpsql.answer.quantiles import known_rows, quantiles_of
 from dpsql.answer.sql.parse import parse
 from dpsql.answer.sql.rewrite import take_apart
 from dpsql.answer.sql.summed import Range, Summed, range_of, same_expression, summed_expressions
@@ -32,15 +35,20 @@ from dpsql.curate.dry import Priced
 from dpsql.engines.engine import Engine
 from dpsql.errors import Error, NoViewError
 from dpsql.star import Catalog, made_view
+from dpsql.star.base import Problem
 from dpsql.star.checks import plain_name
 from dpsql.star.graph import KeyPath, paths_to, reachable
+from dpsql.star.moments import with_square
 from dpsql.star.sql.calendar import calendar_field
 from dpsql.star.sql.expression import parse_one
 from dpsql.star.summaries import counts_rows
 from dpsql.star.tables import LARGEST_LEAVES, TRUNCATE, Column, Cuts, Measure, Table
 
+PLENTY = Fraction(2**10)
+"""Epsilon of the scaffold: many small shares must leave the noise of squares room in 64 bits."""
+
 COARSE = 2**12
-"""Leaves of the scaffold on whole-number axes with too many values: comparisons say where they are cut."""
+"""Leaves of the scaffold on axes with too many numbers: comparisons say where they are cut."""
 
 _WORD = re.compile(r'"([^"]+)"|([A-Za-z_][A-Za-z0-9_]*)')
 
@@ -71,8 +79,10 @@ class Need:
         columns: for each axis that it looks at the columns: (table, column); none where only a join is checked.
         ends: for each ordered private axis the units at which a question begins or ends.
         measures: what is counted and summed; none where values are listed.
-        sql, block: the statement, and which of its blocks this is.
+        sql, number: the statement, and which of its blocks this is.
+        block: that block; of a quantile the one that counts its rows.
         along: for joins that leave out no row an axis beyond them: some view must have one, to say so.
+        of_quantile: whether the rows counted are those that a quantile is of.
     """
 
     of: str
@@ -80,12 +90,18 @@ class Need:
     ends: Mapping[ScaffoldAxis, frozenset[int]]
     measures: tuple[str, ...]
     sql: str
-    block: int
+    number: int
+    block: Block
     along: tuple[ScaffoldAxis, ...] = ()
+    of_quantile: bool = False
 
     @property
     def places(self) -> frozenset[ScaffoldAxis]:
         return frozenset(self.columns)
+
+    def is_fine(self, place_: ScaffoldAxis) -> bool:
+        """Whether it runs along an axis without a condition there: a quantile is as fine as the leaves."""
+        return self.of_quantile and place_ in self.columns and not self.ends.get(place_)
 
 
 @dataclass(frozen=True)
@@ -207,7 +223,8 @@ def scaffold(catalog: Catalog, places: Sequence[ScaffoldAxis]) -> Catalog:
         )
         for name, table in catalog.tables.items()
     }
-    return catalog.model_copy(update={"views": views, "tables": tables})
+    privacy = catalog.privacy.model_copy(update={"epsilon": PLENTY, "cap": PLENTY, "releases": None})
+    return catalog.model_copy(update={"views": views, "tables": tables, "privacy": privacy})
 
 
 C = TypeVar("C", bound=Column)
@@ -220,9 +237,10 @@ def _finest(column: C) -> C:
     few = _leaves(column) <= LARGEST_LEAVES
     if column.cuts is not None:
         return column.model_copy(update={"cuts": None}) if few else column
-    if few or column.type != "int":
+    if few:
         return column
-    width = str(-(-_leaves(column) // COARSE))
+    units = Decimal(-(-_leaves(column) // COARSE))
+    width = "day" if column.type == "timestamp" else f"{units.scaleb(-column.digits):f}"
     return column.model_copy(update={"cuts": Cuts.model_validate({"width": width})})
 
 
@@ -263,10 +281,19 @@ class _Reader:
         """A statement, or why it is refused."""
         try:
             statement = take_apart(parse(text, ""), self.answerer.schema, text)
-            needs = (self._need(block, text, i) for i, block in enumerate(statement.blocks))
+            needs = [need for i, block in enumerate(statement.blocks) for need in self._needs(block, text, i)]
             return DesignQuestion(text, tuple(needs))
         except Error as error:
             return DesignQuestion(text, (), str(error))
+
+    def _needs(self, block: Block, text: str, number: int) -> Iterator[Need]:
+        """What the sums of a block need, or the values it lists; and each of its quantiles."""
+        quantiles = quantiles_of(block)
+        if not quantiles or any(value.terms for value in block.values):
+            yield self._need(block, text, number)
+        for quantile in quantiles:
+            need = self._need(known_rows(quantile.expression, block), text, number)
+            yield replace(need, of_quantile=True)
 
     def _need(self, block: Block, text: str, number: int) -> Need:
         terms = [] if block.listing else list(dict.fromkeys(t for v in block.values for t in v.terms))
@@ -307,7 +334,7 @@ class _Reader:
         measures = dict.fromkeys(["count", *(term.measure for term in terms)])
         return Need(
             next(iter(columns)).of, {p: frozenset(c) for p, c in columns.items()},
-            {p: e for p, e in ends.items() if e is not None}, tuple(measures), text, number, tuple(along),
+            {p: e for p, e in ends.items() if e is not None}, tuple(measures), text, number, block, tuple(along),
         )  # fmt: skip
 
     def _listing(self, block: Block, text: str, number: int) -> Need:
@@ -320,7 +347,7 @@ class _Reader:
                 raise self._undeclared(ref)
             columns[place_] = columns.get(place_, frozenset()) | {(ref.table, ref.column)}
         of = next((p.of for p in columns), block.root)
-        return Need(of, columns, {}, (), text, number)
+        return Need(of, columns, {}, (), text, number, block)
 
     def _undeclared(self, ref: ColumnRef) -> NoViewError:
         """A column that no axis can hold: a key, whose values are people or things, or one without a domain."""
@@ -378,28 +405,29 @@ class _Reader:
     def _compared(
         self, block: Block, terms: Sequence[Term], places: Iterable[ScaffoldAxis]
     ) -> dict[ScaffoldAxis, frozenset[int]]:
-        """Ends on axes with more whole numbers than leaves: the constants that their columns are compared with."""
+        """Ends on axes with more numbers than leaves: the constants that their columns are compared with."""
         ends_by_place: dict[ScaffoldAxis, set[int]] = {}
-        coarse = {p for p in places if not self._is_fine(p)}
+        coarse = {p: d for p in places if (d := self._digits(p)) is not None}
         for predicate in (p for condition in conditions(block, terms) for p in predicates(condition)):
             for comparison in predicate.expression.comparisons:
                 ref = block.columns[comparison.column]
-                for place_ in coarse:
+                for place_, digits in coarse.items():
                     if (ref.path, ref.column) == (place_.path, place_.column) and isinstance(
-                        comparison.constant, int
+                        comparison.constant, int | Decimal
                     ):
-                        jumps = (comparison.constant, comparison.constant + 1)
                         ends_by_place.setdefault(place_, set()).update(
-                            _jump(comparison.operator, comparison.constant, jumps)
+                            _jump(comparison.operator, Fraction(comparison.constant) * 10**digits)
                         )
         return {p: frozenset(ends) for p, ends in ends_by_place.items()}
 
-    def _is_fine(self, place_: ScaffoldAxis) -> bool:
-        """Whether every value of an axis is a leaf of the scaffold."""
+    def _digits(self, place_: ScaffoldAxis) -> int | None:
+        """Digits after the point of an axis of numbers that has not a leaf for each of them; None of any other."""
         planned = self.priced.plan.axes[self.axes[place_]]
         rule, spec = planned.axis.rule, planned.resolved.spec
-        coarse = isinstance(rule, OrderedRule) and spec is not None and spec.type == "int"
-        return not coarse or int(rule.starts[-1]) - int(rule.starts[0]) + 1 == len(rule.starts)  # type: ignore[union-attr]
+        if not isinstance(rule, OrderedRule) or spec is None or spec.type not in ("int", "decimal"):
+            return None
+        fine = int(rule.starts[-1]) - int(rule.starts[0]) + 1 == len(rule.starts)
+        return None if fine else spec.digits
 
 
 def _no_axis_behind(path: KeyPath) -> NoViewError:
@@ -429,13 +457,14 @@ def _covers(place_: ScaffoldAxis, path: KeyPath) -> bool:
     return place_.path == path or (place_.column is None and path[: len(place_.path)] == place_.path)
 
 
-def _jump(operator: Callable[[Any, Any], Any], constant: int, at: Sequence[int]) -> list[int]:
-    """Where a comparison with a constant changes its truth.
+def _jump(operator: Callable[[Any, Any], Any], constant: Fraction) -> list[int]:
+    """The whole numbers at which a comparison with a constant changes its truth.
 
     >>> from operator import ge, le
-    >>> _jump(ge, 5, (5, 6)), _jump(le, 5, (5, 6))
-    ([5], [6])
+    >>> _jump(ge, Fraction(5)), _jump(le, Fraction(5)), _jump(ge, Fraction(11, 2))
+    ([5], [6], [6])
     """
+    at = (floor(constant), floor(constant) + 1)
     return [unit for unit in at if bool(operator(unit, constant)) != bool(operator(unit - 1, constant))]
 
 
@@ -473,6 +502,28 @@ def new_measures(catalog: Catalog, statements: Sequence[str]) -> NewMeasures:
                     expression, bounds
                 )
     return measures
+
+
+MOMENTS = frozenset({
+    "stddev", "stddev_samp", "stddev_pop", "variance", "variance_samp", "variance_pop", "var_samp", "var_pop", "corr",
+})  # fmt: skip
+"""Functions that ask a measure's squares."""
+
+
+def with_squares(catalog: Catalog, statements: Sequence[str]) -> Catalog:
+    """The catalog with the squares of the measures that stand in a statement with a moment.
+
+    Args:
+        catalog: the catalog.
+        statements: SQL.
+    """
+    tables = dict(catalog.tables)
+    for words in (words for text in statements if MOMENTS & (words := named([text]))):
+        for name, table in catalog.tables.items():
+            for column in (c for c, spec in table.columns.items() if spec.measure and c.lower() in words):
+                with suppress(Problem):  # too many digits: its variance is refused as before
+                    tables[name] = with_square(tables[name], column, ())
+    return catalog.model_copy(update={"tables": tables})
 
 
 def with_measures(catalog: Catalog, new: NewMeasures) -> Catalog:

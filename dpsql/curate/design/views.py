@@ -25,8 +25,6 @@ import numpy as np
 from dpsql.answer.answerer import Answerer
 from dpsql.answer.plan import ViewPlan
 from dpsql.answer.relation import choose
-from dpsql.answer.sql.parse import parse
-from dpsql.answer.sql.rewrite import take_apart
 from dpsql.answer.terms import Term
 from dpsql.answer.uncertainty.forms import is_summed
 from dpsql.axis.model import CategoryRule, KeyListRule, OrderedRule
@@ -39,7 +37,7 @@ from dpsql.errors import Error, NoViewError
 from dpsql.publishing.axes import AxisMaker
 from dpsql.publishing.userlevel.guess import crowds
 from dpsql.star import Catalog, made_view
-from dpsql.star.graph import COUNTS, KeyPath
+from dpsql.star.graph import COUNTS, KeyPath, sums_rows
 from dpsql.tree import FloatArray
 
 MOST_CELLS = 2**21
@@ -203,15 +201,21 @@ class Designer:
                 self._known[needs] = None
         return self._view(needs)
 
-    def _axes(self, needs: frozenset[Need]) -> tuple[DesignedAxis, ...]:
-        """The axes that all of the needs look at, each fine enough for all of them."""
+    def _axes(self, needs: frozenset[Need], *, coarsest: bool = False) -> tuple[DesignedAxis, ...]:
+        """The axes that all of the needs look at, each fine enough for all of them, or no finer than that."""
         columns: dict[ScaffoldAxis, frozenset[tuple[str, str]]] = {}
         for need in sorted(needs, key=_order):
             for p, place_columns in need.columns.items():
                 columns[p] = columns.get(p, frozenset()) | place_columns
         finest = [p for p in columns if not any(self._tells(q, p, columns[p]) for q in columns if q != p)]
         return tuple(
-            self.writer.axis(p, columns[p], frozenset(e for need in needs for e in need.ends.get(p, ())))
+            self.writer.axis(
+                p,
+                columns[p],
+                frozenset(e for n in needs for e in n.ends.get(p, ())),
+                coarsest=coarsest,
+                fine=any(n.is_fine(p) for n in needs),
+            )
             for p in finest
         )
 
@@ -227,9 +231,22 @@ class Designer:
         return self._known[needs]
 
     def _priced(self, needs: frozenset[Need]) -> Designed | None:
-        """A view alone in the catalog, with what its questions err; None where the planner refuses it."""
+        """A view alone in the catalog, with what its questions err; None where the planner refuses it.
+
+        Who is in two leaves would count twice among people: where ranges of them are asked, leaves may be too fine.
+        """
+        axes = self._axes(needs)
+        view = self._priced_on(needs, axes)
+        if view is None and not all(sums_rows(m) for need in needs for m in need.measures):
+            coarsest = self._axes(needs, coarsest=True)
+            view = self._priced_on(needs, coarsest) if coarsest != axes else None
+        for need in needs if view is not None else ():
+            self.refused.pop(need, None)
+        return view
+
+    def _priced_on(self, needs: frozenset[Need], axes: tuple[DesignedAxis, ...]) -> Designed | None:
         ordered = tuple(sorted(needs, key=_order))
-        axes, of = self._axes(needs), ordered[0].of
+        of = ordered[0].of
         measures = list(dict.fromkeys(m for need in ordered for m in need.measures))
         description = {"of": of, "axes": [axis.entry for axis in axes], "measures": measures, "share": "0.99"}
         views = {
@@ -282,7 +299,7 @@ class Designer:
 
 
 def _order(need: Need) -> tuple[str, int]:
-    return (need.sql, need.block)
+    return (need.sql, need.number)
 
 
 def weights_of(priced: Priced, shares: Mapping[int, FloatArray]) -> dict[int, FloatArray]:
@@ -323,11 +340,13 @@ class QuestionErrors:
         Raises:
             NoViewError: nothing answers it.
         """
-        statement = take_apart(parse(need.sql, ""), self.answerer.schema, need.sql)
-        block = statement.blocks[need.block]
-        values = [value for value in block.values if is_summed(value) and value.terms]
+        values = [value for value in need.block.values if is_summed(value) and value.terms]
         choice = partial(
-            choose, block, release=self.answerer.release, schema=self.answerer.schema, asked="interpolate"
+            choose,
+            need.block,
+            release=self.answerer.release,
+            schema=self.answerer.schema,
+            asked="interpolate",
         )
         try:
             terms = list(dict.fromkeys(term for value in values for term in value.terms))
