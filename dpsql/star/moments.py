@@ -64,11 +64,11 @@ def spread_squares(catalog: CatalogFields) -> None:
 def written_measure(measure: str) -> str:
     """A measure as a view asks it.
 
-    >>> written_measure("sales.squares_of_amount"), written_measure("count")
-    ('squares(sales.amount)', 'count')
+    >>> written_measure("sales.squares_of_amount"), written_measure("count(sales.squares_of_amount)")
+    ('squares(sales.amount)', 'count(sales.squares_of_amount)')
     """
     table, _, name = measure.rpartition(".")
-    return f"squares({table}.{name.removeprefix(PREFIX)})" if name.startswith(PREFIX) else measure
+    return f"squares({table}.{name.removeprefix(PREFIX)})" if name.startswith(PREFIX) and "(" not in table else measure
 
 
 def spread_quantiles(catalog: CatalogFields) -> None:
