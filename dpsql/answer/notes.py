@@ -31,6 +31,7 @@ from dpsql.answer.uncertainty.reads import weight_error
 from dpsql.release import Release
 from dpsql.release.format import AxisMeta, MeasureScale, Meta, ScaleMeta
 from dpsql.star.devices import NONRESPONSES
+from dpsql.star.graph import is_count
 from dpsql.star.summaries import counts_for
 
 
@@ -172,7 +173,7 @@ def scale_notes(plan: ViewPlan, terms: Sequence[Term], release: Release) -> list
     unit = release.meta.privacy.unit.partition(".")[0]
     notes = [Note(_factors(scale, unit, bool(weight_error(release))))]
     notes += [Note(line, flag=True) for line in _open(scale, terms)]
-    notes += [Note(line) for line in _above(scale, terms, unit)]
+    notes += [Note(line) for line in dict.fromkeys(_above(scale, terms, unit))]
     if scale.weighted_down > TOLD:
         many = f"up to about {scale.weighted_down:.0%} of the rows"
         notes.append(Note(f"{scale.of}: {many} belong to units of {unit} with more than {scale.tau} rows"))
@@ -199,7 +200,8 @@ def _open(scale: ScaleMeta, terms: Sequence[Term]) -> Iterator[str]:
     """Why intervals of totals and averages have no upper end."""
     for factor in dict.fromkeys(scale.measure(term.measure) for term in terms):
         if None in (factor.error.up, factor.mean_error.up):
-            aggregates = f"sums and averages of {factor.measure}" if factor.measure else "counts and sums"
+            summed = factor.measure and not is_count(factor.measure)
+            aggregates = f"sums and averages of {factor.measure}" if summed else "counts and sums"
             yield f"{scale.of}: too few people for the noise: intervals of {aggregates} have a lower end only"
 
 
@@ -208,7 +210,7 @@ def _factors(scale: ScaleMeta, unit: str, inside: bool) -> str:
     factors = [
         f"{f'sums of {each.measure}' if each.measure else 'counts'} are scaled by {each.factor:.2f}{_plus_minus(each)}"
         for each in scale.measures
-        if each.left_out is not None
+        if each.left_out is not None and not is_count(each.measure)
     ]
     if not factors:
         return f"{scale.of}: noise hides how many rows there are in all"
@@ -229,7 +231,7 @@ def _above(scale: ScaleMeta, terms: Sequence[Term], unit: str) -> Iterator[str]:
     """What lies above what one unit may count for, of each measure that is read."""
     for own in dict.fromkeys(scale.measure(term.measure) for term in terms):
         if own.above > TOLD:
-            what = own.measure or "rows"
+            what = "rows" if is_count(own.measure) else own.measure or "rows"
             yield (
                 f"about {own.above:.0%} of {what} lies above what one unit of {unit} may count for; it is put back by "
                 "estimate, and intervals allow for it"

@@ -50,6 +50,7 @@ from dpsql.release.read import filled_release
 from dpsql.release.reports import SquareMeta
 from dpsql.release.write import KeyListPart, ReleaseBuilder, StatisticContent, StatisticPart
 from dpsql.star import Catalog
+from dpsql.star.graph import is_count
 from dpsql.streams.plan import whole_stream
 from dpsql.variance import AxisVariance
 from dpsql.variance.channel import COUNTED, Deviations, Squares
@@ -172,7 +173,10 @@ class Rehearsal:
     @property
     def blind(self) -> dict[str, tuple[str, ...]]:
         """Table -> what has no upper end of it: the empty name for its rows, else names of measures."""
-        found = {s.of: tuple(m.measure for m in s.measures if m.error.up is None) for s in self.scales}
+        found = {
+            s.of: tuple(m.measure for m in s.measures if m.error.up is None and not is_count(m.measure))
+            for s in self.scales
+        }
         return {of: names for of, names in found.items() if names}
 
 

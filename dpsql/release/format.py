@@ -201,7 +201,7 @@ class ScaleMeta:
         unseen: up to about how many units could own rows beyond what is counted, and noise hides them.
         rows: the noisy total of rows.
         public_rows: whether the number of rows was told exactly.
-        measures: the factor of rows, under the empty name, then of each summed measure.
+        measures: the factor of rows, under the empty name, then of each summed measure, and of rows where one is known.
     """
 
     of: str

@@ -68,7 +68,11 @@ def written_measure(measure: str) -> str:
     ('squares(sales.amount)', 'count(sales.squares_of_amount)')
     """
     table, _, name = measure.rpartition(".")
-    return f"squares({table}.{name.removeprefix(PREFIX)})" if name.startswith(PREFIX) and "(" not in table else measure
+    return (
+        f"squares({table}.{name.removeprefix(PREFIX)})"
+        if name.startswith(PREFIX) and "(" not in table
+        else measure
+    )
 
 
 def spread_quantiles(catalog: CatalogFields) -> None:

@@ -20,7 +20,7 @@ people, so their errors go together.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import exp, hypot, inf, log, sqrt
 
 import numpy as np
@@ -80,6 +80,20 @@ class TotalsFactor:
     error: Relative
     mean_error: Relative
     put_back: float
+
+    def of_known(self, low: PeopleEstimate, rows: PeopleEstimate) -> TotalsFactor:
+        """That of the rows where a measure is known: R is the rows', and nobody measured their total with a high bound.
+
+        Args:
+            low: the views' total of these rows.
+            rows: that of all rows.
+        """
+        noise, of_rows = (total.sd / abs(total.value) if total.value else 1.0 for total in (low, rows))
+        error = Relative(
+            hypot(self.error.noise, noise), hypot(self.error.down, noise), hypot(self.error.up, noise)
+        )
+        apart = hypot(noise, of_rows)
+        return replace(self, error=error, mean_error=Relative(apart, apart, apart))
 
 
 @dataclass(frozen=True)

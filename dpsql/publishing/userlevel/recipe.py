@@ -117,4 +117,6 @@ def scale_factors(table: RecipeTable, choices: RecipeChoices, views: Agreed) -> 
         mean = low.value / counted.value if counted.value else 0.0
         apart = hypot(centred.sd, (mean - mid) * counted.sd)
         measures[name] = Scaled(high, low, apart / abs(low.value) if low.value else 1.0, choices.uneven[name])
-    return factors(rows, measures, told=table.public_rows)
+    scaled = dict(factors(rows, measures, told=table.public_rows))
+    counts = {s.measure.name for s in table.statistics.values() if s.bounds is None} - {"count"}
+    return scaled | {name: scaled[""].of_known(views.total(name), rows.low) for name in sorted(counts)}
