@@ -17,6 +17,8 @@ is as sharp for small values as for large ones; other bounds have 32 of one widt
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from contextlib import suppress
 from decimal import Decimal
 from fractions import Fraction
 
@@ -61,18 +63,19 @@ def spread_squares(catalog: CatalogFields) -> None:
         object.__setattr__(catalog, "views", views)
 
 
-def written_measure(measure: str) -> str:
-    """A measure as a view asks it.
+def written_measure(tables: Mapping[str, Table], measure: str) -> str:
+    """A measure as a view asks it: `squares(sales.amount)` where `sales.squares_of_amount` is what that makes.
 
-    >>> written_measure("sales.squares_of_amount"), written_measure("count(sales.squares_of_amount)")
-    ('squares(sales.amount)', 'count(sales.squares_of_amount)')
+    Args:
+        tables: declare the measures.
+        measure: its name, `table.measure` for instance.
     """
-    table, _, name = measure.rpartition(".")
-    return (
-        f"squares({table}.{name.removeprefix(PREFIX)})"
-        if name.startswith(PREFIX) and "(" not in table
-        else measure
-    )
+    name, _, square = measure.partition(".")
+    column = square.removeprefix(PREFIX)
+    with suppress(Problem):
+        if name in tables and column != square and with_square(tables[name], column, ()) == tables[name]:
+            return f"squares({name}.{column})"
+    return measure
 
 
 def spread_quantiles(catalog: CatalogFields) -> None:

@@ -181,7 +181,7 @@ def _designed(
     new = {name: entry for name, entry in gained.summaries.items() if name in read}
     unused = [name for name in summaries if name not in read and name not in gained.summaries]
     foreseen = _foreseen(catalog, public, best, questions, guess)
-    best = {name: _as_asked(view) for name, view in best.items()}
+    best = {name: _as_asked(view, catalog) for name, view in best.items()}
     new_text = with_views(text, best, used, People(str(catalog.privacy.unit.table), new, unused))
     notes = (*_unheard(catalog), *(f"{name} is taken out: no question reads it" for name in unused))
     return CatalogDesign(new_text, best, used, new, foreseen, designer.tried, notes)
@@ -226,12 +226,12 @@ def written(designed: Sequence[Designed]) -> dict[str, Entry]:
     return views
 
 
-def _as_asked(view: Entry) -> Entry:
+def _as_asked(view: Entry, catalog: Catalog) -> Entry:
     """A view that asks squares of a measure, not the measure that the catalog makes of them."""
     measures = view["measures"]
-    if isinstance(measures, Mapping):
-        return {**view, "measures": {written_measure(name): share for name, share in measures.items()}}
-    return {**view, "measures": list(map(written_measure, measures))}
+    names = [written_measure(catalog.tables, name) for name in measures]
+    shared = isinstance(measures, Mapping)
+    return {**view, "measures": dict(zip(names, measures.values(), strict=True)) if shared else names}
 
 
 def _axis(axis: Mapping[str, Any]) -> Any:

@@ -118,5 +118,7 @@ def scale_factors(table: RecipeTable, choices: RecipeChoices, views: Agreed) -> 
         apart = hypot(centred.sd, (mean - mid) * counted.sd)
         measures[name] = Scaled(high, low, apart / abs(low.value) if low.value else 1.0, choices.uneven[name])
     scaled = dict(factors(rows, measures, told=table.public_rows))
-    counts = {s.measure.name for s in table.statistics.values() if s.bounds is None} - {"count"}
-    return scaled | {name: scaled[""].of_known(views.total(name), rows.low) for name in sorted(counts)}
+    known = sorted(
+        {s.measure.name for s in table.statistics.values()} & {f"count({name})" for name in measures}
+    )
+    return scaled | {name: scaled[""].of_known(views.total(name), rows.low) for name in known}
