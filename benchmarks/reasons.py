@@ -19,7 +19,7 @@ FLOOR = (
 
 BEYOND = "rows beyond the bound are counted (1.0)"
 
-SLOW_DAY = "23.7 minutes; 33.7 in a slow hour, 19.5 at best with nearly the same tests: never 16, and no few tests hold the difference"
+SLOW_DAY = "23.7 minutes; 33.7 in a slow hour, 19.5 at best: never 16, and no few tests hold the difference"
 
 REASONS: dict[str, str] = {
     "make test: CPU seconds": SLOW_DAY,
