@@ -295,12 +295,17 @@ def _check_fits(view: str, measure: str, most: int, unit: int, charge: Fraction)
         unit: drawn integers that make one of these.
         charge: what the statistic spends, epsilon or mu^2.
     """
-    noise = most * max(Fraction(1), 1 / charge)
-    if noise * ROOM >= 1 << 43 or noise * ROOM * unit * HEADROOM >= 1 << 63:
+    if not fits(most, unit, charge):
         raise CatalogError(
             f"views.{view}.measures: sums of {measure} and their noise may not fit 64 bits",
             hint="narrow its bounds, lower its scale or max_ids, or give it a larger share",
         )
+
+
+def fits(most: int, unit: int, charge: Fraction) -> bool:
+    """Whether 64 bits hold a sum with its noise: see `_check_fits`."""
+    noise = most * max(Fraction(1), 1 / charge)
+    return noise * ROOM < 1 << 43 and noise * ROOM * unit * HEADROOM < 1 << 63
 
 
 def _spend(catalog: Catalog, charge: Fraction, law: NoiseLaw) -> Fraction:

@@ -131,10 +131,16 @@ def design_catalog(text: str, file: Path, statements: Sequence[str], guess: Gues
         )
     gained = Gained(new_measures(original, statements), new_summaries(original, statements))
     catalog = with_summaries(with_measures(original, gained.measures), gained.summaries)
-    catalog = with_squares(catalog, statements)
+    squared = with_squares(catalog, statements)
     public = open_public(catalog)
     try:
-        return _designed(text, catalog, public, statements, gained, guess)
+        return _designed(text, squared, public, statements, gained, guess)
+    except CatalogError:
+        if squared.tables == catalog.tables:
+            raise
+        return _designed(
+            text, catalog, public, statements, gained, guess
+        )  # some square has no room in its share
     finally:
         public.close()
 

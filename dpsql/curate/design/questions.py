@@ -34,6 +34,8 @@ from dpsql.axis.model import OrderedRule
 from dpsql.curate.dry import Priced
 from dpsql.engines.engine import Engine
 from dpsql.errors import Error, NoViewError
+from dpsql.publishing.plan import fits
+from dpsql.publishing.planned import Bounds
 from dpsql.star import Catalog, made_view
 from dpsql.star.base import Problem
 from dpsql.star.checks import plain_name
@@ -205,8 +207,10 @@ def scaffold(catalog: Catalog, places: Sequence[ScaffoldAxis]) -> Catalog:
     views = {}
     for number, place_ in enumerate(places):
         table = catalog.tables[place_.of]
-        sums = [f"{place_.of}.{c}" for c, spec in table.columns.items() if spec.measure]
-        sums += [f"{place_.of}.{m}" for m in table.measures]
+        summed = {c: Bounds(*spec.bounds, spec.digits) for c, spec in table.columns.items() if spec.measure}
+        summed |= {m: Bounds(*spec.bounds, spec.scale) for m, spec in table.measures.items()}
+        # sums that would not fit at any budget are refused where they are asked, and nowhere else
+        sums = [f"{place_.of}.{name}" for name, bounds in summed.items() if fits(bounds.reach, 1, PLENTY)]
         axis: dict[str, Any] = {"axis": ".".join((*place_.path, *([place_.column] if place_.column else [])))}
         axis |= {} if place_.column else {"by": [catalog.tables[place_.table].key]}
         described = {"of": place_.of, "axes": [axis], "measures": ["count", *sums], "mechanism": "identity"}
