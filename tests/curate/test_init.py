@@ -266,6 +266,17 @@ def test_codes_with_leading_zeros_stay_text_and_dates_must_exist(tmp_path: Path)
     }
 
 
+def test_numbers_with_an_exponent_are_numbers_and_codes_are_not(tmp_path: Path) -> None:
+    """pandas writes 8.08e-05; a column of such numbers was called free text. Publishing reads them already."""
+    rows = [f"{i / 7},{2e-5 * (i % 3)},{i % 4}E{i % 5}\n" for i in range(200)]
+    assert any("e-05" in row for row in rows)
+    (tmp_path / "trials.csv").write_text("dose,trace,lot\n" + "".join(rows))
+    columns = drafted(tmp_path / "trials.csv", tmp_path / "trials.yaml").tables["trials"].columns
+    assert {name: column.type for name, column in columns.items()} == {
+        "dose": "decimal", "trace": "decimal", "lot": "string",
+    }  # fmt: skip
+
+
 def test_a_bridge_holds_nothing_but_keys(tmp_path: Path) -> None:
     output = tmp_path / "shop.yaml"
     drafted(make_duckdb(tmp_path), output)
