@@ -22,7 +22,7 @@ from contextlib import suppress
 from decimal import Decimal
 from fractions import Fraction
 
-from dpsql.star.base import Problem
+from dpsql.star.base import LARGEST_UNITS, Problem
 from dpsql.star.model import MOST_AXES, AxisSpec, CatalogFields, View
 from dpsql.star.tables import LARGEST_SCALE, Column, Cuts, Measure, Table
 
@@ -135,7 +135,7 @@ def with_square(table: Table, column: str, path: tuple[str, ...]) -> Table:
         path: where squares are asked, for the error.
 
     Raises:
-        Problem: it is no measure, or its squares have too many digits.
+        Problem: it is no measure, or its squares have too many digits or are too large.
     """
     spec = table.columns.get(column)
     if spec is None or not spec.measure:
@@ -145,6 +145,10 @@ def with_square(table: Table, column: str, path: tuple[str, ...]) -> Table:
     reach = max(high - middle, middle - low, 1)
     if 2 * digits > LARGEST_SCALE:
         raise Problem(path, f"squares of `{column}` would have {2 * digits} digits; lower its `scale`")
+    if reach * reach >= LARGEST_UNITS:
+        raise Problem(
+            path, f"squares of `{column}` would be too large; narrow its bounds, or lower its `scale`"
+        )
     centred = f"({column} - {_written(middle, digits)})"
     square = Measure(
         expr=f"{centred} * {centred}", lower="0", upper=_written(reach * reach, 2 * digits), scale=2 * digits,
