@@ -135,7 +135,7 @@ def design_catalog(text: str, file: Path, statements: Sequence[str], guess: Gues
     public = open_public(catalog)
     try:
         return _designed(text, squared, public, statements, gained, guess)
-    except CatalogError:
+    except (CatalogError, PrivacyError):
         if squared.tables == catalog.tables:
             raise
         return _designed(
