@@ -1,7 +1,8 @@
 """`max_ids: auto` with a measure that may be NULL: rows where it is known have no total of their own that was measured.
 
 They are multiplied by the factor of all rows, so the noise of their own total stays. It was taken for exact:
-`COUNT(x) * 1.0 / COUNT(*)` of a whole table had an interval of no width, and `COUNT(*) - COUNT(x)` held in 14 of 25 releases.
+`COUNT(x) * 1.0 / COUNT(*)` of a whole table had an interval of no width, and `COUNT(*) - COUNT(x)` held in 14 of 25
+releases.
 """
 
 from __future__ import annotations
