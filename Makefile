@@ -181,7 +181,8 @@ bench-userlevel: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.userlevel.measure; measured=$$?; \
 	$(BIN)/python -m benchmarks.userlevel.made_up; made_up=$$?; \
 	$(BIN)/python -m benchmarks.userlevel.predicted; predicted=$$?; \
-	$(BIN)/python -m benchmarks.userlevel.people && exit $$((measured | made_up | predicted))
+	$(BIN)/python -m benchmarks.userlevel.nulls; nulls=$$?; \
+	$(BIN)/python -m benchmarks.userlevel.people && exit $$((measured | made_up | predicted | nulls))
 
 # What must hold whatever comes: every module of benchmarks/withstand prints its figures. An hour of one core.
 withstand: $(VENV)/.dev

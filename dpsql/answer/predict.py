@@ -104,11 +104,7 @@ def predict(answerer: Answerer, text: str, *, dialect: str = "duckdb") -> tuple[
     except Error as error:
         raise pointed(error, text) from error
     columns = zip(statement.names, statement.forms, strict=True)
-    predicted = [
-        _column(name, form, relations[block])
-        for name, forms in columns
-        for block, form in sorted(forms.items())
-    ]
+    predicted = [_column(name, f, relations[b]) for name, forms in columns for b, f in sorted(forms.items())]
     groups = len(relations[0].columns[0]) if relations else 0
     composed = [PredictedColumn(name, "", groups, None, None, None, False, 0) for name in statement.composed]
     return (*predicted, *composed)

@@ -173,10 +173,8 @@ class Rehearsal:
     @property
     def blind(self) -> dict[str, tuple[str, ...]]:
         """Table -> what has no upper end of it: the empty name for its rows, else names of measures."""
-        found = {
-            s.of: tuple(m.measure for m in s.measures if m.error.up is None and not is_count(m.measure))
-            for s in self.scales
-        }
+        open_ends = ((s.of, [m.measure for m in s.measures if m.error.up is None]) for s in self.scales)
+        found = {of: tuple(name for name in names if not is_count(name)) for of, names in open_ends}
         return {of: names for of, names in found.items() if names}
 
 

@@ -113,6 +113,12 @@ def test_a_standard_deviation_gets_squares_and_is_not_called_exact():
     assert [(column.name, column.median) for column in question.columns] == [("spread", None)]
 
 
+def test_only_what_is_made_of_noise_is_said_to_depend_on_the_answer():
+    inner = "SELECT year, STDDEV(drugs) AS spread FROM visit GROUP BY year"
+    (question,) = designed(f"SELECT year, 2 * spread AS twice FROM ({inner}) AS s").questions
+    assert [column.name for column in question.columns] == ["twice"]
+
+
 @pytest.mark.parametrize("column", ["height", "income"])
 def test_squares_without_room_refuse_their_question_alone(column):
     """Twelve digits behind the point; squares up to 1e18, whose noise 64 bits do not hold at any budget."""

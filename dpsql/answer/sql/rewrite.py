@@ -102,17 +102,30 @@ KEEPING = (exp.Limit, exp.Offset, exp.Fetch, exp.Where, exp.Having, exp.Qualify,
 
 
 def composed_columns(shape: RewrittenQuery, blocks: Sequence[Block]) -> tuple[str, ...]:
-    """Columns without a form that read a noisy value; of nested queries all, unless another column has a form."""
-    read = blocks if shape.block is None else [blocks[shape.block]]
-    values = [(f"v{i}", value) for block in read for i, value in enumerate(block.values)]
-    noisy = {name for name, value in values if is_form(value) and value.is_noisy}
-    if shape.block is None or not isinstance(shape.node, exp.Query):
-        return tuple(shape.names) if noisy and not any(shape.forms) else ()
-    items = zip(
-        shape.names, shape.node.selects, shape.forms, strict=False
-    )  # hidden columns follow the named ones
-    unformed = [(name, item) for name, item, forms in items if not forms]
-    return tuple(name for name, item in unformed if any(c.name in noisy for c in item.find_all(exp.Column)))
+    """The columns without a form that read a noisy value."""
+    reads = _reads_noise(shape, blocks)
+    return tuple(
+        name
+        for name, noisy, forms in zip(shape.names, reads, shape.forms, strict=True)
+        if noisy and not forms
+    )
+
+
+def _reads_noise(shape: RewrittenQuery, blocks: Sequence[Block]) -> list[bool]:
+    """Whether each column is made of noisy values, here or in a query that it reads."""
+    children = [(child.names, _reads_noise(child, blocks)) for _, child in shape.children]
+    if not isinstance(shape.node, exp.Select):  # branches are put together column by column
+        return [any(column) for column in zip(*(reads for _, reads in children), strict=True)]
+    names = {
+        name.lower() for child, reads in children for name, noisy in zip(child, reads, strict=True) if noisy
+    }
+    if shape.block is not None:
+        names |= {f"v{i}" for i, v in enumerate(blocks[shape.block].values) if is_form(v) and v.is_noisy}
+    items = shape.node.selects[: len(shape.names)]  # hidden columns follow
+    return [
+        item.find(exp.Subquery) is not None or any(c.name.lower() in names for c in item.find_all(exp.Column))
+        for item in items
+    ]
 
 
 def picked_columns(shape: RewrittenQuery) -> tuple[str, ...]:

@@ -44,7 +44,7 @@ class Statement:
         keeps: whether a clause of the outer statement keeps some of its rows.
         moment: what its clock shows, in UTC; None where it does not read the clock.
         notes: what a reader should know of the rows that were asked for in other words.
-        composed: output columns made of noisy values in a way that no form says, a standard deviation for instance.
+        composed: output columns made of noisy values in a way that no form says: a standard deviation, for instance.
     """
 
     blocks: tuple[Block, ...]

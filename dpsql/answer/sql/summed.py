@@ -12,6 +12,7 @@ from typing import NamedTuple
 import sqlglot
 from sqlglot import exp
 
+from dpsql.answer.sql.moments import OF_ONE
 from dpsql.answer.sql.parse import parse
 from dpsql.star.sql.expression import Node
 
@@ -62,6 +63,22 @@ def summed_expressions(text: str) -> Iterator[Summed]:
         ):
             alias = node.parent.alias if isinstance(node.parent, exp.Alias) else ""
             yield Summed(_bare(inner).sql(dialect="duckdb"), columns, alias)
+
+
+def squared(text: str) -> frozenset[str]:
+    """Columns, in lower case, of whose values a statement asks a variance, or what is made of one.
+
+    Args:
+        text: one statement.
+
+    Raises:
+        ProgrammingError: it is not SQL.
+
+    >>> sorted(squared("SELECT SUM(a), STDDEV(b), CORR(s.C, d) FROM s"))
+    ['b', 'c', 'd']
+    """
+    moments = parse(text, "").find_all(*OF_ONE, exp.Corr)
+    return frozenset(column.name.lower() for moment in moments for column in moment.find_all(exp.Column))
 
 
 def _bare(node: Node) -> Node:

@@ -32,6 +32,7 @@ from dpsql.curate.design.questions import (
     places_of,
     read_questions,
     scaffold,
+    squares,
     with_measures,
     with_squares,
 )
@@ -131,16 +132,19 @@ def design_catalog(text: str, file: Path, statements: Sequence[str], guess: Gues
         )
     gained = Gained(new_measures(original, statements), new_summaries(original, statements))
     catalog = with_summaries(with_measures(original, gained.measures), gained.summaries)
-    squared = with_squares(catalog, statements)
+    wanted = squares(catalog, statements)
     public = open_public(catalog)
     try:
-        return _designed(text, squared, public, statements, gained, guess)
-    except (CatalogError, PrivacyError):
-        if squared.tables == catalog.tables:
-            raise
-        return _designed(
-            text, catalog, public, statements, gained, guess
-        )  # some square has no room in its share
+        while True:
+            try:
+                return _designed(text, with_squares(catalog, wanted), public, statements, gained, guess)
+            except (
+                CatalogError,
+                PrivacyError,
+            ):  # a square may have no room in its share: the widest goes first
+                if not wanted:
+                    raise
+                wanted = wanted[:-1]
     finally:
         public.close()
 

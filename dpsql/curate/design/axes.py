@@ -54,14 +54,9 @@ class AxisWriter:
     grains: Mapping[ScaffoldAxis, Grain]
 
     def axis(
-        self,
-        place: ScaffoldAxis,
-        columns: Iterable[tuple[str, str]],
-        ends: Iterable[int],
-        *,
-        coarsest: bool = False,
-        fine: bool = False,
-    ) -> DesignedAxis:
+        self, place: ScaffoldAxis, columns: Iterable[tuple[str, str]], ends: Iterable[int],
+        *, coarsest: bool = False, fine: bool = False,
+    ) -> DesignedAxis:  # fmt: skip
         """The axis at a place that serves some questions.
 
         Args:

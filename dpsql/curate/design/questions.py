@@ -28,7 +28,7 @@ from dpsql.answer.plan import ViewPlan, conditions, make_plan, place
 from dpsql.answer.quantiles import known_rows, quantiles_of
 from dpsql.answer.sql.parse import parse
 from dpsql.answer.sql.rewrite import take_apart
-from dpsql.answer.sql.summed import Range, Summed, range_of, same_expression, summed_expressions
+from dpsql.answer.sql.summed import Range, Summed, range_of, same_expression, squared, summed_expressions
 from dpsql.answer.terms import ColumnRef, Term, predicates
 from dpsql.axis.model import OrderedRule
 from dpsql.curate.dry import Priced
@@ -112,7 +112,7 @@ class DesignQuestion:
 
     Args:
         sql: the statement.
-        needs: one for each aggregate block; none where the catalog alone answers.
+        needs: for each aggregate block one of its sums and one of each quantile; none where the catalog alone answers.
         refusal: why no view can serve it, or None.
     """
 
@@ -430,8 +430,7 @@ class _Reader:
         rule, spec = planned.axis.rule, planned.resolved.spec
         if not isinstance(rule, OrderedRule) or spec is None or spec.type not in ("int", "decimal"):
             return None
-        fine = int(rule.starts[-1]) - int(rule.starts[0]) + 1 == len(rule.starts)
-        return None if fine else spec.digits
+        return None if int(rule.starts[-1] - rule.starts[0]) + 1 == len(rule.starts) else spec.digits
 
 
 def _no_axis_behind(path: KeyPath) -> NoViewError:
@@ -508,25 +507,32 @@ def new_measures(catalog: Catalog, statements: Sequence[str]) -> NewMeasures:
     return measures
 
 
-MOMENTS = frozenset({
-    "stddev", "stddev_samp", "stddev_pop", "variance", "variance_samp", "variance_pop", "var_samp", "var_pop", "corr",
-})  # fmt: skip
-"""Functions that ask a measure's squares."""
-
-
-def with_squares(catalog: Catalog, statements: Sequence[str]) -> Catalog:
-    """The catalog with the squares of the measures that stand in a statement with a moment.
+def squares(catalog: Catalog, statements: Sequence[str]) -> Sequence[tuple[str, str]]:
+    """Measures, as (table, column), of whose values a statement asks a variance; the narrowest first.
 
     Args:
         catalog: the catalog.
         statements: SQL.
     """
+    columns: set[str] = set()
+    for text in statements:
+        with suppress(Error):  # whoever reads the statement says what is wrong
+            columns |= squared(text)
+    widths = {
+        (name, column): spec.bounds[1] - spec.bounds[0]
+        for name, table in catalog.tables.items()
+        for column, spec in table.columns.items()
+        if spec.measure and column.lower() in columns
+    }
+    return sorted(widths, key=lambda pair: widths[pair])
+
+
+def with_squares(catalog: Catalog, wanted: Sequence[tuple[str, str]]) -> Catalog:
+    """The catalog with squares of measures; those with too many digits are refused where they are asked."""
     tables = dict(catalog.tables)
-    for words in (words for text in statements if MOMENTS & (words := named([text]))):
-        for name, table in catalog.tables.items():
-            for column in (c for c, spec in table.columns.items() if spec.measure and c.lower() in words):
-                with suppress(Problem):  # too many digits: its variance is refused as before
-                    tables[name] = with_square(tables[name], column, ())
+    for name, column in wanted:
+        with suppress(Problem):
+            tables[name] = with_square(tables[name], column, ())
     return catalog.model_copy(update={"tables": tables})
 
 

@@ -208,15 +208,10 @@ class Designer:
             for p, place_columns in need.columns.items():
                 columns[p] = columns.get(p, frozenset()) | place_columns
         finest = [p for p in columns if not any(self._tells(q, p, columns[p]) for q in columns if q != p)]
+        ends = {p: [end for need in needs for end in need.ends.get(p, ())] for p in finest}
+        fine = {p: any(need.is_fine(p) for need in needs) for p in finest}
         return tuple(
-            self.writer.axis(
-                p,
-                columns[p],
-                frozenset(e for n in needs for e in n.ends.get(p, ())),
-                coarsest=coarsest,
-                fine=any(n.is_fine(p) for n in needs),
-            )
-            for p in finest
+            self.writer.axis(p, columns[p], ends[p], coarsest=coarsest, fine=fine[p]) for p in finest
         )
 
     def _tells(self, finer: ScaffoldAxis, coarser: ScaffoldAxis, columns: frozenset[tuple[str, str]]) -> bool:
@@ -341,13 +336,8 @@ class QuestionErrors:
             NoViewError: nothing answers it.
         """
         values = [value for value in need.block.values if is_summed(value) and value.terms]
-        choice = partial(
-            choose,
-            need.block,
-            release=self.answerer.release,
-            schema=self.answerer.schema,
-            asked="interpolate",
-        )
+        release, schema = self.answerer.release, self.answerer.schema
+        choice = partial(choose, need.block, release=release, schema=schema, asked="interpolate")
         try:
             terms = list(dict.fromkeys(term for value in values for term in value.terms))
             plans = [choice(terms)] * len(values)

@@ -89,9 +89,8 @@ class TotalsFactor:
             rows: that of all rows.
         """
         noise, of_rows = (total.sd / abs(total.value) if total.value else 1.0 for total in (low, rows))
-        error = Relative(
-            hypot(self.error.noise, noise), hypot(self.error.down, noise), hypot(self.error.up, noise)
-        )
+        sides = self.error.noise, self.error.down, self.error.up
+        error = Relative(*(hypot(side, noise) for side in sides))
         apart = hypot(noise, of_rows)
         return replace(self, error=error, mean_error=Relative(apart, apart, apart))
 
