@@ -96,7 +96,7 @@ def predict(answerer: Answerer, text: str, *, dialect: str = "duckdb") -> tuple[
         ProgrammingError, NotSupportedError: no view can answer; what `query` would raise.
     """
     try:
-        statement = take_apart(parse(text, dialect), answerer.schema, text)
+        statement = take_apart(parse(text, dialect), answerer.schema, text, foresees=True)
         on_partial_bin = answerer.on_partial_bin
         relations = [
             relate(block, answerer.release, answerer.schema, on_partial_bin) for block in statement.blocks

@@ -50,7 +50,9 @@ from dpsql.errors import NotSupportedError, ProgrammingError, UnknownName
 from dpsql.star.sql.expression import Node
 
 
-def take_apart(tree: Node, schema: Schema, text: str, carries: bool = False) -> Statement:
+def take_apart(
+    tree: Node, schema: Schema, text: str, carries: bool = False, foresees: bool = False
+) -> Statement:
     """Rewrite a whole statement.
 
     Args:
@@ -58,6 +60,7 @@ def take_apart(tree: Node, schema: Schema, text: str, carries: bool = False) -> 
         schema: the star.
         text: what the user wrote.
         carries: whether functions of an error are worked out beside the outer statement, never in a block.
+        foresees: whether `composed` is wanted: what is told of a statement before it is answered.
 
     Returns:
         Blocks, outer statement and output columns.
@@ -80,7 +83,7 @@ def take_apart(tree: Node, schema: Schema, text: str, carries: bool = False) -> 
     context = Context(schema, text, carries)
     shape = rewrite_query(context, tree, Scope({}, {}), True)
     blocks = tuple(replace(draft.block, values=tuple(draft.values)) for draft in context.drafts)
-    picked, composed = picked_columns(shape), composed_columns(shape, blocks)
+    picked, composed = picked_columns(shape), composed_columns(shape, blocks) if foresees else ()
     node = finite(shape.node)
     asks_errors = any(map(is_error_call, node.find_all(exp.Anonymous)))
     keeps = node.find(*KEEPING) is not None
@@ -103,29 +106,20 @@ KEEPING = (exp.Limit, exp.Offset, exp.Fetch, exp.Where, exp.Having, exp.Qualify,
 
 def composed_columns(shape: RewrittenQuery, blocks: Sequence[Block]) -> tuple[str, ...]:
     """The columns without a form that read a noisy value."""
-    reads = _reads_noise(shape, blocks)
-    return tuple(
-        name
-        for name, noisy, forms in zip(shape.names, reads, shape.forms, strict=True)
-        if noisy and not forms
-    )
+    return tuple(shape.names[i] for i in sorted(_reading_noise(shape, blocks)) if not shape.forms[i])
 
 
-def _reads_noise(shape: RewrittenQuery, blocks: Sequence[Block]) -> list[bool]:
-    """Whether each column is made of noisy values, here or in a query that it reads."""
-    children = [(child.names, _reads_noise(child, blocks)) for _, child in shape.children]
+def _reading_noise(shape: RewrittenQuery, blocks: Sequence[Block]) -> set[int]:
+    """Places of the columns that are made of noisy values, here or in a query that this one reads."""
+    children = [(child.names, _reading_noise(child, blocks)) for _, child in shape.children]
     if not isinstance(shape.node, exp.Select):  # branches are put together column by column
-        return [any(column) for column in zip(*(reads for _, reads in children), strict=True)]
-    names = {
-        name.lower() for child, reads in children for name, noisy in zip(child, reads, strict=True) if noisy
-    }
+        return set().union(*(places for _, places in children))
+    names = {names[i].lower() for names, places in children for i in places}
     if shape.block is not None:
         names |= {f"v{i}" for i, v in enumerate(blocks[shape.block].values) if is_form(v) and v.is_noisy}
-    items = shape.node.selects[: len(shape.names)]  # hidden columns follow
-    return [
-        item.find(exp.Subquery) is not None or any(c.name.lower() in names for c in item.find_all(exp.Column))
-        for item in items
-    ]
+    columns = enumerate(shape.node.selects[: len(shape.names)])  # hidden columns follow
+    read = {i: {c.name.lower() for c in node.find_all(exp.Column)} for i, node in columns}
+    return {i for i in read if read[i] & names or shape.node.selects[i].find(exp.Subquery)}
 
 
 def picked_columns(shape: RewrittenQuery) -> tuple[str, ...]:
