@@ -117,7 +117,7 @@ def test_only_what_is_made_of_noise_is_said_to_depend_on_the_answer():
     inner = "SELECT year, STDDEV(drugs) AS spread FROM visit GROUP BY year"
     (question,) = designed(f"SELECT year, 2 * spread AS twice FROM ({inner}) AS s").questions
     assert [column.name for column in question.columns] == ["twice"]
-    both = "SELECT STDDEV(drugs) AS spread FROM visit UNION ALL SELECT STDDEV(weight) FROM visit"
+    both = "SELECT STDDEV(drugs) AS spread FROM visit UNION ALL SELECT STDDEV(drugs) FROM visit WHERE year > 2004"
     (question,) = designed(both).questions
     assert [column.name for column in question.columns] == ["spread"]
 
