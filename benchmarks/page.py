@@ -1,18 +1,12 @@
-"""One page maker for docs/accuracy: a topic's text with places in braces, filled with what was measured.
+"""Pages of measured tables, `benchmarks/results/TOPIC.md`: each measured block stands between two marks.
 
-| in `benchmarks/<topic>/` | holds |
-|---|---|
-| `text.md` | the page's sentences, and `{NAME}` on a line of its own for each measured block |
-| `page.py` | which blocks there are and how they are made; `make page-<topic>` runs it |
-| `measure.py` | the figures that the project promises; `make bench-<topic>` runs it |
-
-Measured blocks stand between markers on the page, so that one section can be measured again and the others stay.
+A topic's `page.py` says which blocks there are and fills them; the sentences around them are edited on the page. One section
+can be measured again while the others stay.
 """
 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -23,8 +17,8 @@ mpl.use("Agg")
 import matplotlib.pyplot as plt
 
 Errors = dict[str, list[float]]
-DOCS = Path(__file__).resolve().parents[1] / "docs" / "accuracy"
-PLOTS = DOCS / "plots"
+RESULTS = Path(__file__).resolve().parent / "results"
+PLOTS = RESULTS / "plots"
 STYLES = ("x:", "+:", "v--", "s-", "^-", "D-.", "o-", "*-", "1:")
 
 
@@ -82,40 +76,35 @@ def plot(panels: Mapping[str, Errors], at: Sequence[float], labels: tuple[str, s
     plt.close(figure)
 
 
-def write(name: str, text: Path, measured: Mapping[str, str], folder: Path = DOCS) -> None:
-    """Write a page of docs/accuracy.
+def write(name: str, measured: Mapping[str, str]) -> None:
+    """Fill the measured blocks of a page of results.
 
     Args:
         name: of the page, without its ending.
-        text: the topic's text.md.
-        measured: blocks by name; what is not among them stays as the page has it.
-        folder: where the page is.
+        measured: blocks by name; a block that is not among them stays as the page has it.
     """
-    file = folder / f"{name}.md"
-    before = file.read_text(encoding="utf-8") if file.exists() else ""
-    file.write_text(page(text.read_text(encoding="utf-8"), measured, before), encoding="utf-8")
+    file = RESULTS / f"{name}.md"
+    file.write_text(page(file.read_text(encoding="utf-8"), measured), encoding="utf-8")
 
 
-def page(text: str, measured: Mapping[str, str], before: str) -> str:
-    """Fill a text's places in braces: with what was measured now, else with what the page held before.
+def page(text: str, measured: Mapping[str, str]) -> str:
+    """A page with some of its measured blocks replaced.
 
     Args:
-        text: the page's text with `{NAME}` on lines of their own.
+        text: the page, each block between `<!-- measured: NAME -->` and `<!-- end of NAME -->`.
         measured: blocks by name.
-        before: the page as it stands.
+
+    Raises:
+        KeyError: the page has no place for a block.
 
     Example:
-        >>> first = page("a {X} b", {"X": "1"}, "")
-        >>> page("changed {X} b", {}, first) == first.replace("a ", "changed ")
-        True
+        >>> page("a\\n<!-- measured: X -->\\n\\n1\\n\\n<!-- end of X -->\\nb", {"X": "2"})
+        'a\\n<!-- measured: X -->\\n\\n2\\n\\n<!-- end of X -->\\nb'
     """
-
-    def fill(match: re.Match[str]) -> str:
-        name = match[1]
-        start, end = f"<!-- measured: {name} -->\n\n", f"\n\n<!-- end of {name} -->"
-        if name in measured:
-            return start + measured[name] + end
-        found = re.search(re.escape(start) + "(.*?)" + re.escape(end), before, re.DOTALL)
-        return "(not measured yet)" if found is None else found[0]
-
-    return re.sub(r"\{([A-Z0-9_]+)\}", fill, text)
+    for name, block in measured.items():
+        start, end = f"<!-- measured: {name} -->\n", f"\n<!-- end of {name} -->"
+        before, found, rest = text.partition(start)
+        if not found or end not in rest:
+            raise KeyError(f"the page has no place for {name}")
+        text = f"{before}{start}\n{block}\n{end}{rest.partition(end)[2]}"
+    return text

@@ -123,7 +123,7 @@ RUNS: tuple[Run, ...] = (
             ("test", "python -m tests.suites test"),
             ("slow", "python -m tests.suites slow"),
             ("lowest", "python -m tests.suites lowest"),
-            ("pythons", "make pythons"),
+            ("pythons", "python -m tests.suites --python"),
         )
     ),
     Run("wire", "Doors", "make wire", ("tests/doors", "Makefile")),
@@ -148,5 +148,5 @@ RUNS: tuple[Run, ...] = (
         )
         for part in ("pipelines", "stack", "soak")
     ),
-    Run("engines", "Engines", "make test-engines", ("tests/engines", "Makefile")),
+    Run("engines", "Engines", "python -m tests.engines", ("tests/engines", "Makefile")),
 )

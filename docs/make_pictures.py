@@ -1,6 +1,6 @@
 """Draws docs/pictures from the bundled shop: published afresh, with noise of the operating system.
 
-Run `make pictures`.
+Run `python -m docs.make_pictures`.
 """
 
 from __future__ import annotations

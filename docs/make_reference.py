@@ -1,7 +1,7 @@
 """Writes docs/catalog.md and docs/catalog.schema.json from the catalog's models, docs/api.md from docstrings, the lists
 in docs/sql.md from the tables of functions, and those in docs/engines.md from the table of stored types.
 
-Run `make reference`.
+Run `make docs`.
 """
 
 from __future__ import annotations
@@ -298,26 +298,6 @@ def _flat(name: str, command: click.Command) -> list[tuple[str, click.Command]]:
     return [] if command.hidden else [(name, command)]
 
 
-def command_page(name: str, command: click.Command) -> str:
-    """A command of the command line."""
-    arguments = [p for p in command.params if isinstance(p, click.Argument)]
-    usage = " ".join(("" if p.required else "[") + (p.name or "").upper() + ("..." if p.nargs != 1 else "")
-                     + ("" if p.required else "]") for p in arguments)  # fmt: skip
-    page = f"### dpsql {name}\n\n```console\n$ dpsql {name} [OPTIONS] {usage}".rstrip() + "\n```\n\n"
-    page += inspect.cleandoc(command.help or "") + "\n\n"
-    options = [p for p in command.params if isinstance(p, click.Option) and not p.hidden]
-    if options:
-        page += "| option | meaning |\n|---|---|\n"
-    for option in options:
-        kinds = (
-            f" {' or '.join(map(str, option.type.choices))}" if isinstance(option.type, click.Choice) else ""
-        )
-        told = [option.help or "", f"default `{option.default}`" if option.show_default else "",
-                "needed" if option.required else ""]  # fmt: skip
-        page += f"| `{', '.join(option.opts)}`{kinds} | {'; '.join(part for part in told if part)} |\n"
-    return page + ("\n" if options else "")
-
-
 def api_page() -> str:
     """docs/api.md."""
     homes, page = exported(), API_HEAD
@@ -341,8 +321,9 @@ def api_page() -> str:
         "wrong, 3 a privacy refusal, 4 the machine refused (disk, rights, memory, a lock), 130 Ctrl-C.\n\n"
     )
     shown = [each for name, command in sorted(all_commands().items()) for each in _flat(name, command)]
-    page += "".join(command_page(name, command) for name, command in shown)
-    return page.rstrip() + "\n"
+    page += "`dpsql COMMAND --help` lists a command's options.\n\n| command | summary |\n|---|---|\n"
+    page += "".join(f"| `dpsql {name}` | {first_line(command.help)} |\n" for name, command in shown)
+    return page
 
 
 def error_functions() -> str:

@@ -1,7 +1,10 @@
-"""What the suites of tests say and cost, as figures. `make suites` and `make pythons` print them.
+"""Outcomes and CPU of the suites of tests, as figures.
 
-    python -m tests.suites [quick] [test] [lowest] [slow]      targets of make
-    python -m tests.suites --python python3.13 ...             `quick` with other interpreters, locked versions
+    python -m tests.suites [quick] [test] [slow]               targets of make
+    python -m tests.suites lowest                              `quick` with the oldest dependencies of pyproject.toml
+    python -m tests.suites sqlalchemy14                        the dialect's tests with SQLAlchemy 1.4
+    python -m tests.suites --python [python3.13 ...]           `quick` with other interpreters, locked versions; without
+                                                               names those of the PATH from 3.11 on
 
 CPU is user and system time of everything that was started and waited for. An interpreter gets an environment of its
 own under build/.
@@ -11,6 +14,7 @@ from __future__ import annotations
 
 import re
 import resource
+import shutil
 import subprocess
 import sys
 import time
@@ -24,6 +28,7 @@ from benchmarks.figures import Figures
 ROOT = Path(__file__).resolve().parents[1]
 CPU_SECONDS = {"quick": 120, "test": 16 * 60}
 """What a suite may take."""
+QUICK = "not slow and not publishes and not long"
 SUMMARY = re.compile(r"(\d+) (failed|passed|skipped|xfailed|xpassed|errors?)\b")
 
 
@@ -82,20 +87,50 @@ def of_python(interpreter: str) -> tuple[str, Suite]:
         ["--no-deps", "--no-build-isolation", "--editable", "."],
     ):
         subprocess.run([python, "-m", "pip", "install", "--quiet", *words], check=True, cwd=ROOT)
-    marks = "not slow and not publishes and not long"
-    return version, suite(python, "-m", "pytest", "-n", "2", "--dist", "worksteal", "-m", marks, "tests")
+    return version, suite(python, "-m", "pytest", "-n", "2", "--dist", "worksteal", "-m", QUICK, "tests")
+
+
+def environment(name: str, *requirements: str) -> str:
+    """The interpreter of an environment below build/ that holds the package and some requirements."""
+    place = ROOT / "build" / name
+    if not place.exists():
+        subprocess.run([sys.executable, "-m", "venv", place], check=True)
+    python = str(place / "bin" / "python")
+    subprocess.run([python, "-m", "pip", "install", "--quiet", *requirements], check=True, cwd=ROOT)
+    return python
+
+
+def lowest() -> Suite:
+    """`quick` with the oldest dependencies that pyproject.toml allows."""
+    python = environment("lowest", "--constraint", "tests/lowest.txt", "--editable", ".[dev]")
+    return suite(python, "-m", "pytest", "-n", "2", "--dist", "worksteal", "-m", QUICK, "tests")
+
+
+def sqlalchemy14() -> Suite:
+    """Tests of the dialect with the last SQLAlchemy before 2."""
+    wanted = ("SQLAlchemy<2", "pandas<2.2", "numpy<2", "pyarrow", "pytest", "hypothesis", "--editable", ".")
+    python = environment("sqlalchemy14", *wanted)
+    alone = ("-p", "no:cacheprovider", "-c", "/dev/null", "--rootdir", ".", "-o", "markers=slow")
+    return suite(python, "-m", "pytest", "-q", "-s", *alone, "tests/doors/test_sqlalchemy.py")
+
+
+OWN_ENVIRONMENTS = {"lowest": lowest, "sqlalchemy14": sqlalchemy14}
+MINORS = (11, 12, 13, 14)
 
 
 def main(words: Sequence[str]) -> int:
     """Run and measure; 1 if a test fails or a suite takes longer than it may."""
     figures = Figures()
     if words[:1] == ["--python"]:
-        for interpreter in words[1:]:
+        found = [path for minor in MINORS if (path := shutil.which(f"python3.{minor}"))]
+        for interpreter in words[1:] or found:
             version, outcome = of_python(interpreter)
             print_figures(figures, f"quick tests on Python {version}", outcome)
     else:
         for target in words or ("quick", "test"):
-            print_figures(figures, f"make {target}", suite("make", target), CPU_SECONDS.get(target))
+            own = OWN_ENVIRONMENTS.get(target)
+            outcome = own() if own else suite("make", target)
+            print_figures(figures, target if own else f"make {target}", outcome, CPU_SECONDS.get(target))
     return figures.finish()
 
 

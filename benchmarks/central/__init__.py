@@ -1,1 +1,1 @@
-"""Central releases: expected errors, simulated ones, and docs/accuracy/central.md."""
+"""Central releases: expected errors, simulated ones, and benchmarks/results/central.md."""

@@ -1,4 +1,4 @@
-"""docs/accuracy/central.md: its tables and plots, from what `benchmarks.central.measure` left in build/accuracy.
+"""benchmarks/results/central.md: its tables and plots, from what `benchmarks.central.measure` left in build/accuracy.
 
 A section that was not measured leaves its tables as they stand.
 """
@@ -242,7 +242,7 @@ def draw(rows: Mapping[str, pd.DataFrame], folder: Path) -> None:
 def main() -> None:
     """Write the page from what was measured; plots where all their sections were."""
     rows = {file.stem: pd.read_parquet(file) for file in sorted(BUILD.glob("*.parquet"))}
-    write("central", Path(__file__).with_name("text.md"), blocks(rows))
+    write("central", blocks(rows))
     if {"trees", "groups", "grid"} <= set(rows):
         draw(rows, PLOTS)
 

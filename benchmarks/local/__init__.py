@@ -1,1 +1,1 @@
-"""People report for themselves: figures, peers of the papers, and docs/accuracy/local.md."""
+"""People report for themselves: figures, peers of the papers, and benchmarks/results/local.md."""

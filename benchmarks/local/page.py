@@ -1,4 +1,4 @@
-"""docs/accuracy/local.md and its plots: `python -m benchmarks.local.page [--section NAME]...`.
+"""benchmarks/results/local.md and its plots: `python -m benchmarks.local.page [--section NAME]...`.
 
 Without `--section` everything is measured, the promised figures too (by `benchmarks.local.measure`, or read from its
 printed lines with `--figures`). A section measured alone leaves the other sections' tables on the page as they are.
@@ -33,7 +33,6 @@ from benchmarks.local.joins import (
 from benchmarks.local.planes import Case, covered, errors
 from benchmarks.page import PLOTS, Errors, plot, table, write
 
-TEXT = Path(__file__).with_name("text.md")
 EPSILONS = (1.0, 2.0, 3.0, 4.0, 5.0)
 VOLUMES = (0.07, 0.15, 0.22, 0.3)
 BOX_EPSILONS = ("0.5", "1", "2", "4")
@@ -303,7 +302,7 @@ def main() -> None:
     for name in given.section or SECTIONS:
         if name in SECTIONS:
             measured |= SECTIONS[name](given)
-        write("local", TEXT, measured)
+        write("local", measured)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""`make peers`: dpsql beside other libraries on one star, and the figures that follow.
+"""`make bench TOPIC=peers`: dpsql beside other libraries on one star, and the figures that follow.
 
 Every job is one process in the library's own environment; its answers are kept in build/peers/jobs, so that a run can
 be stopped and goes on. `python -m benchmarks.peers.measure --again` measures all of them anew.

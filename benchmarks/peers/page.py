@@ -1,4 +1,4 @@
-"""docs/peers.md and its plots, from what `make peers` kept in build/peers: `python -m benchmarks.peers.page`."""
+"""benchmarks/results/peers.md and its plot, from what `make bench TOPIC=peers` kept in build/peers: `python -m benchmarks.peers.page`."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def measured_at(kept: Mapping[str, Any]) -> str:
 
 
 def judged(rows: Rows) -> str:
-    """The figures as `make peers` prints them."""
+    """The figures as `make bench TOPIC=peers` prints them."""
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
         judge(rows, Figures())
@@ -226,7 +226,7 @@ def main() -> None:
     }  # fmt: skip
     if adult.RESULTS.exists():  # else the page keeps what it says
         blocks["CENSUS"] = census()
-    write("peers", Path(__file__).with_name("text.md"), blocks, DOCS)
+    write("peers", blocks)
     draw(rows, DOCS / "pictures" / "peers.svg")
 
 

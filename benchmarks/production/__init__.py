@@ -1,1 +1,1 @@
-"""A server among clients as they are: hostile roles, guesses, reloads, and its end. `make production`."""
+"""A server among clients as they are: hostile roles, guesses, reloads, and its end. `make bench TOPIC=production`."""

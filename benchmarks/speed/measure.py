@@ -1,4 +1,4 @@
-"""`make bench`: how fast noise, trees and answers are, on the bundled shop and on a release of a million nodes.
+"""How fast noise, trees and answers are, on the bundled shop and on a release of a million nodes.
 
 Prints one `figure` line for each promise; exits 1 if one is short. What an answer costs is measured from SQL text to
 rows beside its floor (`answers`), then over the wire (`wire`), with new constants in every statement so that no answer

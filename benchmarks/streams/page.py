@@ -1,8 +1,6 @@
-"""docs/accuracy/streams.md and its plot: `python -m benchmarks.streams.page`."""
+"""benchmarks/results/streams.md and its plot: `python -m benchmarks.streams.page`."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 from benchmarks.page import PLOTS, write
 from benchmarks.streams.agree import choice_table
@@ -22,7 +20,7 @@ def main() -> None:
         "WINDOWS": retail_table(retail_run()),
     }
     text = {name: "\n".join(lines).strip("\n") for name, lines in blocks.items()}
-    write("streams", Path(__file__).with_name("text.md"), text)
+    write("streams", text)
     plot(PLOTS / "streams.png")
 
 

@@ -1,4 +1,4 @@
-"""User-level accuracy on real stars: `make bench-userlevel` prints one `figure` line per number.
+"""User-level accuracy on real stars: `make bench TOPIC=userlevel` prints one `figure` line per number.
 
 A cell is a star, a privacy, a class of questions and an aggregate. Errors are relative to the exact answer over all
 rows, and an interval holds if that answer lies in it: what bounding loses is in both. Draws are simulated

@@ -1,4 +1,4 @@
-"""The page "what can I ask at epsilon 1": docs/accuracy/userlevel.md.
+"""The page "what can I ask at epsilon 1": benchmarks/results/userlevel.md.
 
 python -m benchmarks.userlevel.page [--draws N]
 """
@@ -79,7 +79,7 @@ def main() -> None:
             tables.append(f"### {TITLES[law]}, {draws} draws of noise: {told}\n\n{table(found)}")
         plan = plan_table(min(draws, PLAN_DRAWS), Path(folder))
     values = {"TABLES": "\n\n".join(tables), "PLAN": plan}
-    write("userlevel", Path(__file__).with_name("text.md"), values)
+    write("userlevel", values)
 
 
 if __name__ == "__main__":

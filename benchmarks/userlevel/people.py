@@ -1,4 +1,4 @@
-"""Distinct people on real stars: `make bench-userlevel` prints a `figure` line for each number.
+"""Distinct people on real stars: `make bench TOPIC=userlevel` prints a `figure` line for each number.
 
 A release counts people in one view with a tenth of its rho, at (1, 1e-6) and under pure epsilon. Counting is the code
 that publishes, once; noise is drawn again for each release by the same code, from a seeded generator. Errors are

@@ -3,7 +3,7 @@
 | to add one | |
 |---|---|
 | its value | a function of estimated numbers and a level, one value for each |
-| its name | an entry of `ERRORS`: SQL knows it, the shell completes it, `make reference` writes it into docs/sql.md |
+| its name | an entry of `ERRORS`: SQL knows it, the shell completes it, `make docs` writes it into docs/sql.md |
 
 A function of an error is a function of the release alone, and NULL where nothing bounds the error.
 

@@ -7,7 +7,6 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from benchmarks import page as local_render
 from benchmarks.baselines import local_boxes, local_grids, local_haar, local_split
 from benchmarks.local import adult as local_adult
 from benchmarks.local import joins as local_joins
@@ -209,14 +208,6 @@ def test_our_collection_answers_boxes(axes: int) -> None:
     found = local_planes.ours(leaves, 16, "4", boxes, np.random.default_rng(13))
     for answers in found.values():
         np.testing.assert_allclose(answers, local_planes.truth(leaves, boxes), atol=0.02)
-
-
-def test_a_section_measured_alone_leaves_the_others() -> None:
-    first = local_render.page("one {A} two {B} end", {"A": "1"}, "")
-    assert "(not measured yet)" in first and "<!-- measured: A -->" in first
-    second = local_render.page("changed {A} two {B} end", {"B": "2"}, first)
-    assert second.startswith("changed <!-- measured: A -->\n\n1\n\n<!-- end of A --> two ")
-    assert "\n\n2\n\n" in second
 
 
 @pytest.mark.skipif(not local_adult.present(), reason="no Adult table")

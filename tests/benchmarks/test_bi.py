@@ -1,4 +1,4 @@
-"""The judge of `make bench-bi`: it accepts PostgreSQL's rows in any order, and nothing else but empty groups."""
+"""The judge of `make bench TOPIC=bi`: it accepts PostgreSQL's rows in any order, and nothing else but empty groups."""
 
 from __future__ import annotations
 

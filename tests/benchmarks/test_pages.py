@@ -1,4 +1,4 @@
-"""Pages of docs/accuracy say what their topic's text says, and a make target writes each."""
+"""Pages of results keep a place for every block that their topic measures."""
 
 from __future__ import annotations
 
@@ -7,29 +7,33 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.page import DOCS, page
+from benchmarks.page import RESULTS, page
 
-ROOT = Path(__file__).parents[2]
-ELSEWHERE = {"peers": DOCS.parent / "peers.md"}
-TOPICS = sorted(file.parent.name for file in (ROOT / "benchmarks").glob("*/text.md"))
-
-
-def test_every_page_has_a_topic():
-    assert sorted([*(file.stem for file in DOCS.glob("*.md")), *ELSEWHERE]) == TOPICS
+TOPICS = sorted(file.parent.name for file in RESULTS.parent.glob("*/page.py"))
 
 
 @pytest.mark.parametrize("topic", TOPICS)
-def test_a_page_is_its_text_with_what_was_measured(topic: str):
-    text = (ROOT / "benchmarks" / topic / "text.md").read_text()
-    before = ELSEWHERE.get(topic, DOCS / f"{topic}.md").read_text()
-    assert page(text, {}, before) == before
-    assert "(not measured yet)" not in before
+def test_a_block_measured_again_leaves_the_rest_of_the_page(topic: str) -> None:
+    text = (RESULTS / f"{topic}.md").read_text("utf-8")
+    names = re.findall(r"^<!-- measured: ([A-Z0-9_]+) -->$", text, re.M)
+    assert names
+    assert names == re.findall(r"^<!-- end of ([A-Z0-9_]+) -->$", text, re.M)
+    replaced = page(text, {names[0]: "measured again"})
+    start = f"<!-- measured: {names[0]} -->"
+    assert replaced.partition(start)[0] == text.partition(start)[0]
+    end = f"<!-- end of {names[0]} -->"
+    assert replaced.partition(end)[2] == text.partition(end)[2]
+    assert page(text, {}) == text
 
 
-@pytest.mark.parametrize("topic", TOPICS)
-def test_a_target_writes_the_page(topic: str):
-    makefile = (ROOT / "Makefile").read_text()
-    (recipe,) = re.findall(rf"^page-{topic}:.*\n((?:\t.*\n)+)", makefile, re.MULTILINE)
-    assert f"benchmarks.{topic}.page" in recipe
-    assert f"page-{topic}" in re.search(r"^\.PHONY:.*$", makefile, re.MULTILINE)[0]
-    assert f"make page-{topic}`" in (ROOT / "docs" / "accuracy.md").read_text()
+def test_a_block_without_a_place_is_an_error() -> None:
+    with pytest.raises(KeyError):
+        page("no marks", {"X": "1"})
+
+
+def test_no_page_links_to_a_file_that_is_not_there() -> None:
+    pages: list[Path] = sorted(RESULTS.glob("*.md"))
+    links = [
+        (file, link) for file in pages for link in re.findall(r"\]\(([^)#\s:]+)\)", file.read_text("utf-8"))
+    ]
+    assert [link for file, link in links if not (file.parent / link).exists()] == []

@@ -14,7 +14,7 @@ from tests.engines.servers import Server, postgres_or_skip, running_spark
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Spark takes half a minute to start: all of its tests are for `make test-engines`."""
+    """Spark takes half a minute to start: all of its tests are for `python -m tests.engines`."""
     for item in items:
         if item.path.parent != Path(__file__).parent or "spark" not in item.name:
             continue

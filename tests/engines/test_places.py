@@ -295,7 +295,7 @@ class DefaultCatalog:
 
 
 def test_names_and_paths_without_an_identifier_are_resolved(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`make test-engines` publishes by a real one; what is asked here is that spelling decides nothing."""
+    """`python -m tests.engines` publishes by a real one; what is asked here is that spelling decides nothing."""
     session = object.__new__(SparkSession)
     session._address, session._failures = "spark local[2]", (OSError,)
     monkeypatch.setattr(session, "_session", SimpleNamespace(catalog=DefaultCatalog()), raising=False)

@@ -1,6 +1,6 @@
 """2e6 facts about 2e5 people, counted by each engine under each bound: the same integer in every cell.
 
-`make test-engines` prints the figures. Only what is counted and drawn is compared here; whole releases are in
+`python -m tests.engines` prints the figures. Only what is counted and drawn is compared here; whole releases are in
 `test_releases.py`.
 """
 

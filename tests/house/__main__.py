@@ -1,4 +1,4 @@
-"""How the house stands: counts over the syntax tree and over one traced run. `make house` prints them.
+"""How the house stands: counts over the syntax tree and over one traced run. `make structure` prints them.
 
     python -m tests.house                 the figures
     python -m tests.house --list tags     what one of them counted (tags, cycles, parameters, unreached, upward,

@@ -33,7 +33,7 @@ pytestmark = pytest.mark.long
 def test_the_page_is_in_step(name: str, page: object) -> None:
     assert callable(page)
     shipped = (DOCS / name).read_text(encoding="utf-8")
-    assert shipped == page(), f"run make reference: docs/{name} is behind the code"
+    assert shipped == page(), f"run make docs: docs/{name} is behind the code"
 
 
 def test_every_key_of_a_catalog_has_a_description() -> None:

@@ -59,7 +59,7 @@ ELSEWHERE = {
     "dpsql explore": "tests/doors/test_explore.py",
     "dpsql mcp": "tests/doors/test_mcp.py",
     "dpsql check": "tests/doors/test_mcp.py",
-    "superset-env/bin/pip": "make superset",
+    "superset-env/bin/pip": "python -m tests.superset",
     "curl": "a collector of the reader's own",
 }
 

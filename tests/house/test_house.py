@@ -1,4 +1,4 @@
-"""What `make house` counts, on packages of a few lines: each rule finds its plant, and nothing beside it."""
+"""What `make structure` counts, on packages of a few lines: each rule finds its plant, and nothing beside it."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def test_shapes_forget_numbers_and_nothing_else() -> None:
 
 
 def test_the_readme_s_lines_for_own_data_run(tmp_path: Path) -> None:
-    """All but the two that make an environment, which `make first-hour` types."""
+    """All but the two that make an environment, which `make bench TOPIC=firsthour` types."""
     write_star(tmp_path / "data", make_star(7, CUSTOMERS, PRODUCTS))
     editor = tmp_path / "editor"
     editor.write_text(readme.EDITOR)

@@ -1,4 +1,4 @@
-"""What `make same-release` compares, on tables of a few rows: each kind of difference is found and named."""
+"""What `python -m tests.same_release` compares, on tables of a few rows: each kind of difference is found and named."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 from dpsql.noise import ZeroNoise
 from dpsql.noise.knorm import TreeNoise
-from tests.same_release import compare as tool
+from tests.same_release import __main__ as tool
 from tests.same_release.driver import CountedZeroNoise, questions_of
 
 META = {"release_id": "id", "spends": [["demand.count", "1/2", "epsilon"]], "catalog": {"views": {"a.b": 1}}}

@@ -1,4 +1,4 @@
-"""Each figure of `make house` keeps its bound, and one that is short of it does not move away from it."""
+"""Each figure of `make structure` keeps its bound, and one that is short of it does not move away from it."""
 
 from __future__ import annotations
 

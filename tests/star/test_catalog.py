@@ -286,7 +286,7 @@ def outline(schema: dict[str, object]) -> object:
 def test_the_json_schema_in_docs_is_in_step() -> None:
     shipped = json.loads((ROOT / "docs" / "catalog.schema.json").read_text(encoding="utf-8"))
     made = json.loads(json.dumps(catalog_schema(), default=str))
-    assert outline(shipped) == outline(made), "run make reference"
+    assert outline(shipped) == outline(made), "run make docs"
 
 
 def test_reading_depends_on_no_environment() -> None:

@@ -1,4 +1,4 @@
-"""Drive Superset over a release: database, SQL Lab, dataset, two charts, a picture. `make superset` runs it.
+"""Drive Superset over a release: database, SQL Lab, dataset, two charts, a picture. `python -m tests.superset` runs it.
 
 python tests/superset/drive.py <superset's python> <release> <folder for results>
 

@@ -131,7 +131,7 @@ def _cost_lines(forecast: CollectionForecast) -> list[str]:
 
 
 def _dominated(plan: Plan) -> str:
-    """Where the default plan errs less than AHEAD: docs/accuracy/local.md."""
+    """Where the default plan errs less than AHEAD: benchmarks/results/local.md."""
     if len(plan.axes) == 1:
         return (
             "kind: ahead is dominated on one axis: counts of the default plan (`kind: auto`) erred less in 23 "

@@ -25,7 +25,7 @@ there are, the more the coarse levels are worth. The unbiased optimum knows noth
 sparsest trace the rows that are best before the step (tents: 206 against 262 for a 16-ary tree at 4,096
 cells) are worse after it (about 106 against 39), and a taper of 1.5 brings that to 28. Where most cells
 stand out, the step has nothing to do and the unbiased optimum wins again. The tapers below were read off
-four DPBench histograms, FULL off twelve; docs/accuracy/central.md says how, and how the rule does on others.
+four DPBench histograms, FULL off twelve; benchmarks/results/central.md says how, and how the rule does on others.
 """
 
 from __future__ import annotations

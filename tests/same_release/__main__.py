@@ -1,6 +1,6 @@
-"""Does every shipped catalog still give the same release? `make same-release BEFORE=<revision>` asks it.
+"""Does every shipped catalog still give the same release? `python -m tests.same_release <revision>` asks it.
 
-    python -m tests.same_release.compare BEFORE [--tolerance 0] [--only NAME ...]
+    python -m tests.same_release BEFORE [--tolerance 0] [--only NAME ...]
 
 Publishes every catalog with the code of an older revision and with the working tree, without noise, with a fixed key
 (driver.py), and compares what was made: each table row by row, each JSON value by value, the count of draws at each
