@@ -1,7 +1,7 @@
 """Pages of measured tables, `benchmarks/results/TOPIC.md`: each measured block stands between two marks.
 
-A topic's `page.py` says which blocks there are and fills them; the sentences around them are edited on the page. One section
-can be measured again while the others stay.
+A topic's `page.py` says which blocks there are and fills them; the sentences around them are edited on the page. One
+section can be measured again while the others stay.
 """
 
 from __future__ import annotations

