@@ -39,8 +39,8 @@ def measure(catalogs: int) -> int:
                 print(f"seed {seed}: {fault}", file=sys.stderr)
     for reason, times in refused.most_common(5):
         print(f"refused {times} times: {reason}")
-    figures.at_least("random catalogs published", published, catalogs)
-    figures.at_most("random catalogs published / faults", wrong, 0)
+    figures.at_least(f"random catalogs published, of {catalogs}", published, catalogs)
+    figures.at_most("random catalogs: wrong or missing answers", wrong, 0)
     return figures.finish()
 
 

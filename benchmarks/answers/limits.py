@@ -225,12 +225,13 @@ def at_wire(release: Path, figures: Figures) -> None:
         client.send("X", b"")  # as drivers do
         client.socket.close()
         figures.at_most(
-            "limits: seconds of work after a wire client left",
+            "limits: seconds of work after its reader left",
             seconds_until_quiet(server.process.pid),
             MOST_AFTER,
+            "wire client",
         )
     held = ending(release, LONG) - ending(release, SMALL)
-    figures.at_most("limits: seconds that a statement holds SIGTERM", held, MOST_AFTER)
+    figures.at_most("limits: seconds of work after its reader left", held, MOST_AFTER, "SIGTERM")
 
 
 def ending(release: Path, sql: str) -> float:
@@ -281,13 +282,15 @@ def at_page(release: Path, figures: Figures) -> None:
         connection = post(address, "csv", LONG)
         time.sleep(LEAVES)
         connection.close()
-        figures.at_most("limits: seconds of work after a reader left", seconds_until_quiet(pid), MOST_AFTER)
+        figures.at_most(
+            "limits: seconds of work after its reader left", seconds_until_quiet(pid), MOST_AFTER, "pipe"
+        )
 
 
 def tell(figures: Figures, door: str, name: str, seen: Seen) -> None:
     """Two figures of a door."""
-    figures.at_most(f"limits: {door}, {name}: seconds over the limit", seen.seconds - LIMIT, MOST_SECONDS)
-    figures.at_most(f"limits: {door}, {name}: megabytes", seen.megabytes, MOST_MEGABYTES)
+    figures.at_most("limits: seconds over the limit", seen.seconds - LIMIT, MOST_SECONDS, f"{door}, {name}")
+    figures.at_most("limits: megabytes", seen.megabytes, MOST_MEGABYTES, f"{door}, {name}")
 
 
 def measure(folder: Path) -> int:

@@ -120,9 +120,8 @@ def main(statements: int, seed: int) -> int:
             elif end == "refused" and "-v" in sys.argv:
                 print(f"refused: {statement.text}\n    {words}")
     print(", ".join(f"{count} {name}" for name, count in sorted(forms.items())))
-    figures.at_least("random statements asked", statements, 3000)
-    figures.at_least("forms of random statements", len(FORMS), 20)
-    figures.at_least("random statements answered", ends["right"], 0.8 * statements)
+    figures.table("forms of random statements", len(FORMS))
+    figures.at_least(f"random statements answered, of {statements}", ends["right"], 0.8 * statements)
     figures.at_most("random statements wrong in silence", ends["wrong"] + ends["unanswered"], 0)
     figures.at_most("random statements that crash", ends["crash"], 0)
     return figures.finish()

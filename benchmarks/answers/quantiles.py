@@ -136,9 +136,7 @@ def main(worlds: int) -> int:
                 for at, (_, shape) in enumerate(SHAPES.items()):
                     place = Path(folder) / f"{world}-{at}"
                     held += covered(place, shape(draw), 0.2, cuts, 1000 * world + at + 1)
-        figures.at_least(
-            f"coverage of quantiles of dates by {name}, {len(held)} intervals", float(np.mean(held)), 0.93
-        )
+        figures.at_least("coverage of quantiles", float(np.mean(held)), 0.93, f"dates by {name}")
     for at, (name, (low, high, shape)) in enumerate(AMOUNTS.items()):
         with tempfile.TemporaryDirectory() as folder:
             held = [
@@ -149,7 +147,7 @@ def main(worlds: int) -> int:
                 )
             ]
         share = float(np.mean(held))
-        figures.at_least(f"coverage of quantiles of measures, {name}, {len(held)} intervals", share, 0.93)
+        figures.at_least("coverage of quantiles", share, 0.93, f"measures, {name}")
     return figures.finish()
 
 

@@ -136,9 +136,8 @@ def main(verbose: bool) -> int:
                     if verbose:
                         print("   ", " ".join(text.split()))
     asked = sum(ends.values())
-    figures.at_least("bi-tools", len(tools), 12)
-    figures.at_least("bi-statements", asked, 120)
-    figures.at_least("bi-correct", ends["correct"], math.ceil(112 / 120 * asked))
+    figures.table("bi-tools", len(tools))
+    figures.at_least(f"bi-correct, of {asked} statements", ends["correct"], math.ceil(112 / 120 * asked))
     figures.at_most("bi-wrong", ends["wrong"], 0)
     figures.at_least("bi-refusals-with-a-way-out", hints, ends["refused"])
     return figures.finish()

@@ -50,7 +50,7 @@ def ratio(shape: tuple[int, ...], name: str, law: str, figures: Figures) -> bool
         bound, (error, least) = allow.choice.expected_error, errors
         error = bound if isfinite(bound) else error  # not rated where nothing competes
     print(f"{name}, {law}: {allow.choice.name}, {error:.4g} against {least:.4g}", flush=True)
-    figures.at_most(f"{name}, {law}: allow over refuse", error / least, 1.1)
+    figures.at_most("one axis: allow over refuse", error / least, 1.1, f"{name}, {law}")
     return takes_blocks
 
 

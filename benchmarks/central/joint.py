@@ -74,10 +74,9 @@ def main() -> int:
                 hits[number, draw] = np.abs(error) <= 1.96 * np.sqrt(unit * view.unit_variance)
         for number, (what, bound) in enumerate(zip(("COUNT", "SUM"), BOUNDS, strict=True)):
             ratio = law.unit_variance(axes, EPSILON, bound) / LAPLACE.unit_variance(axes, EPSILON / 2, bound)
-            figures.at_most(f"{what} by one draw over split budgets, {name}", ratio, 0.51)
+            figures.at_most("one draw over split budgets, COUNT and SUM", ratio, 0.51, f"{what}, {name}")
             share = float(hits[number][:, unit > 0].mean())
-            figures.at_least(f"{what} by one draw, 95% intervals of ranges hold, {name}", share, 0.93)
-            figures.at_most(f"{what} by one draw, 95% intervals of ranges hold, {name}, at most", share, 0.97)
+            figures.within("one draw, coverage of ranges", share, 0.93, 0.97, f"{what}, {name}")
     return figures.finish()
 
 

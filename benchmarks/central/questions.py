@@ -89,9 +89,9 @@ def main() -> int:
                 quoted = dpsql.quote(catalog, statements(seed), epsilon=EPSILON).queries
                 errors = [query.columns[0].median for query in quoted if query.columns]
                 ratios.append(np.mean(np.square(np.array(errors, float))) / paid)
-            figures.at_most(f"10 counts bought over paid per question, {words}, stated", max(ratios), 1.0)
+            figures.table(f"10 counts bought over paid per question, {words}, stated", max(ratios))
             ratio = float(np.mean(list(measured(catalog, statements(0)))) / paid)
-            figures.at_most(f"10 counts bought over paid per question, {words}, measured", ratio, 1.0)
+            figures.at_most("10 counts bought over paid per question", ratio, 1.0, words)
     return figures.finish()
 
 

@@ -220,13 +220,13 @@ def main() -> int:
                 f"ranges {before[2]:.3f}; groups {ours[1]:.3f}, {before[1]:.3f}; total {ours[0]:.3f}, {before[0]:.3f}",
                 flush=True,
             )
-            figures.at_most(f"text cube, {name}: pair cells over flat pairs'", ours[2] / flat, 1.05)
+            figures.at_most("text cube, pair cells over flat pairs'", ours[2] / flat, 1.05, name)
             singles = [s for s in plan.statistics if len(s.axes) == 1]
             worst = max(s.typical / sqrt(ranges[(int(s.axes[0].removeprefix("texts.c")),)]) for s in singles)
-            figures.at_most(f"text cube, {name}: single groups over those by ranges, at worst", worst, 1.1)
-            figures.at_most(f"text cube, {name}: totals over those by ranges", ours[0] / before[0], 2.0)
+            figures.at_most("text cube, single groups over those by ranges", worst, 1.1, name)
+            figures.table(f"text cube, {name}: totals over those by ranges", ours[0] / before[0])
             seen = published(path, plan)
-            figures.at_most(f"text cube, {name}: squared error as published over stated", seen, 1.2)
+            figures.at_most("text cube, squared error as published over stated", seen, 1.2, name)
     return figures.finish()
 
 

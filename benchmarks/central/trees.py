@@ -47,10 +47,10 @@ def print_errors(figures: Figures, made: dict[tuple[int, float], AxisStrategy]) 
     for (n, whole), table in TABLE.items():
         words = f"{n} leaves" + (", totals as often as ranges" if whole else "")
         strategy = made[n, whole]
-        figures.at_most(f"joint tree over the method's error at epsilon .1, {words}",
-                        mean_error(strategy, whole, EPSILON) / table, 1.02)  # fmt: skip
-        figures.at_most(f"joint tree over the method's error at epsilon 1, {words}",
-                        mean_error(strategy, whole, Fraction(1)) / table, 1.0)  # fmt: skip
+        figures.at_most("joint tree over the method's error",
+                        mean_error(strategy, whole, EPSILON) / table, 1.02, f"epsilon .1, {words}")  # fmt: skip
+        figures.at_most("joint tree over the method's error",
+                        mean_error(strategy, whole, Fraction(1)) / table, 1.02, f"epsilon 1, {words}")  # fmt: skip
 
 
 def print_seconds(figures: Figures, made: dict[tuple[int, float], AxisStrategy]) -> None:
@@ -63,7 +63,7 @@ def print_seconds(figures: Figures, made: dict[tuple[int, float], AxisStrategy])
         for _ in range(number):
             noise.trees(tree, cells)
         words = f"{number} views of {n} leaves" if number > 1 else f"{n} leaves"
-        figures.at_most(f"joint tree, CPU seconds of {words}", time.process_time() - start, 2.0)
+        figures.at_most("joint tree, CPU seconds", time.process_time() - start, 2.0, words)
 
 
 def hits(error: np.ndarray, variance: np.ndarray | float) -> float:
@@ -73,8 +73,7 @@ def hits(error: np.ndarray, variance: np.ndarray | float) -> float:
 
 def between(figures: Figures, name: str, share: float) -> None:
     """A coverage has two ends."""
-    figures.at_least(name, share, 0.93)
-    figures.at_most(f"{name}, at most", share, 0.97)
+    figures.within("joint tree, coverage", share, 0.93, 0.97, name)
 
 
 def print_coverage(figures: Figures, strategy: AxisStrategy) -> None:
@@ -139,8 +138,7 @@ def print_losses(figures: Figures, made: dict[tuple[int, float], AxisStrategy]) 
             pair = record_pair(lambda noise: publish(noise, leaves), lambda noise: publish(noise, []))  # noqa: B023
             loss = sum(float(draw.epsilon or 0) for draw in pair.losses) / 0.5
             words = f"three rows in {words} of {n}{', totals asked' if whole else ''}"
-            figures.at_least(f"joint tree, exact loss over claim, {words}", loss, 0.98)
-            figures.at_most(f"joint tree, exact loss over claim, {words}, at most", loss, 1.0)
+            figures.within("joint tree, exact loss over claim", loss, 0.98, 1, words)
 
 
 def main() -> int:

@@ -186,9 +186,10 @@ def main(planes: Mapping[str, Plane]) -> int:
                 )
             best = min(float(np.mean(kinds)) for kinds in rival.values())
             figures.at_most(
-                f"{name} at {float(epsilon)}: default over the best of five",
+                "unseen planes: default over the best of five",
                 float(np.mean(mine)) / best,
                 TOLERANCE,
+                f"{name} at {float(epsilon)}",
             )
     return figures.finish()
 

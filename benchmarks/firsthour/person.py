@@ -38,7 +38,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="dpsql-person-") as folder:
         for star in STARS:
             minutes = person(star, Path(folder) / star.name)
-            figures.at_most(f"person: minutes from a folder to a release, {star.name}", minutes, MINUTES)
+            figures.at_most("person: minutes from a folder to a release", minutes, MINUTES, star.name)
     return figures.finish()
 
 

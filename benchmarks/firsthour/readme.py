@@ -91,7 +91,7 @@ def main() -> int:
         write_star(folder / "data", make_star(20250101, CUSTOMERS, PRODUCTS))
         seconds, printed = type_lines(folder, wheel)
         print(printed[printed.index("category") :])
-        figures.at_least("readme, groups of the first answer that have a margin", printed.count(" ± "), 8)
+        figures.table("readme, groups of the first answer that have a margin", printed.count(" ± "))
         figures.at_most("readme, minutes from a bare environment to the first answer", seconds / 60, MINUTES)
         figures.at_most(
             "readme, MB of a bare install without bytecode", megabytes(folder / ".venv"), MEGABYTES

@@ -136,10 +136,10 @@ def measure(figures: Figures, stars: tuple[UnseenStar, ...]) -> None:
         for star in stars:
             draft = _drafted(star, Path(name) / star.name)
             named, kept = draft.columns
-            figures.at_least(f"unseen-columns-kept, {star.name}", kept / named, 1)
-            figures.at_least(f"unseen-questions-served, {star.name}", draft.served, 12)
+            figures.at_least("unseen-columns-kept", kept / named, 1, star.name)
+            figures.at_least("unseen-questions-served, of 12", draft.served, 12, star.name)
             drafts.append(draft)
-    figures.at_least("unseen-drafts-valid", sum(draft.valid for draft in drafts), len(stars))
+    figures.table(f"unseen-drafts-valid, of {len(stars)}", sum(draft.valid for draft in drafts))
     figures.at_least("unseen-units-right-or-asked", sum(draft.unit for draft in drafts), len(stars))
 
 

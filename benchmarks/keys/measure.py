@@ -119,9 +119,8 @@ def shown(figures: Figures, name: str, keys: int, delta: Fraction, expected: int
             ours = len(found(scan, whole_budget(catalog, mu2, key_delta)))
     plain = baselines.plain(person, page, (mu2, key_delta), CAP, 3)
     print(f"{name}: {ours} keys shown, plain {plain}, the method's table {expected}")
-    figures.at_least(f"keys-shown-{name}-over-table", ours / expected, 0.95)
-    figures.at_most(f"keys-shown-{name}-at-most-over-table", ours / expected, 1.05)
-    figures.at_least(f"keys-shown-{name}-over-plain", ours / plain, 1)
+    figures.within("keys-shown-over-table", ours / expected, 0.95, 1.05, name)
+    figures.at_least("keys-shown-over-others", ours / plain, 1, f"{name}, plain threshold")
     if keys == PEOPLE:
         peers(figures, ours, person, page, (delta, key_delta))
 
@@ -164,7 +163,7 @@ def peers(
     for name, shown in most.items():
         print(f"{name} shows at most {shown}")
         if shown:
-            figures.at_least(f"keys-shown-1e5-over-{name}", ours / shown, 1)
+            figures.at_least("keys-shown-over-others", ours / shown, 1, name)
 
 
 def intervals(figures: Figures) -> None:
@@ -185,8 +184,8 @@ def intervals(figures: Figures) -> None:
     near = np.array([sizes[int(row[0])] < 90 for row in keyed])
     for name, some in (("", np.ones(len(covered), bool)), ("-near-the-threshold", near)):
         print(f"intervals{name}: {covered[some].sum()} of {some.sum()} hold")
-        figures.at_least(f"keys-intervals-hold{name}", float(covered[some].mean()), 0.93)
-        figures.at_most(f"keys-intervals-hold-at-most{name}", float(covered[some].mean()), 0.97)
+        share = float(covered[some].mean())
+        figures.within("keys-intervals-cover", share, 0.93, 0.97, name.strip("-") or "all")
     figures.at_most("keys-parts-off-the-whole", abs(sum(row[1] for row in rows) - total), 1e-6)
 
 

@@ -66,5 +66,9 @@ def large_ranges(figures: Figures, runs: int) -> None:
             small.append(float(found[:, 1].mean()))
             print(f"  {title}, {name}: large {large[-1]:.3f}, small {small[-1]:.3f}", flush=True)
         if sets:
-            figures.at_least(f"95% intervals of large ranges, {title}", float(np.mean(large)), bound)
-            figures.at_least(f"95% intervals of small ranges, {title}", float(np.mean(small)), 0.94)
+            figures.at_least(
+                "unseen histograms, coverage", float(np.mean(large)), bound, f"large ranges, {title}"
+            )
+            figures.at_least(
+                "unseen histograms, coverage", float(np.mean(small)), 0.94, f"small ranges, {title}"
+            )

@@ -146,17 +146,15 @@ def figures_of(figures: Figures, reports: int, formats: list[str]) -> None:
         told = f"{reports} reports with tokens"
         print(f"{told}: {ours:.2f} processor seconds, one GROUP BY {floor:.2f}", flush=True)
         figures.at_most(f"{told} from Parquet, processor time by one GROUP BY", ours / floor, 3)
-        figures.at_most(f"{told} from Parquet, peak MiB", max(run["peak"] for run in counts), 2048)
+        figures.at_most(f"{told}, peak MiB", max(run["peak"] for run in counts), 2048, "Parquet")
         people = floors[0]["accepted"]
-        figures.at_least("reports accepted from Parquet, of one a token", counts[0]["accepted"] / people, 1)
+        figures.at_least("reports accepted, of one a token", counts[0]["accepted"] / people, 1, "Parquet")
         for name in formats:
             if name != "parquet":
                 found = child("collect", plan, folder / name)
                 print(f"{name}: {found['seconds']:.2f} processor seconds", flush=True)
-                figures.at_most(f"{told} from {name}, peak MiB", found["peak"], 2048)
-                figures.at_least(
-                    f"reports accepted from {name}, of one a token", found["accepted"] / people, 1
-                )
+                figures.at_most(f"{told}, peak MiB", found["peak"], 2048, name)
+                figures.at_least("reports accepted, of one a token", found["accepted"] / people, 1, name)
 
 
 def main() -> int:

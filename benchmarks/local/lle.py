@@ -170,8 +170,8 @@ def coverage(figures: Figures, runs: int, count: int = 8) -> None:
             flush=True,
         )
         if setting is not THREE_WAYS:
-            figures.within(f"LLE, {setting.title}, coverage at 95%", float(np.mean(hits)), 0.93, 0.99)
-            figures.at_most(f"LLE, {setting.title}, standard error by rms error", ratio, 2)
+            figures.within("LLE, coverage at 95%", float(np.mean(hits)), 0.93, 0.99, setting.title)
+            figures.at_most("LLE, standard error by rms error", ratio, 2, setting.title)
 
 
 class Collected(NamedTuple):
@@ -210,4 +210,4 @@ def against_script(figures: Figures, runs: int, people: int = 1_000_000, count: 
         )
         script = np.concatenate([errors for _, errors in results])
         ratio = float(np.mean(lle**2) / np.mean(script**2))
-        figures.at_most(f"LLE by name, {case.title}, MSE by a plain script's", ratio, 1.1)
+        figures.at_most("LLE by name, MSE by a plain script's", ratio, 1.1, case.title)

@@ -150,7 +150,7 @@ def five_axes(figures: Figures, runs: int) -> None:
     """Intervals of boxes over five axes, whose 31 parts each have a bar of their own."""
     for shape, correlation in (("normal", 0.5), ("power", 0.3)):
         held = covered(Case(shape, correlation, "2"), 5, 8, 200_000, runs, 300, 11)
-        figures.at_least(f"five axes of 8 leaves, {shape}, 200,000 people, 95% intervals hold", held, 0.91)
+        figures.at_least("five axes of 8 leaves, 200,000 people, coverage", held, 0.91, shape)
 
 
 def entropy_beside_sql(figures: Figures, runs: int) -> None:
@@ -182,7 +182,9 @@ def entropy_beside_sql(figures: Figures, runs: int) -> None:
         told = ", ".join(f"{name} {mean:.3g}" for name, mean in means.items())
         print(f"  five axes of 8 leaves, bells, correlation {correlation:g}: {told}", flush=True)
         ratio = means["non-negative"] / means["maximum entropy"]
-        figures.at_most(f"five axes in SQL, correlation {correlation:g}, MSE by maximum entropy's", ratio, 1)
+        figures.at_most(
+            "five axes in SQL, MSE by maximum entropy's", ratio, 1, f"correlation {correlation:g}"
+        )
 
 
 def _positive(plan: Plan, tallies: Tallies, axes: tuple[int, ...], known: dict[int, AxisTable]) -> np.ndarray:

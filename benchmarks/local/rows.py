@@ -115,9 +115,18 @@ def ranges(figures: Figures, runs: int) -> None:
         print(f"  {label}: R {plan.tau}, mix {mean['mix']:.3g}, COUNT {mean['count']:.3g}, "
               f"missing at random rejected {mean['rejected']:.0%}", flush=True)  # fmt: skip
         if error:
-            figures.at_most(f"{label}, error of ranges", mean["ratio"], 1.15 * error)
-        figures.at_least(f"{label}, 95% intervals", mean["ratio held"], ratio - 0.02)
-        figures.at_least(f"{label}, 95% intervals of the mix", mean["mix held"], mix - 0.02)
+            figures.at_most(
+                "several rows a person, error of ranges by the method's", mean["ratio"] / error, 1.15, label
+            )
+        figures.at_least(
+            "several rows a person, coverage less the method's", mean["ratio held"] - ratio, -0.02, label
+        )
+        figures.at_least(
+            "several rows a person, coverage less the method's",
+            mean["mix held"] - mix,
+            -0.02,
+            f"{label}, mix",
+        )
 
 
 def two_axes(figures: Figures, runs: int) -> None:
@@ -157,9 +166,7 @@ def two_axes(figures: Figures, runs: int) -> None:
             counts_of = told.known[axis].counts
             held[name].append(_held(apart, counts_of.shares - exact.sum(axis=1 - axis), counts_of.covariance))
     for name, values in held.items():
-        figures.at_least(
-            f"one row and a bit, two axes, 95% intervals of {name}", float(np.mean(values)), 0.93
-        )
+        figures.at_least("one row and a bit, two axes, coverage", float(np.mean(values)), 0.93, name)
 
 
 def bought(everybody: int, rng: np.random.Generator) -> RespondentRows:
@@ -230,5 +237,4 @@ def privacy(figures: Figures) -> None:
     for cap, cells, measured in ((1, 3, False), (2, 3, False), (3, 2, False), (1, 2, True), (2, 2, True)):
         name = f"exact ratio by W/S, R {cap}, {cells} cells{', a measure' if measured else ''}"
         found = float(exact_ratio(cap, cells, measured) / 3)
-        figures.at_most(name, found, 1)
-        figures.at_least(name, found, 1)
+        figures.within("exact ratio by W/S", found, 1, 1, name.removeprefix("exact ratio by W/S, "))

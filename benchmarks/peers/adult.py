@@ -312,8 +312,7 @@ def main() -> int:
         print(told(kept, name))
     rate = float(np.mean([row["dpsql"]["held"] for row in kept["sizes"]]))
     figures = Figures()
-    figures.at_least("peers, census, 95% intervals hold, from below", rate, 0.93)
-    figures.at_most("peers, census, 95% intervals hold, from above", rate, 0.97)
+    figures.within("peers, census, coverage", rate, 0.93, 0.97)
     return figures.finish()
 
 

@@ -166,9 +166,9 @@ def main() -> int:
             ratio = synthetic_error(name, table, mixed.ordered, rows) / ours.error
             where = f"{name}, {rows:,} rows where the rule says {ours.rows:,}: MST's error over the cube's"
             if rows == few:
-                figures.at_most(where, ratio, 1.0)
+                figures.at_most("MST's error over the cube's below the plan's rows", ratio, 1.0, where)
             else:
-                figures.at_least(where, ratio, 1.0)
+                figures.at_least("MST's error over the cube's above the plan's rows", ratio, 1.0, where)
     return figures.finish()
 
 

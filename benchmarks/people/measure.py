@@ -89,11 +89,9 @@ def ask(name: str, figures: Figures) -> None:
             if stated and errors:
                 # sums and counts of one view share a draw, and views share their margins: some lines err less
                 label = f"people-{name}-{question.replace(' ', '-')}-over-method"
-                figures.at_most(label, median(errors) / stated, 1.05)
+                figures.at_most("people, error over the method's", median(errors) / stated, 1.05, label)
         print(f"{name}: {asked.blind} numbers without an interval")
-        figures.within(
-            f"people-{name}-coverage-{asked.numbers}-numbers", asked.inside / asked.numbers, LOW, HIGH
-        )
+        figures.within("people, coverage", asked.inside / asked.numbers, LOW, HIGH, name)
 
 
 def retention(figures: Figures) -> None:
@@ -112,10 +110,8 @@ def retention(figures: Figures) -> None:
         truth, asked = numbers(exact.query(sql).rows, 2), Asked()
         errors = [error for answerer in noisy for error in asked.errors(answerer, sql, truth, 2)]
         print(f"shop, retention: median standard error {median(errors):.5g} (method {RETENTION:g})")
-        figures.at_most("people-shop-retention-over-method", median(errors) / RETENTION, 1.05)
-        figures.within(
-            f"people-shop-coverage-{asked.numbers}-cohort-cells", asked.inside / asked.numbers, LOW, HIGH
-        )
+        figures.at_most("people, error over the method's", median(errors) / RETENTION, 1.05, "retention")
+        figures.within("people, coverage", asked.inside / asked.numbers, LOW, HIGH, "cohort cells")
 
 
 def cpu(run: Callable[[], object]) -> float:

@@ -215,5 +215,7 @@ def measure(answerer: Answerer, figures: Figures) -> Mapping[str, Cost]:
     for kind in KINDS:
         found[kind.name] = each = cost(answerer, kind)
         print(f"{kind.name}: {each.words()}")
-        figures.at_most(f"1e6 node combinations, {kind.name}, times the floor", each.times, kind.bound)
+        figures.at_most(
+            "1e6 node combinations, CPU over the floor by its bound", each.times / kind.bound, 1, kind.name
+        )
     return found

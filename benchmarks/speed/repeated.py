@@ -259,8 +259,10 @@ def measure(name: str, answerer: Answerer, figures: Figures, small: bool) -> Non
     for kind in kinds("visits" if small else "facts", first, second, small):
         cost = repeated_cost(answerer, kind, kept)
         print(f"{name}, {kind.name}: {cost.words()}")
+        where = f"{name}, {kind.name}"
+        ratio = cost.answer / cost.floor
+        figures.at_most("repeated shape, over DuckDB's kept sum by its bound", ratio / kind.most, 1, where)
         figures.at_most(
-            f"{name}, repeated {kind.name}, over DuckDB's kept sum", cost.answer / cost.floor, kind.most
+            "repeated shape with errors, over DuckDB's kept sum", cost.errors / cost.floor, 4, where
         )
-        figures.at_most(f"{name}, the same with stderr and interval", cost.errors / cost.floor, 4.0)
-        figures.at_most(f"{name}, a new shape of {kind.name}, over the same sum", cost.new / cost.floor, 26.0)
+        figures.at_most("new shape, over DuckDB's kept sum", cost.new / cost.floor, 26, where)

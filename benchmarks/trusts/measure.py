@@ -85,8 +85,7 @@ def routing(figures: Figures) -> None:
                 session.close()
             rejected += found.rejected
     for combine, word in ((False, "scaled or central"), (True, "together")):
-        figures.at_least(f"random, {word}: 95% intervals hold", float(np.mean(held[combine])), 0.93)
-        figures.at_most(f"random, {word}: 95% intervals hold", float(np.mean(held[combine])), 0.97)
+        figures.within("random samples, coverage", float(np.mean(held[combine])), 0.93, 0.97, word)
     figures.at_most("random samples rejected, of all", rejected / WORLDS, quantile(WORLDS) / WORLDS)
     figures.at_most("COUNT(*) less the sum of its parts", off, 0)
     figures.at_most("promises that are not the sum over all that is open", len(promises - {"503/125"}), 0)
@@ -138,8 +137,7 @@ def hybrid(figures: Figures) -> None:
         _errors(figures, name, row, outcomes["COUNT(*)"])
         for value, found in outcomes.items():
             held = f"hybrid, {name}: 95% intervals of {value} hold"
-            figures.at_least(held, found.coverage, 0.92)
-            figures.at_most(held, found.coverage, 0.98)
+            figures.within("hybrid, coverage", found.coverage, 0.92, 0.98, held)
     left = silent(shop(FOUR), Case(2, part=0.4), DRAWS)
     figures.at_least("hybrid, rows of those who did not report: 95% intervals hold", left.coverage, 0.75)
     figures.at_most("hybrid, all rows less respondents and others", left.off, 0)
@@ -147,9 +145,9 @@ def hybrid(figures: Figures) -> None:
 
 def _errors(figures: Figures, name: str, row: Row, counts: Outcome) -> None:
     """COUNT's error over what section 3 gives for these boxes, and over the table's."""
-    figures.at_most(f"hybrid, {name}: rmse over predicted", counts.rmse / counts.expected, WITHIN)
+    figures.at_most("hybrid, rmse over predicted", counts.rmse / counts.expected, WITHIN, name)
     if row.expected is not None:
-        figures.at_most(f"hybrid, {name}: rmse over the table's", counts.rmse / row.expected, WITHIN)
+        figures.at_most("hybrid, rmse over the method's", counts.rmse / row.expected, WITHIN, name)
 
 
 def main(words: list[str]) -> int:

@@ -171,7 +171,9 @@ class Judged:
             if reach is None:
                 continue
             bar = reach.held - HELD_SLACK
-            self.figures.at_least(f"{what}, 95% intervals hold %", measured.share(cell), bar)
+            self.figures.at_least(
+                "userlevel, % of intervals that cover less the bar", measured.share(cell) - bar, 0, what
+            )
             self.ratios["errors"].append(measured.error(cell) / reach.error)
             self.ratios["half-widths"].append(measured.half(cell) / reach.half)
 
@@ -226,7 +228,7 @@ def publish_figures(figures: Figures) -> None:
             start = time.perf_counter()
             noise = ExactNoise(insecure_test_entropy(1))
             publish_release(load_catalog(file), Path(folder) / "out.dpsql", noise=noise, key=bytes(32))
-            figures.at_most(f"userlevel publish {name}, seconds", time.perf_counter() - start, bound)
+            figures.table(f"userlevel publish {name}, seconds (about {bound:g})", time.perf_counter() - start)
 
 
 def main() -> int:
@@ -258,9 +260,11 @@ def main() -> int:
                 opened.star, opened.questions(), Path(folder) / f"{name}.yaml", PUBLISHED, given.draws
             )
             what = f"userlevel {name}, {PUBLISHED} publishes"
-            figures.at_least(f"{what}: answers within the simulator's 1 to 99%, %", match.inside, MATCHED)
-            same = f"{what}: answers apart from those simulated with the same noise, relative"
-            figures.at_most(same, match.apart, APART)
+            figures.at_least(
+                "simulator: % of published answers within its 1 to 99%", match.inside, MATCHED, what
+            )
+            same = "simulator: published answers apart from those of the same noise, relative"
+            figures.at_most(same, match.apart, APART, what)
     if not given.alone:
         publish_figures(figures)
     return figures.finish()

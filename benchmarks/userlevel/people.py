@@ -300,7 +300,7 @@ def report(figures: Figures, case: Case, delta: str, measured: Measured) -> None
         median, held = float(np.median(errors)), 100 * float(np.mean(measured.held[kind]))
         bound = 1.0 if kind == "total" else case.median
         if delta != "0" and bound is not None and case.star != HELD_BACK:
-            figures.at_most(f"{what}, relative error % median", median, bound)
+            figures.at_most("distinct people, median relative error by its bound", median / bound, 1, what)
         told = f"median {median:.2f}%, p90 {np.quantile(errors, 0.9):.2f}%, intervals hold {held:.1f}%"
         print(f"told   {what}: {told}, {len(errors)} answers", flush=True)
 
@@ -320,7 +320,7 @@ def main() -> int:
         attribute_figure(figures, CASES[0], "customer", Path(folder))
     for what, those in held.items():
         off = abs(100 * float(np.mean(those)) - HOLDS)
-        figures.at_most(f"people {what}, 95% intervals: % off 95", off, APART)
+        figures.at_most("distinct people, coverage: % off 95", off, APART, what)
     return figures.finish()
 
 

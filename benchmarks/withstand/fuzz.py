@@ -64,7 +64,7 @@ def measure(seed: int) -> int:
     for name, count in COUNTS.items():
         found = apart(pieces, name, seed, count)
         told(figures, name, count, found)
-        figures.at_most(f"CPU seconds of the slowest of the damaged {name}", found.slowest, SECONDS)
+        figures.at_most("damaged inputs: CPU seconds of the slowest", found.slowest, SECONDS, name)
         if name == "reports":
             figures.at_most("malformed reports that were counted", found.ends["read"], 0)
     told(figures, "SQL statements", STATEMENTS, apart(statements, seed, STATEMENTS))
@@ -76,7 +76,7 @@ def told(figures: Figures, name: str, count: int, found: Outcome) -> None:
     ends = found.ends
     print(f"{name}: {ends['read']} read, {ends['refused']} refused")
     print(*found.faults, sep="\n", end="\n" * bool(found.faults))
-    figures.at_least(f"damaged {name}", ends.total(), count)
+    figures.table(f"damaged {name}, of {count}", ends.total())
     figures.at_most(
         f"damaged {name} that end in anything but an answer or a typed line",
         ends.total() - ends["read"] - ends["refused"],

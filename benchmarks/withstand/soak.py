@@ -43,7 +43,7 @@ def tell(seen: Seen) -> int:
     print("memory after the warm-up {:.1f} MB, most {:.1f}, last {:.1f}".format(*megabytes))
     p50, p99 = (1000 * asked[int(share * len(asked))] for share in (0.5, 0.99))
     print(f"{BUSY} clients at once: p50 {p50:.1f} ms, p99 {p99:.1f} ms")
-    figures.at_least("soak: statements asked after the warm-up", len(asked), STATEMENTS)
+    figures.table(f"soak: statements asked after the warm-up, of {STATEMENTS}", len(asked))
     figures.at_most("soak: statements of clients who had logged in that were not served", seen.unserved, 0)
     figures.at_least(f"soak: clients served after they waited, of {IDLE}", seen.idle, IDLE)
     figures.at_most("soak: most resident memory over that after the warm-up", max(after) / before, 1.1)

@@ -1,4 +1,4 @@
-"""Random stars cost their claim from every kind of source without a server; the sources benchmark has PostgreSQL too."""
+"""Random stars cost their claim from every kind of source without a server; the sources benchmark adds PostgreSQL."""
 
 from __future__ import annotations
 
