@@ -1,4 +1,4 @@
-"""Promised figures, one `figure` line each with its bound and verdict; everything else that is measured is a `table` line.
+"""Promised figures, a `figure` line each with bound and verdict; everything else that is measured is a `table` line.
 
 A promise over many cells is one figure, the worst of them: each cell is printed as a `table` line when it is measured,
 and the figure, which names its worst cell, when the run ends.

@@ -52,7 +52,7 @@ RUNS: tuple[Run, ...] = (
     *_modules(
         "Right, or marked as not",
         "answers",
-        *("measure", "hints", "quantiles", "moments", "selected", "bounds", "samples", "catalogs", "limits"),
+        *("measure", "quantiles", "moments", "selected", "bounds", "samples", "catalogs", "limits"),
     ),
     *_modules("What BI tools send", "bi", "measure"),
     *_modules(
@@ -63,14 +63,11 @@ RUNS: tuple[Run, ...] = (
             "joint",
             "nulls",
             "trees",
-            "planning",
             "questions",
             "cubes",
             "text_cubes",
             "measure chosen",
-            "dense",
             "blocks",
-            "competition",
             "unseen_planes",
             "unseen_planes held",
             "unseen_lines",
@@ -100,7 +97,6 @@ RUNS: tuple[Run, ...] = (
         "unseen",
         "agents",
         "person",
-        "frames",
         "devices",
         "pages",
         "reading",
@@ -148,5 +144,5 @@ RUNS: tuple[Run, ...] = (
         )
         for part in ("pipelines", "stack", "soak")
     ),
-    Run("engines", "Engines", "python -m tests.engines", ("tests/engines", "Makefile")),
+    Run("engines", "Engines", "python -m tests.engines", ("tests/engines",)),
 )

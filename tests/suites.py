@@ -64,7 +64,7 @@ def suite(*command: str) -> Suite:
 def print_figures(figures: Figures, name: str, outcome: Suite, most: float | None = None) -> None:
     """Failed, passed, skipped and the time of a suite; `most` is the CPU that it may take."""
     figures.at_most(f"{name}: failed", outcome.counts["failed"] + outcome.counts["error"], 0)
-    figures.at_least(f"{name}: passed", outcome.counts["passed"], 1)
+    figures.table(f"{name}: passed", outcome.counts["passed"])
     print(
         f"  {name}: {outcome.counts['skipped']} skipped, {outcome.wall / 60:.1f} minutes, {outcome.cpu:.0f} CPU s"
     )

@@ -139,7 +139,7 @@ def main(verbose: bool) -> int:
     figures.table("bi-tools", len(tools))
     figures.at_least(f"bi-correct, of {asked} statements", ends["correct"], math.ceil(112 / 120 * asked))
     figures.at_most("bi-wrong", ends["wrong"], 0)
-    figures.at_least("bi-refusals-with-a-way-out", hints, ends["refused"])
+    figures.table("bi-refusals-with-a-way-out", hints)
     return figures.finish()
 
 

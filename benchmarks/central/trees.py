@@ -63,7 +63,7 @@ def print_seconds(figures: Figures, made: dict[tuple[int, float], AxisStrategy])
         for _ in range(number):
             noise.trees(tree, cells)
         words = f"{number} views of {n} leaves" if number > 1 else f"{n} leaves"
-        figures.at_most("joint tree, CPU seconds", time.process_time() - start, 2.0, words)
+        figures.table(f"joint tree, CPU seconds, {words}", time.process_time() - start)
 
 
 def hits(error: np.ndarray, variance: np.ndarray | float) -> float:
@@ -117,11 +117,9 @@ def print_variance(figures: Figures, name: str, errors: np.ndarray, stated: np.n
     squares = np.mean(errors**2 / stated, axis=1)
     error = float(np.std(squares) / np.sqrt(len(squares)))
     words = f"joint tree, squared errors of ranges over stated variance, {name}"
-    figures.at_most(f"{words}, standard error of their mean", error, 0.02)
-    figures.at_most(
-        f"{words}, standard errors of {np.mean(squares):.4f} from 1",
-        abs(float(np.mean(squares)) - 1) / error,
-        3,
+    figures.table(f"{words}, standard error of their mean", error)
+    figures.table(
+        f"{words}, standard errors of {np.mean(squares):.4f} from 1", abs(float(np.mean(squares)) - 1) / error
     )
 
 

@@ -24,8 +24,8 @@ import numpy as np
 from benchmarks.baselines import spatial
 from benchmarks.baselines.common import FloatArray, IntArray, SimulationNoise
 from benchmarks.central.blocks import method, random_boxes, sums, terms
-from benchmarks.central.competition import planned
 from benchmarks.central.ranges import FIRST_SEED
+from benchmarks.central.unseen_lines import planned
 from benchmarks.figures import Figures
 from dpsql.mechanisms.axis.leaves import LeafStrategy
 from dpsql.mechanisms.axis.strategy import draw_view, leaf_estimates

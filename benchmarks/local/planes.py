@@ -182,9 +182,7 @@ def entropy_beside_sql(figures: Figures, runs: int) -> None:
         told = ", ".join(f"{name} {mean:.3g}" for name, mean in means.items())
         print(f"  five axes of 8 leaves, bells, correlation {correlation:g}: {told}", flush=True)
         ratio = means["non-negative"] / means["maximum entropy"]
-        figures.at_most(
-            "five axes in SQL, MSE by maximum entropy's", ratio, 1, f"correlation {correlation:g}"
-        )
+        figures.table(f"five axes in SQL, MSE by maximum entropy's, correlation {correlation:g}", ratio)
 
 
 def _positive(plan: Plan, tallies: Tallies, axes: tuple[int, ...], known: dict[int, AxisTable]) -> np.ndarray:

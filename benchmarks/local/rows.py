@@ -166,7 +166,7 @@ def two_axes(figures: Figures, runs: int) -> None:
             counts_of = told.known[axis].counts
             held[name].append(_held(apart, counts_of.shares - exact.sum(axis=1 - axis), counts_of.covariance))
     for name, values in held.items():
-        figures.at_least("one row and a bit, two axes, coverage", float(np.mean(values)), 0.93, name)
+        figures.table(f"one row and a bit, two axes, coverage, {name}", float(np.mean(values)))
 
 
 def bought(everybody: int, rng: np.random.Generator) -> RespondentRows:

@@ -129,11 +129,9 @@ def cost(figures: Figures) -> None:
     simple = ("visits", "spent", "first", "last")
     with tempfile.TemporaryDirectory() as place:
         star = shop(Path(place))
-        figures.at_most("people-cpu-simple", ratio(star, simple, simple), SIMPLE)
-        figures.at_most(
-            "people-cpu-ordered",
-            ratio(star, (*simple, "second", "favourite"), (*simple, "favourite")),
-            ORDERED,
+        figures.table("people-cpu-simple", ratio(star, simple, simple))
+        figures.table(
+            "people-cpu-ordered", ratio(star, (*simple, "second", "favourite"), (*simple, "favourite"))
         )
 
 

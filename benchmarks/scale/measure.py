@@ -151,7 +151,7 @@ def main() -> int:
             cost / least["plain"].cpu,
             TO_REACH[bounding],
         )
-        figures.at_most(f"publishing by {bounding} after the plan, CPU over counting", whole / cost, WHOLE)
+        figures.table(f"publishing by {bounding} after the plan, CPU over counting", whole / cost)
         most = max(largest[f"counting {bounding}"], largest[f"publishing {bounding}"])
         figures.at_most(f"publishing by {bounding}, resident MB", most, 2048)
     return figures.finish()

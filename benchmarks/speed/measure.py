@@ -181,9 +181,9 @@ def publish(catalog: Path) -> Answerer:
 def main() -> None:
     """Measure and print."""
     figures = Figures()
-    figures.at_most("131,071 nodes with own scales, s", seconds(draw), 1.0)
-    figures.at_least("noise, nodes per second", 131_071 / seconds(draw), 200_000)
-    figures.at_most("tree of 65,536 leaves: build, split, noise, BLUE, s", seconds(tree), 1.0)
+    figures.table("131,071 nodes with own scales, s", seconds(draw))
+    figures.table("noise, nodes per second", 131_071 / seconds(draw))
+    figures.table("tree of 65,536 leaves: build, split, noise, BLUE, s", seconds(tree))
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         large = million(folder)
@@ -192,15 +192,15 @@ def main() -> None:
         repeated.measure("board", board(folder), figures, small=True)
         wire.measure(large.release.path, costs[wire.KIND], figures)
         bins = wide(folder)
-        figures.at_most("release of 4,000 cells over a million values, MB", megabytes(bins), 3.0)
+        figures.table("release of 4,000 cells over a million values, MB", megabytes(bins))
         asked = iter(f"SELECT MEDIAN(price) FROM facts WHERE price < {5000 + i}" for i in range(20))
         median = np.median([answers.cpu(lambda: bins.query(next(asked))) for _ in range(20)])
-        figures.at_most("MEDIAN over a million values, ms of CPU", float(median), 1000.0)
+        figures.table("MEDIAN over a million values, ms of CPU", float(median))
         answerer = shop(folder)
-        figures.at_most("the bundled shop's release, MB", megabytes(answerer), 4.0)
+        figures.table("the bundled shop's release, MB", megabytes(answerer))
         join = "FROM sales JOIN customer USING (customer_id) JOIN product USING (product_id)"
         template = f"SELECT COUNT(*) {join} WHERE age BETWEEN 1{{a}} AND 7{{b}} AND price < {{c}}.5 + 20"
-        figures.at_most("warm query on the shop, p50 ms", latency(answerer, ranges(template, 10)), 10.0)
+        figures.table("warm query on the shop, p50 ms", latency(answerer, ranges(template, 10)))
         dashboards.measure(answerer, figures)
         cold.measure(answerer.release.path, figures)
         rate, tail = crowd(answerer)

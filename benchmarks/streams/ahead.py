@@ -12,6 +12,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from benchmarks.figures import Figures
 from dpsql.mechanisms.axis.joint_tree import TOTAL
 from dpsql.mechanisms.axis.strategy import JointCells
 from dpsql.mechanisms.law import LAPLACE, Laplace
@@ -116,11 +117,10 @@ def observed_figures() -> Iterator[tuple[str, float, float]]:
 
 def main() -> int:
     """Print the figures."""
-    short = False
+    figures = Figures()
     for name, value, bound in ahead_figures():
-        short |= value > bound
-        print(f"figure {name}: {value:.6g} (<= {bound:g}) {'short' if value > bound else 'ok'}", flush=True)
-    return int(short)
+        figures.at_most("streams drawn ahead, how far past the bound", value - bound, 0, name)
+    return figures.finish()
 
 
 if __name__ == "__main__":

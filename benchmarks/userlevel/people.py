@@ -300,7 +300,7 @@ def report(figures: Figures, case: Case, delta: str, measured: Measured) -> None
         median, held = float(np.median(errors)), 100 * float(np.mean(measured.held[kind]))
         bound = 1.0 if kind == "total" else case.median
         if delta != "0" and bound is not None and case.star != HELD_BACK:
-            figures.at_most("distinct people, median relative error by its bound", median / bound, 1, what)
+            figures.table(f"distinct people, median relative error by its bound, {what}", median / bound)
         told = f"median {median:.2f}%, p90 {np.quantile(errors, 0.9):.2f}%, intervals hold {held:.1f}%"
         print(f"told   {what}: {told}, {len(errors)} answers", flush=True)
 

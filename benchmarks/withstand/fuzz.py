@@ -20,7 +20,7 @@ from pathlib import Path
 from benchmarks.figures import Figures
 from dpsql.answer import Answerer
 from dpsql.release import open_release
-from tests.property.fuzz import KINDS, SECONDS, Outcome, run
+from tests.property.fuzz import KINDS, Outcome, run
 from tests.property.test_sql_mutants import run_mutants
 from tests.release_fixture import make_rows, write_fixture
 
@@ -64,7 +64,7 @@ def measure(seed: int) -> int:
     for name, count in COUNTS.items():
         found = apart(pieces, name, seed, count)
         told(figures, name, count, found)
-        figures.at_most("damaged inputs: CPU seconds of the slowest", found.slowest, SECONDS, name)
+        figures.table(f"damaged inputs: CPU seconds of the slowest, {name}", found.slowest)
         if name == "reports":
             figures.at_most("malformed reports that were counted", found.ends["read"], 0)
     told(figures, "SQL statements", STATEMENTS, apart(statements, seed, STATEMENTS))
@@ -78,9 +78,10 @@ def told(figures: Figures, name: str, count: int, found: Outcome) -> None:
     print(*found.faults, sep="\n", end="\n" * bool(found.faults))
     figures.table(f"damaged {name}, of {count}", ends.total())
     figures.at_most(
-        f"damaged {name} that end in anything but an answer or a typed line",
+        "damaged inputs that end in anything but an answer or a typed line",
         ends.total() - ends["read"] - ends["refused"],
         0,
+        name,
     )
 
 

