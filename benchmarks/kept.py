@@ -1,15 +1,15 @@
-"""Figures that are kept: each with its command, commit and date, and the pages made from them.
+"""Figures that are kept: each with its command, commit and date, and the page made from them.
 
-    python -m benchmarks.kept [--only RUN]...         what has no result for its inputs, then the pages
-    python -m benchmarks.kept --missing               what has no result at all, then the pages
-    python -m benchmarks.kept --page                  the pages alone
+    python -m benchmarks.kept [--only RUN]...         what has no result for its inputs, then the page
+    python -m benchmarks.kept --missing               what has no result at all, then the page
+    python -m benchmarks.kept --page                  the page alone
     python -m benchmarks.kept --only RUN --log FILE --at REVISION     what a run of that revision printed elsewhere
 
 A result stands for the committed files that its run reads: the package, the catalogs, the run's own folder. It is
 written when the run has ended, so a stopped command goes on with the run that it was in. What is not committed is not
 measured: nobody else could measure it again.
 
-docs/figures.md has one line a run, and what is short with its reason; benchmarks/results/README.md has every figure.
+docs/figures.md has a line a figure, and the reason of each that is short. `table` lines are printed and not kept.
 """
 
 from __future__ import annotations
@@ -35,19 +35,13 @@ RESULTS = PROJECT / "benchmarks" / "results"
 PAGE = PROJECT / "docs" / "figures.md"
 EVERY_RUN_READS = ("dpsql", "catalog", "pyproject.toml", "benchmarks/figures.py")
 FIGURE = re.compile(r"figure (?P<figure>.+): (?P<value>\S+) \((?P<bound>[^()]*)\) (?P<verdict>ok|short)$")
-TABLES = "README.md"
-HEAD = """# Every figure
+HEAD = """# The promised figures
 
 *Evidence: proofs, methods and measurements.*
 
-What dpsql promises in numbers, and whether it held when it was measured: one line a run. Every figure with its value
-and its bound stands in [the tables](../benchmarks/results/README.md). Made by `make figures`, which measures again
-whatever has no result for the files that its run reads.
-"""
-TABLES_HEAD = """# Figures, run by run
-
-Made by `make figures` from the `*.jsonl` files beside it; [docs/figures.md](../../docs/figures.md) is the summary.
-`short` is a figure that did not reach its bound.
+What dpsql promises in numbers, and whether it held when it was measured. `make figures` measures again whatever has no
+result for the files that its run reads; `make bench TOPIC=..` prints one topic with its tables. A promise over many
+cells is its worst cell, which is named.
 """
 
 
@@ -145,56 +139,42 @@ def measure(run: Run) -> list[Kept]:
 
 
 def page() -> str:
-    """The summary: what is short and why, a line a run, and what has never been measured."""
+    """The page: reasons of the short figures, then a table a topic, then the runs without a result."""
     figures = [figure for run in RUNS for figure in kept(run)]
     short = [figure for figure in figures if not figure.held]
     parts = [HEAD, f"{len(figures) - len(short)} of {len(figures)} figures hold.\n"]
     if short:
-        parts.append("## Short\n\n| figure | value | bound | why |\n|---|--:|--:|---|")
-        parts += [
-            f"| {_cell(figure.figure)} | **{figure.value}** | {_cell(figure.bound)} | {why} |"
-            for figure in short
-            for why in [REASONS.get(figure.figure, "")]
-        ]
+        parts.append("## Short\n")
+        parts += [f"- {_cell(figure.figure)}: {REASONS.get(promise(figure), '')}" for figure in short]
         parts.append("")
     missing = [run.name for run in RUNS if not kept(run)]
     if missing:
         parts.append("Not kept yet: " + ", ".join(f"`{name}`" for name in missing) + ".\n")
-    parts.append("## Runs\n\n| topic | command | hold | commit, date |\n|---|---|--:|---|")
-    parts += [_line(run, figures) for run in RUNS if (figures := kept(run))]
-    return "\n".join(parts) + "\n"
-
-
-def tables() -> str:
-    """Every figure, a table a run."""
-    parts = [TABLES_HEAD]
     for topic, runs in groupby(RUNS, lambda run: run.topic):
-        sections = [_section(figures) for run in runs if (figures := kept(run))]
-        if sections:
-            parts.append(f"## {topic}\n\n" + "\n".join(sections))
-    return "\n".join(parts)
+        lines = [line for run in runs for line in _lines(kept(run))]
+        if lines:
+            parts += [
+                f"## {topic}\n",
+                "| figure | value | bound | measured |",
+                "|---|--:|--:|---|",
+                *lines,
+                "",
+            ]
+    return "\n".join(parts).rstrip() + "\n"
 
 
-def _line(run: Run, figures: Sequence[Kept]) -> str:
-    first, held = figures[0], sum(figure.held for figure in figures)
-    broke = "" if first.ended in (0, 1) else f", broke off with exit code {first.ended}"
-    hold = f"{held} of {len(figures)}"
-    bold = "**" if held < len(figures) or broke else ""
-    return f"| {run.topic} | `{run.command}` | {bold}{hold}{bold} | {first.commit}, {first.date}{broke} |"
+def promise(figure: Kept) -> str:
+    """Name of a figure without its worst cell."""
+    return figure.figure.partition(", worst of ")[0]
 
 
-def _section(figures: Sequence[Kept]) -> str:
-    first = figures[0]
-    broke = "" if first.ended in (0, 1) else f", broke off with exit code {first.ended}"
-    lines = [
-        f"`{first.command}` at {first.commit}, {first.date}{broke}:\n",
-        "| figure | value | bound | |",
-        "|---|--:|--:|---|",
+def _lines(figures: Sequence[Kept]) -> list[str]:
+    """Table rows of one run's figures."""
+    return [
+        f"| {_cell(figure.figure)} | {figure.value if figure.held else f'**{figure.value}**'} | {_cell(figure.bound)} "
+        f"| {figure.date}{'' if figure.ended in (0, 1) else f', broke off with exit code {figure.ended}'} |"
+        for figure in figures
     ]
-    for figure in figures:
-        verdict = "ok" if figure.held else "**short**"
-        lines.append(f"| {_cell(figure.figure)} | {figure.value} | {_cell(figure.bound)} | {verdict} |")
-    return "\n".join(lines) + "\n"
 
 
 def _cell(text: str) -> str:
@@ -240,7 +220,6 @@ def main() -> int:
         print(refusal, file=sys.stderr)
         return 2
     PAGE.write_text(page())
-    (RESULTS / TABLES).write_text(tables())
     return 2 if refused else 0 if all(figure.held for run in RUNS for figure in kept(run)) else 1
 
 

@@ -99,7 +99,6 @@ RUNS: tuple[Run, ...] = (
         "person",
         "devices",
         "pages",
-        "reading",
     ),
     *_modules("Beside other libraries", "peers", "measure", "adult", "small"),
     Run("explore", "The first hour", "make explore", ("tests/explore", "Makefile")),

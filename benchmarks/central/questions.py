@@ -91,7 +91,7 @@ def main() -> int:
                 ratios.append(np.mean(np.square(np.array(errors, float))) / paid)
             figures.table(f"10 counts bought over paid per question, {words}, stated", max(ratios))
             ratio = float(np.mean(list(measured(catalog, statements(0)))) / paid)
-            figures.table(f"10 counts bought over paid per question, {words}", ratio)
+            figures.at_most("10 counts bought over paid per question", ratio, 1.0, words)
     return figures.finish()
 
 

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from benchmarks.figures import Figures
-
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGES = (
     "index.md",
@@ -27,16 +25,3 @@ WORDS_A_MINUTE, MINUTES = 220, 60
 def minutes() -> dict[str, float]:
     """Minutes by page."""
     return {page: len((DOCS / page).read_text("utf-8").split()) / WORDS_A_MINUTE for page in PAGES}
-
-
-def main() -> int:
-    """Print the figure; exit code 1 if the pages take too long."""
-    figures = Figures()
-    for page, time in minutes().items():
-        print(f"  {page}: {time:.1f} minutes")
-    figures.table("first-hour-minutes-to-read-nine-pages", sum(minutes().values()))
-    return figures.finish()
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -5,9 +5,9 @@
 The rule was made on the census of benchmarks/results/peers.md, on diamonds and planes; flights, players, employees and
 workers were committed before any of them was measured. At four times its rows it was wrong on players, most of whose
 cells are empty, so the plan now says two numbers, and fielding and teams were added. Of each table as many rows are
-drawn, with replacement, as a quarter of the first number and all of the second: MST must err less with the few, the cube with the
-many. Both at (1, 1e-9). Questions are those that the cube is designed for: single values of names, all ranges of
-ordered columns, on every pair.
+drawn, with replacement, as a quarter of the first number and all of the second: MST must err less with the few, the
+cube with the many. Both at (1, 1e-9). Questions are those that the cube is designed for: single values of names, all
+ranges of ordered columns, on every pair.
 
 **Privacy**: public tables of packages.
 """
