@@ -18,7 +18,6 @@ export PYTHONDONTWRITEBYTECODE :=
 # Nothing here belongs into the memory of whoever runs it: measurements and pictures publish the same rows in throw-away
 # ledgers and remember nothing, the demo has a memory that `make clean` removes with its ledger, tests make their own.
 export DPSQL_STATE := /dev/null
-demo: export DPSQL_STATE := $(abspath build/state)
 
 .PHONY: demo test quick slow docs bench figures structure dist lock explore wire withstand clean help
 
@@ -60,7 +59,7 @@ data/sales.parquet: $(VENV)/.core
 	$(BIN)/python -m dpsql.examples.retail data --seed $(RETAIL_SEED)
 
 demo: $(VENV)/.core data/sales.parquet ## publish the bundled retail star and ask it six questions
-	$(BIN)/python -m dpsql.examples.demo
+	DPSQL_STATE=$(abspath build/state) $(BIN)/python -m dpsql.examples.demo
 
 # Three workers for two cores: tests that wait for servers and killed children leave a tenth of the time.
 test: $(VENV)/.dev ## linters, types, import contracts and all tests: what continuous integration runs
@@ -93,14 +92,13 @@ figures: $(VENV)/.dev ## every promised figure, kept with commit and date, and d
 
 # PostgreSQL clients in an environment of their own: psql, Python's and node's drivers; where Debian's `libpostgresql-jdbc-java`
 # and `odbc-postgresql` are installed, JDBC and ODBC.
-wire: export WIRE_PYTHON := $(abspath .venv-wire/bin/python)
-wire: export WIRE_NODE := $(abspath build/wire)
 wire: $(VENV)/.dev ## clients of many languages against `dpsql serve`, and recorded statements
 	test -d .venv-wire || $(PYTHON) -m venv .venv-wire
 	.venv-wire/bin/pip install --quiet psycopg2-binary 'psycopg[binary]' asyncpg pg8000 adbc-driver-postgresql connectorx \
 		'SQLAlchemy[asyncio]>=2' pgcli pyodbc pandas pyarrow
 	if command -v npm > /dev/null; then npm install --silent --no-fund --no-audit --prefix build/wire pg pg-cursor pg-copy-streams postgres; fi
-	$(BIN)/python -m pytest -q -s -m "slow or not slow" tests/doors/test_wire.py tests/doors/test_wire_zoo.py > $(VENV)/wire.log || (cat $(VENV)/wire.log; exit 1)
+	WIRE_PYTHON=$(abspath .venv-wire/bin/python) WIRE_NODE=$(abspath build/wire) \
+		$(BIN)/python -m pytest -q -s -m "slow or not slow" tests/doors/test_wire.py tests/doors/test_wire_zoo.py > $(VENV)/wire.log || (cat $(VENV)/wire.log; exit 1)
 	grep -o 'figure .*' $(VENV)/wire.log
 	test $$(grep -c 'figure ' $(VENV)/wire.log) -ge 6 && ! grep -q ' short$$' $(VENV)/wire.log
 

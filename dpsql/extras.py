@@ -30,7 +30,6 @@ EXTRAS = {
     "delta": Extra("deltalake", "deltalake", "rows in Delta tables"),
     "iceberg": Extra("pyiceberg.table", "pyiceberg", "rows in Iceberg tables"),
     "password": Extra("scramp", "scramp", "passwords of dpsql serve"),
-    "plot": Extra("matplotlib.pyplot", "matplotlib", "plot()"),
     "sqlalchemy": Extra("sqlalchemy", "SQLAlchemy", "SQLAlchemy and Superset"),
     "mcp": Extra("mcp.server", "mcp", "dpsql mcp"),
     "metrics": Extra("prometheus_client", "prometheus-client", "metrics of dpsql serve"),

@@ -1,4 +1,4 @@
-"""How an answer is shown: table, vertical, csv, json, jsonl, markdown, HTML and pictures for notebooks.
+"""How an answer is shown: table, vertical, csv, json, jsonl, markdown, and HTML for notebooks.
 
 Tables for people put the margin beside the value, `12 345 ± 62`, and mark what should be read with care;
 formats for programs give every aggregate columns beside it for its standard error, its interval and what cutting
@@ -7,9 +7,6 @@ a bin may add, so nothing has to be parsed out of a string. Where rows must stay
 
 Labels may come from anybody: no text of any format holds a character that commands a terminal. JSON escapes it and
 stays exact; the others show its code.
-
-Pictures are bars with error bars, histogram steps, a heat map for two axes. matplotlib is an extra
-(`pip install dpsql[plot]`) and is loaded when a picture is drawn.
 """
 
 from __future__ import annotations
@@ -24,17 +21,13 @@ import math
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import duckdb
 
 from dpsql.errors import UNSEEN, InterfaceError, NotSupportedError, QueryTimeout, visible
 from dpsql.extras import extra
 from dpsql.release.request import check, paced, requested, size_of
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
 
 FORMATS = ("table", "csv", "json", "jsonl", "markdown")
 STYLES = (*FORMATS, "vertical")
@@ -494,107 +487,6 @@ def arrow_column(values: list[Any], kind: Any) -> Any:
         return inferred
 
 
-def plot(result: Renderable, kind: str | None = None, *, level: float = 0.95, ax: Axes | None = None) -> Axes:
-    """Draw an answer with its error bars.
-
-    Args:
-        result: one or two key columns, then at least one noisy column; the first of these is drawn.
-        kind: `bar`, `step` or `heat`; by default `heat` for two keys, `step` for ordered keys, else `bar`.
-        level: of the error bars.
-        ax: where to draw; by default a new figure.
-
-    Returns:
-        The matplotlib axes.
-
-    Raises:
-        InterfaceError: the answer has no noisy column, too many keys, or an unknown kind was asked.
-    """
-    value = _first_noisy(result)
-    chosen = kind or _fitting(result, value)
-    if chosen not in KINDS:
-        raise InterfaceError(f"there is no plot {chosen!r}", hint=f"one of {', '.join(KINDS)}")
-    where = ax if ax is not None else extra("plot").subplots()[1]
-    KINDS[chosen](result, value, where, level)
-    where.set_title(result.columns[value])
-    return where
-
-
 def _noisy_numbers(answer: Renderable) -> list[int]:
     """Noisy columns but for quantiles of days and times."""
     return [c for c in answer.noisy if all(isinstance(row[c], (*NUMBERS, type(None))) for row in answer.rows)]
-
-
-def _first_noisy(answer: Renderable) -> int:
-    for c in _noisy_numbers(answer):
-        return c
-    raise InterfaceError("the answer has no noisy column", hint="select a COUNT, SUM or AVG")
-
-
-def _fitting(answer: Renderable, value: int) -> str:
-    if value == 2:
-        return "heat"
-    if value > 2:
-        raise InterfaceError(f"the answer has {value} key columns, a picture takes one or two")
-    keys = [row[0] for row in answer.rows if row[0] is not None]
-    ordered = value == 1 and all(
-        isinstance(key, (*NUMBERS, datetime.date)) and key is not True for key in keys
-    )
-    return "step" if ordered and len(keys) > 2 else "bar"
-
-
-def _bar(answer: Renderable, value: int, ax: Axes, level: float) -> None:
-    heights, margins = _one_key(answer, value, ax, level)
-    ax.bar(range(len(heights)), heights, yerr=margins, capsize=4)
-
-
-def _step(answer: Renderable, value: int, ax: Axes, level: float) -> None:
-    heights, margins = _one_key(answer, value, ax, level)
-    places = range(len(heights))
-    ax.step(places, heights, where="mid")
-    ax.errorbar(places, heights, yerr=margins, fmt="none", capsize=2)
-
-
-def _one_key(answer: Renderable, value: int, ax: Axes, level: float) -> tuple[list[float], list[list[float]]]:
-    """Heights, and how far their intervals reach below and above; keys are written along the axis."""
-    low, high = answer.interval_rows(level)
-    rows = [r for r, row in enumerate(answer.rows) if row[value] is not None]
-    heights = [float(answer.rows[r][value]) for r in rows]
-    below = [height - _or(low[r][value], height) for r, height in zip(rows, heights, strict=True)]
-    above = [_or(high[r][value], height) - height for r, height in zip(rows, heights, strict=True)]
-    places = list(range(len(rows)))
-    names = ["all" if value == 0 else _name(answer.rows[r][0]) for r in rows]
-    shown = places[:: max(1, len(places) // 12)]
-    ax.set_xticks(shown, [names[place] for place in shown], rotation=45 if len(places) > 6 else 0)
-    ax.set_xlabel(answer.columns[0] if value else "")
-    marks = [WEAK if answer.marked[r][value] else "" for r in rows]
-    for place, height, mark in zip(places, heights, marks, strict=True):
-        if mark:  # an open interval has no bar to show
-            ax.annotate(mark, (place, height), ha="center", va="bottom")
-    return heights, [below, above]
-
-
-def _heat(answer: Renderable, value: int, ax: Axes, level: float) -> None:
-    across = list(dict.fromkeys(row[1] for row in answer.rows))
-    down = list(dict.fromkeys(row[0] for row in answer.rows))
-    grid = [[float("nan")] * len(across) for _ in down]
-    for row in answer.rows:
-        if row[value] is not None:
-            grid[down.index(row[0])][across.index(row[1])] = float(row[value])
-    picture = ax.imshow(grid, aspect="auto")
-    ax.set_xticks(range(len(across)), [_name(key) for key in across], rotation=45)
-    ax.set_yticks(range(len(down)), [_name(key) for key in down])
-    ax.set_xlabel(answer.columns[1])
-    ax.set_ylabel(answer.columns[0])
-    ax.figure.colorbar(picture, ax=ax)
-
-
-def _or(value: float | None, default: float) -> float:
-    return default if value is None else value
-
-
-def _name(key: Any) -> str:
-    return "NULL" if key is None else str(key)
-
-
-KINDS = {"bar": _bar, "step": _step, "heat": _heat}
-"""Every picture by its name."""

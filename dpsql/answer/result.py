@@ -29,7 +29,6 @@ from dpsql.release.request import paced, requested
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
-    from matplotlib.axes import Axes
 
 ERRORS = ("stderr", "low", "high", "bound")
 """What a noisy column's name goes on with, in the columns that tell of its error."""
@@ -315,19 +314,6 @@ class Result:
                 hint="use df() or rows",
             )
         return self.rows[0][0]
-
-    def plot(self, kind: str | None = None, *, level: float = 0.95, ax: Axes | None = None) -> Axes:
-        """Draw the answer with its error bars; needs the `plot` extra.
-
-        Args:
-            kind: `bar`, `step` or `heat`; by default what fits the keys.
-            level: of the error bars.
-            ax: where to draw; by default a new figure.
-
-        Raises:
-            InterfaceError: no noisy column, too many keys, or an unknown kind.
-        """
-        return output.plot(self, kind, level=level, ax=ax)
 
     def _frame(self, rows: Sequence[Sequence[Any]]) -> pd.DataFrame:
         return _data_frame(self.columns, rows)

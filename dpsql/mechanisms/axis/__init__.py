@@ -23,7 +23,6 @@ import numpy as np
 from dpsql.errors import CatalogError, InternalError
 from dpsql.mechanisms.axis import (
     dense,
-    hb,
     joint_tree,
     leaves,
     lue_dptree,
@@ -57,7 +56,7 @@ from dpsql.tree import FloatArray, Workload
 from dpsql.variance.sine import half_angles, sine_transform
 
 MECHANISMS: tuple[Mechanism, ...] = (
-    leaves, tents, dense, sine, joint_tree, lue_dptree, hb, optimised_tree, struct_construct,
+    leaves, tents, dense, sine, joint_tree, lue_dptree, optimised_tree, struct_construct,
 )  # fmt: skip
 
 STRATEGIES: tuple[type[AxisStrategy], ...] = (

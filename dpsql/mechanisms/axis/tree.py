@@ -1,6 +1,6 @@
 """Nodes of a tree, each with an integer budget of its own; estimates add up along the tree.
 
-LUE-DPTree, HB, Struct-Construct, square-root trees and the trees with searched budgets are all of these: they differ
+LUE-DPTree, Struct-Construct, square-root trees and the trees with searched budgets are all of these: they differ
 in the tree and in the budgets. Estimates are best linear unbiased, in two passes: upwards, a node's own measurement and
 the sum of its children's estimates are averaged by inverse variance; downwards, what the parent knows better is handed
 to the children in proportion to their variances.
