@@ -151,7 +151,7 @@ def at_command(release: Path, sql: str) -> Seen:
     """`dpsql query`, over what it takes for a small statement."""
 
     def ask(text: str) -> Seen:
-        command = [sys.executable, "-m", "dpsql.doors.cli", "query", "--format", "csv", str(release), text]
+        command = [sys.executable, "-m", "dpsql", "query", "--format", "csv", str(release), text]
         start = time.monotonic()
         with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
             peak = 0.0
@@ -236,7 +236,7 @@ def at_wire(release: Path, figures: Figures) -> None:
 
 def ending(release: Path, sql: str) -> float:
     """Seconds until a server has ended that is told to while a client waits, or has its answer."""
-    command = [sys.executable, "-m", "dpsql.doors.cli", "serve", "--json", "--port", "0", str(release)]
+    command = [sys.executable, "-m", "dpsql", "serve", "--json", "--port", "0", str(release)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         client = entered(Server(process, json.loads(process.stdout.readline())["port"]))
@@ -251,7 +251,7 @@ def ending(release: Path, sql: str) -> float:
 @contextmanager
 def exploring(release: Path) -> Iterator[tuple[int, urllib.parse.SplitResult]]:
     """A page: its process and its address."""
-    command = [sys.executable, "-m", "dpsql.doors.cli", "explore", "--json", str(release)]
+    command = [sys.executable, "-m", "dpsql", "explore", "--json", str(release)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:

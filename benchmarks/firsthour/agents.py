@@ -76,7 +76,7 @@ def published(star: UnseenStar, place: Path) -> Path:
         ["confirm", "star.yaml", "--rounder", "all", "--by", "ada"],
         ["publish", "star.yaml", "-o", "star.dpsql"],
     ):
-        command = [sys.executable, "-m", "dpsql.doors.cli", *words]
+        command = [sys.executable, "-m", "dpsql", *words]
         done = subprocess.run(command, cwd=place, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
     return place / "star.dpsql"

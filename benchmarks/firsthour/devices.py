@@ -154,7 +154,7 @@ def person(browser: Browser, address: str) -> None:
 
 def dpsql(*words: str, folder: Path) -> str:
     """What a command prints."""
-    command = [sys.executable, "-m", "dpsql.doors.cli", *words]
+    command = [sys.executable, "-m", "dpsql", *words]
     return subprocess.run(command, cwd=folder, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 

@@ -52,7 +52,7 @@ def person(star: UnseenStar, folder: Path) -> float:
     line = "dpsql start data questions.sql --no-page"
     keys, begun = len(line) + 1, time.monotonic()
     child = pexpect.spawn(
-        sys.executable, ["-m", "dpsql.doors.cli", *line.split()[1:]], cwd=folder, env=world, timeout=600,
+        sys.executable, ["-m", "dpsql", *line.split()[1:]], cwd=folder, env=world, timeout=600,
         encoding="utf-8", dimensions=(50, 120),
     )  # fmt: skip
     lines = 0

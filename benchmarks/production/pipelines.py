@@ -44,7 +44,7 @@ def main(parts: list[str]) -> int:
 
 
 def dpsql(folder: Path, *words: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "dpsql.doors.cli", *map(str, words)]
+    command = [sys.executable, "-m", "dpsql", *map(str, words)]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, env=world())
 
 
@@ -98,7 +98,7 @@ def days(figures: Figures, folder: Path) -> None:
         batch = (date(2025, 1, 1) + timedelta(number)).isoformat()
         words = ["append", "days.dpsql", "--catalog", "days.yaml", "--batch", batch, "--json"]
         child = subprocess.Popen(
-            [sys.executable, "-m", "dpsql.doors.cli", *words], cwd=folder, env=world(), text=True,
+            [sys.executable, "-m", "dpsql", *words], cwd=folder, env=world(), text=True,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
         try:

@@ -194,7 +194,7 @@ def _done(log: Path) -> int:
 
 def orphans(figures: Figures, place: Path) -> None:
     """Processes that serve two seconds after their parent was killed."""
-    command = [sys.executable, "-m", "dpsql.doors.cli", "serve", "--json", "--port", "0", "--processes", "4"]
+    command = [sys.executable, "-m", "dpsql", "serve", "--json", "--port", "0", "--processes", "4"]
     with subprocess.Popen([*command, str(place / "shop.dpsql")], stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
         parent.stdout.readline()

@@ -13,7 +13,7 @@ import numpy as np
 from benchmarks.figures import Figures
 
 RUNS = 5
-COMMAND = [sys.executable, "-m", "dpsql.doors.cli"]
+COMMAND = [sys.executable, "-m", "dpsql"]
 
 
 def cpu_of(command: Sequence[str]) -> float:

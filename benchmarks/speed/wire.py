@@ -46,7 +46,7 @@ class Serving(NamedTuple):
 @contextmanager
 def serving(release: Path) -> Iterator[Serving]:
     """`dpsql serve` while a block runs."""
-    command = [sys.executable, "-m", "dpsql.doors.cli", "serve", "--json", "--port", "0", str(release)]
+    command = [sys.executable, "-m", "dpsql", "serve", "--json", "--port", "0", str(release)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:

@@ -30,7 +30,7 @@ def limited(folder: Path, megabytes: int | None, *arguments: str) -> subprocess.
         if megabytes is not None:
             resource.setrlimit(resource.RLIMIT_AS, (megabytes * 1_000_000,) * 2)
 
-    command = [sys.executable, "-m", "dpsql.doors.cli", *arguments]
+    command = [sys.executable, "-m", "dpsql", *arguments]
     return subprocess.run(
         command, cwd=folder, capture_output=True, text=True, timeout=120, preexec_fn=limit, check=False
     )

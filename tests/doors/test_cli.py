@@ -184,7 +184,7 @@ def test_completion_of_commands() -> None:
         "COMP_CWORD": "1",
     }
     done = subprocess.run(
-        [sys.executable, "-m", "dpsql.doors.cli"], env=environment, capture_output=True, text=True, timeout=60
+        [sys.executable, "-m", "dpsql"], env=environment, capture_output=True, text=True, timeout=60
     )
     assert "plain,publish" in done.stdout
 

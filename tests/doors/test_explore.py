@@ -284,7 +284,7 @@ def test_half_requests_shut_nobody_out(opened: OpenReleases) -> None:
 def test_a_busy_page_ends(opened: OpenReleases) -> None:
     pytest.importorskip("uvicorn")
     others = ended_children()
-    command = [sys.executable, "-m", "dpsql.doors.cli", "explore", "--json", str(opened.releases[0].path)]
+    command = [sys.executable, "-m", "dpsql", "explore", "--json", str(opened.releases[0].path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         address = urllib.parse.urlsplit(json.loads(process.stdout.readline())["url"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import duckdb
 import pytest
 
 from dpsql.doors.cli import EXAMPLES, all_commands
-from dpsql.doors.cli.summaries import SUMMARIES
+from dpsql.doors.cli.summaries import BEGIN, COMMANDS
 from dpsql.examples.retail import make_star, write_star
 from tests.command import dpsql_command
 from tests.stream_shop import CATALOG as DAYS
@@ -104,9 +105,17 @@ def test_every_command_shows_its_examples() -> None:
     assert all((ROOT / path).exists() for path in STAY.values())
 
 
-def test_a_summary_is_the_first_sentence_of_a_command_s_help() -> None:
-    sentences = {name: line for lines in SUMMARIES.values() for name, line in lines.items()}
-    assert sentences == {name: command.get_short_help_str(1000) for name, command in all_commands().items()}
+def test_help_is_one_screen_and_names_every_command_in_one_line() -> None:
+    command = [sys.executable, "-m", "dpsql", "--help"]
+    environment = {**os.environ, "COLUMNS": "80"}
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    lines = done.stdout.splitlines()
+    assert len(lines) <= 40 and max(map(len, lines)) <= 80
+    assert lines[-1] == BEGIN
+    assert set(COMMANDS) == set(all_commands())
+    for name, entry in COMMANDS.items():
+        assert len(entry.summary) < 60
+        assert [line.split(maxsplit=1) for line in lines].count([name, entry.summary]) == 1
 
 
 def test_help_loads_no_command() -> None:

@@ -230,7 +230,7 @@ def terminal(shop: Path, tmp_path: Path) -> pexpect.spawn:
     }
     child = pexpect.spawn(
         sys.executable,
-        ["-m", "dpsql.doors.cli", "shell", str(shop)],
+        ["-m", "dpsql", "shell", str(shop)],
         env=environment,
         preexec_fn=heed_interrupts,
         timeout=30,
@@ -254,7 +254,7 @@ def alone(folder: Path, **environment: str) -> pexpect.spawn:
     """`dpsql` without a word, in a terminal."""
     world = {name: value for name, value in os.environ.items() if name != "DPSQL_RELEASE"}
     world |= {"TERM": "dumb", "XDG_STATE_HOME": str(folder), "PROMPT_TOOLKIT_NO_CPR": "1", **environment}
-    command = [sys.executable, ["-m", "dpsql.doors.cli"]]
+    command = [sys.executable, ["-m", "dpsql"]]
     return pexpect.spawn(*command, env=world, cwd=folder, timeout=30, encoding="utf-8", dimensions=(40, 160))
 
 

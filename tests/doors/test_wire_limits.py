@@ -107,7 +107,7 @@ def test_others_are_served_meanwhile(server: Server, rounds: int) -> None:
 
 def test_a_busy_server_ends(shop: Path) -> None:
     others = ended_children()
-    command = [sys.executable, "-m", "dpsql.doors.cli", "serve", "--json", "--port", "0", str(shop)]
+    command = [sys.executable, "-m", "dpsql", "serve", "--json", "--port", "0", str(shop)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         port = json.loads(process.stdout.readline())["port"]
@@ -141,7 +141,7 @@ def test_errors_are_not_worked_out_for_a_client_who_has_left(shop: Path) -> None
 
 def test_errors_hold_no_server(shop: Path) -> None:
     others = ended_children()
-    command = [sys.executable, "-m", "dpsql.doors.cli", "serve", "--json", "--port", "0", str(shop)]
+    command = [sys.executable, "-m", "dpsql", "serve", "--json", "--port", "0", str(shop)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         client = entered(json.loads(process.stdout.readline())["port"])

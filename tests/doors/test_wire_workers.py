@@ -58,7 +58,7 @@ def alive(pid: int) -> bool:
 
 
 def test_workers_end_with_their_parent_and_free_its_port(shop: Path) -> None:
-    command = [sys.executable, "-m", "dpsql.doors.cli", "serve", "--json", "--processes", "2", str(shop)]
+    command = [sys.executable, "-m", "dpsql", "serve", "--json", "--processes", "2", str(shop)]
     with subprocess.Popen([*command, "--port", "0"], stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
         port = json.loads(parent.stdout.readline())["port"]

@@ -102,7 +102,7 @@ def hostile(folder: Path) -> Path:
 @contextlib.contextmanager
 def served(release: Path) -> Iterator[str]:
     """`dpsql explore` as people start it; gives its address."""
-    command = [sys.executable, "-m", "dpsql.doors.cli", "explore", str(release), "--json"]
+    command = [sys.executable, "-m", "dpsql", "explore", str(release), "--json"]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert server.stdout is not None
     try:
@@ -323,7 +323,7 @@ def journey_hostile(visit: Visit, address: str, release: Path) -> None:
 
 def journey_report(visit: Visit, address: str, release: Path) -> None:
     target = release.parent / "report.html"
-    command = [sys.executable, "-m", "dpsql.doors.cli", "report", str(release), "-o", str(target)]
+    command = [sys.executable, "-m", "dpsql", "report", str(release), "-o", str(target)]
     subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
     for look in LOOKS:
         with visit.page(target.as_uri(), look) as page:
@@ -417,7 +417,7 @@ def hosted(folder: Path) -> Iterator[str]:
 def journey_site(visit: Visit, address: str, release: Path) -> None:
     """Every question of the site, without a word of SQL; a link reopens it; one value of the second column."""
     folder = visit.results / "site"
-    command = [sys.executable, "-m", "dpsql.doors.cli", "site", str(release), "-o", str(folder), "--json"]
+    command = [sys.executable, "-m", "dpsql", "site", str(release), "-o", str(folder), "--json"]
     written = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     visit.figures["site: megabytes of the shop"] = (written["bytes"] / 1e6, 5)
     with hosted(folder) as place:

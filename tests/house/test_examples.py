@@ -55,7 +55,7 @@ def test_the_demo_answers_one_question_three_ways(tmp_path: Path) -> None:
     assert inside >= 0.85 * values
     readme = (ROOT / "README.md").read_text("utf-8")
     (shown,) = re.findall(r'^\$ dpsql query retail.dpsql "(.*?)"$', readme, re.MULTILINE | re.DOTALL)
-    assert "north" in run(tmp_path, "-m", "dpsql.doors.cli", "query", "retail.dpsql", shown)
+    assert "north" in run(tmp_path, "-m", "dpsql", "query", "retail.dpsql", shown)
     (program,) = re.findall(r"^```python\n(.*?)^```", readme, re.MULTILINE | re.DOTALL)
     assert "±" in run(tmp_path, "-c", program)
 

@@ -18,7 +18,7 @@ from importlib import import_module
 import click
 
 from dpsql.doors.cli.command import cli
-from dpsql.doors.cli.summaries import SUMMARIES
+from dpsql.doors.cli.summaries import MODULES
 
 SALES = '"SELECT region, COUNT(*) FROM shop GROUP BY region"'
 
@@ -81,7 +81,7 @@ def epilog(command: str) -> str | None:
     return "\n".join(["\b", title, *(f"  $ {line}" for line in lines)])
 
 
-def all_commands(modules: Iterable[str] = SUMMARIES) -> Mapping[str, click.Command]:
+def all_commands(modules: Iterable[str] = MODULES) -> Mapping[str, click.Command]:
     """The commands by name, once some modules have registered theirs."""
     gc.disable()  # modules are no garbage: looking for some is a tenth of a cold start
     for module in modules:

@@ -457,7 +457,7 @@ def serve(
     address = (options.host, options.port)
     with wire.shared_sockets(address, options.metrics, processes) as held, wire.event_log(options.log) as log:
         port = held[0][0].getsockname()[1]
-        command = [sys.executable, "-m", "dpsql.doors.cli", "serve", *sys.argv[sys.argv.index("serve") + 1 :]]
+        command = [sys.executable, "-m", "dpsql", "serve", *sys.argv[sys.argv.index("serve") + 1 :]]
         wire.supervise([*command, "--json"], held, read_files, log, lambda: announce(options.host, port))
 
 

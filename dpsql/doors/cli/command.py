@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import click
 
-from dpsql.doors.cli.summaries import SUMMARIES
+from dpsql.doors.cli.summaries import BEGIN, COMMANDS, GROUPS, MODULES
 from dpsql.errors import INTERRUPTED, Error, MachineFault, visible_lines
 from dpsql.progress import Progress, Stage
 
@@ -34,23 +34,23 @@ class CommandGroup(click.Group):
     load: Callable[[Iterable[str]], Mapping[str, click.Command]]
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted({*super().list_commands(ctx), *_sentences()})
+        return list(dict.fromkeys((*COMMANDS, *super().list_commands(ctx))))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.commands:
-            self.load([module for module, names in SUMMARIES.items() if cmd_name in names] or SUMMARIES)
+            self.load([COMMANDS[cmd_name].module] if cmd_name in COMMANDS else MODULES)
         return super().get_command(ctx, cmd_name)
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands by their summaries, none of them loaded."""
-        sentences = sorted(_sentences().items())
-        limit = formatter.width - 6 - max(len(name) for name, _ in sentences)
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """One screen of 80 x 40: the commands by group with their summaries, none of them loaded."""
+        width = max(map(len, COMMANDS))
         lines = [
-            (name, click.Command(name, help=sentence).get_short_help_str(limit))
-            for name, sentence in sentences
+            f"Usage: {ctx.command_path} [--version] [--help] COMMAND [ARGS]...",
+            self.get_short_help_str(80),
         ]
-        with formatter.section("Commands"):
-            formatter.write_dl(lines)
+        for group, entries in GROUPS.items():
+            lines += [f"{group}:", *(f"  {name:{width}}  {entry.summary}" for name, entry in entries.items())]
+        formatter.write("\n".join([*lines, BEGIN]) + "\n")
 
     def invoke(self, ctx: click.Context) -> object:
         """Run the command; print an error's one line and leave with its code."""
@@ -92,11 +92,6 @@ def _check_address_space() -> None:
             f"`ulimit -v` leaves {limit // 1_000_000} MB of addresses, {needed} are needed; nothing was begun",
             hint=f"ulimit -v {needed * 1000}, or limit the memory of a control group",
         )
-
-
-def _sentences() -> dict[str, str]:
-    """What is said of each command."""
-    return {name: sentence for lines in SUMMARIES.values() for name, sentence in lines.items()}
 
 
 @contextmanager
@@ -285,7 +280,7 @@ def steps(title: str) -> Iterator[Progress | None]:
 @click.version_option(package_name="dpsql", prog_name="dpsql")
 @click.pass_context
 def cli(context: click.Context) -> None:
-    """Private analytics over star schemas: publish once, ask unlimited SQL, get error bars."""
+    """Private analytics over star schemas: publish once, ask SQL, get intervals."""
     if context.invoked_subcommand is not None:
         return
     release = os.environ.get("DPSQL_RELEASE")

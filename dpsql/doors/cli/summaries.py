@@ -1,81 +1,66 @@
-"""What `dpsql --help` says of each command: no module is loaded to say a line of it.
-
-A test holds every sentence to the first one of the command's own help.
-"""
+"""Commands by group with the one-line summary of each: `dpsql --help` prints them and loads no module."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
-SUMMARIES: Mapping[str, Mapping[str, str]] = {
-    "analyst": {
-        "check": "Look up every number of REPORT that was quoted from `dpsql mcp`; exit code 3 if one is not "
-        "right.",
-        "explain": "Say how a statement would be answered: route, view, nodes, predicted error, the DuckDB "
-        "SQL.",
-        "explore": "Explore RELEASES (files or streams) in a web page of this machine, until interrupted.",
-        "export": "Write the noisy tables of a release as Parquet files with their errors, for tools that "
-        "speak no SQL.",
-        "mcp": "Offer RELEASES (files or streams) to agents as tools of the Model Context Protocol, on "
-        "standard input and output.",
-        "query": "Answer one SQL statement on RELEASES (files or streams); every aggregate comes with its "
-        "error.",
-        "report": "Write one self-contained page about a release: totals, what to ask and how well, "
-        "promise, spends, histograms.",
-        "serve": "Serve RELEASES (files or streams) read-only to psql, JDBC and every PostgreSQL driver, "
-        "until interrupted.",
-        "shell": "Ask RELEASES (files or streams) interactively; reads statements from standard input when"
-        " it is not a terminal.",
-        "site": "Write a folder of plain files for any host: every grouping by one column or two, and a builder "
-        "without SQL.",
-        "verify": "Read the whole file RELEASE (of a stream, its newest state): signature, structure, "
-        "trees, models, all numbers.",
+
+class Entry(NamedTuple):
+    """One line of `dpsql --help`.
+
+    Args:
+        module: of this package, which registers the command.
+        summary: under 60 characters.
+    """
+
+    module: str
+    summary: str
+
+
+GROUPS: Mapping[str, Mapping[str, Entry]] = {
+    "Begin": {
+        "start": Entry("start", "Go from data and questions to a release, step by step"),
+        "init": Entry("draft", "Draft a catalog from files, DuckDB or PostgreSQL"),
+        "confirm": Entry("confirm", "Confirm the bounds that were read from private rows"),
+        "plan": Entry("plan", "Forecast the error of each question; spends nothing"),
+        "publish": Entry("curate", "Spend the budget once and write a release"),
     },
-    "collect": {
-        "collect": "Count REPORTS (Parquet, CSV, JSON lines, or folders of these) of PLAN and write a "
-        "release.",
-        "collection-plan": "Write the public plan that people's devices answer, and say how noisy the answers will "
-        "be.",
-        "forget": "Erase some people from HELD: a collection's state, stored reports, or a stream.",
-        "simulate": "Let everybody of CATALOG's raw star report; protects nobody, and what is made of it says"
-        " so.",
+    "Ask": {
+        "query": Entry("analyst", "Answer one SQL statement with its intervals"),
+        "explain": Entry("analyst", "Show the plan of a statement: views, nodes, error"),
+        "shell": Entry("analyst", "Ask interactively, or run statements from a file"),
+        "explore": Entry("analyst", "Open a local web page: SQL, tables, charts"),
+        "serve": Entry("analyst", "Serve releases to PostgreSQL clients"),
+        "export": Entry("analyst", "Write the noisy tables as Parquet, with errors"),
+        "report": Entry("analyst", "Write one self-contained page about a release"),
+        "site": Entry("analyst", "Write a static site with a question builder"),
+        "mcp": Entry("analyst", "Offer releases to agents as tools"),
     },
-    "confirm": {
-        "confirm": "Show what CATALOG holds that was read from private rows, table by table, and take the "
-        "marks off.",
+    "Prove": {
+        "audit": Entry("curate", "Check a release against its catalog, offline"),
+        "verify": Entry("analyst", "Check signature, structure and numbers of a file"),
+        "certificate": Entry("curate", "Write the page for a data-protection officer"),
+        "check": Entry("analyst", "Check the numbers that a report quotes"),
+        "budget": Entry("curate", "Show what each lineage has spent, and what is left"),
+        "ledger": Entry("curate", "Back up or move the ledger"),
     },
-    "curate": {
-        "append": "Append one batch to the stream directory RELEASE; the first append makes it and spends "
-        "its budget.",
-        "audit": "Check offline that RELEASE holds what its catalog says and nothing else; exit code 3 if "
-        "not.",
-        "budget": "Show what the ledger of CATALOG holds: each lineage's cap, what it has spent on which "
-        "releases, what is left.",
-        "buy": "Publish just what a few SQL STATEMENTS need of CATALOG, with the least error for exactly"
-        " these.",
-        "certificate": "Write what a data-protection officer files about RELEASE, a page and JSON; exit code 3 "
-        "if a check fails.",
-        "ledger": "Back up the ledger, or move it; it must never exist twice.",
-        "publish": "Spend the budget once and write a release of CATALOG.",
+    "Streams and collections": {
+        "append": Entry("curate", "Append one batch to a stream"),
+        "collection-plan": Entry("collect", "Write the plan that people's devices answer"),
+        "collect": Entry("collect", "Count reports of devices and write a release"),
+        "simulate": Entry("collect", "Simulate the reports of a raw star; protects nobody"),
+        "forget": Entry("collect", "Erase some people from stored reports or a stream"),
     },
-    "doctor": {
-        "completion": 'Print the completion script of SHELL: eval "$(dpsql completion bash)".',
-        "doctor": "Check this installation, and RELEASES if any are named; exit code 2 if something is "
-        "wrong.",
-    },
-    "draft": {
-        "design": "Propose the views of CATALOG that answer the questions of a workload with the least "
-        "predicted error.",
-        "init": "Draft a catalog from SOURCE: a folder of Parquet or CSV files, one such file, a DuckDB "
-        "file, or postgresql://..",
-    },
-    "start": {
-        "start": "Go from DATA (as for init) and QUESTIONS in SQL to a release and its page, asking as little as "
-        "possible.",
-    },
-    "plan": {
-        "plan": "Say how far each answer over CATALOG will be off and what publishing it will cost; spends "
-        "nothing.",
+    "Tools": {
+        "design": Entry("draft", "Propose the views with the least error for a workload"),
+        "buy": Entry("curate", "Publish what a few statements need, and no more"),
+        "doctor": Entry("doctor", "Check this installation, and releases if named"),
+        "completion": Entry("doctor", "Print the completion script of a shell"),
     },
 }
-"""By the module that has the commands."""
+"""Groups in the order of a first use; commands in the order of use."""
+
+COMMANDS: Mapping[str, Entry] = {name: entry for group in GROUPS.values() for name, entry in group.items()}
+MODULES: tuple[str, ...] = tuple(dict.fromkeys(entry.module for entry in COMMANDS.values()))
+BEGIN = "begin here: dpsql start DATA"
