@@ -14,7 +14,6 @@ import pytest
 from dpsql.mechanisms.family import joint_rows
 from dpsql.mechanisms.family.joint_rows import DrawnNumbers, drawn_numbers, joint_laws
 from dpsql.mechanisms.law import Laplace
-from dpsql.noise import insecure_test_entropy, knorm
 from dpsql.publishing import plan
 from dpsql.tree import Exact
 from tests.privacy.joints import DAYS, REPLACED, VICTIM, catalog, crowd, joined, one_more
@@ -261,15 +260,6 @@ def bought_twice(was: Callable[..., object]) -> Callable[..., object]:
 def test_a_defect_put_back_is_found(attribute: str, broken: Callable[..., object], tmp_path: Path) -> None:
     with mock.patch.object(Laplace, attribute, broken(getattr(Laplace, attribute))):
         assert CASES["highest"][0](tmp_path).share > 1.5
-
-
-def test_a_sampler_without_its_coin_is_found() -> None:
-    """Parts drawn apart and never thinned have twice the variance of the joint law."""
-    units = np.full(50_000, 1 << 18, np.int64)
-    with mock.patch.object(knorm, "_excess_coin", lambda draws, *_: np.ones(draws.shape[1], bool)):
-        apart = knorm.joint_rows(units, 1 << 20, [1, 1], insecure_test_entropy(4))
-    jointly = knorm.joint_rows(units, 1 << 20, [1, 1], insecure_test_entropy(4))
-    assert np.var(apart[0]) / np.var(jointly[0]) == pytest.approx(2, rel=0.1)
 
 
 def test_what_a_purchase_or_a_look_draws_stays_apart(tmp_path: Path) -> None:
