@@ -28,9 +28,13 @@ import numpy.typing as npt
 from dpsql.answer.answerer import Answerer
 from dpsql.axis import KeyListRule
 from dpsql.mechanisms.axis import AUTO
+from dpsql.mechanisms.axis.strategy import axis_budgets
+from dpsql.mechanisms.family.joint_rows import MOST_TRIES, drawn_bounds, mean_tries
 from dpsql.mechanisms.family.measurement import own_components
-from dpsql.mechanisms.law import nothing_drawn
+from dpsql.mechanisms.family.product import PRODUCT
+from dpsql.mechanisms.law import as_laplace, nothing_drawn
 from dpsql.mechanisms.local.channel import channel_of
+from dpsql.noise import MOST_DRAWN
 from dpsql.publishing.axes import AxisMaker
 from dpsql.publishing.bounding import BEYOND, REACH, DrawnRelease, law_of
 from dpsql.publishing.content import descriptions, notes, planned_release, release_content, unmeasured
@@ -501,4 +505,59 @@ def bound_forecasts(plan: ReleasePlan) -> tuple[BoundForecast, ...]:
         forecasts.append(
             BoundForecast(table.name, table.bounding.max_ids, str(step.charge), currency, stderr)
         )
+    return tuple(forecasts)
+
+
+class DrawForecast(NamedTuple):
+    """The joint draw of a view's numbers, or that they are too many for one.
+
+    Args:
+        view: whose.
+        statistics: their positions in the plan.
+        cells: leaf combinations of the view.
+        vectors: noisy vectors, one for each combination of rows.
+        tries: mean number of tries of a vector; None where each number has a draw of its own.
+    """
+
+    view: str
+    statistics: tuple[int, ...]
+    cells: int
+    vectors: int
+    tries: float | None
+
+    @property
+    def line(self) -> str:
+        """As `dpsql plan` prints it."""
+        number = len(self.statistics)
+        if self.tries is None:
+            return (
+                f"{self.view}: its {number} numbers have a draw each and share its epsilon: one draw holds at most "
+                f"{MOST_DRAWN} numbers and is made where it takes up to {MOST_TRIES} tries a cell; ask fewer "
+                "measures of one view"
+            )
+        unit = "cells" if self.vectors == self.cells else "nodes"
+        return f"{self.view}: {number} numbers by one draw, {self.vectors:,} {unit} x {self.tries:.3g} tries"
+
+
+def draw_forecasts(plan: ReleasePlan) -> tuple[DrawForecast, ...]:
+    """Every view of a pure plan whose numbers the same rows move, but those whose leaves are drawn as trees."""
+    views: dict[tuple[str, tuple[int, ...]], list[int]] = {}
+    for i, statistic in enumerate(plan.statistics):
+        if statistic.tau and statistic.measurement is PRODUCT and as_laplace(statistic.law):
+            views.setdefault((statistic.view, statistic.axes), []).append(i)
+    forecasts = []
+    for (view, _), places in views.items():
+        members = [plan.statistics[i] for i in places]
+        law, terms = as_laplace(members[0].law), members[0].terms(plan.axes)
+        if plan.catalog.privacy.delta or law is None or len(members) == 1:
+            continue
+        sensitivities, axes = [s.drawn_sensitivity for s in members], axis_budgets(terms.strategies)
+        if law.tree_noise(axes, terms.spend, sensitivities) is not None:
+            continue
+        budget, tries = law.budgets(axes, terms.spend, max(sensitivities)), None
+        if law.numbers > 1:
+            bounds = max(drawn_bounds([s.law for s in members], sensitivities), key=len)
+            tries = mean_tries(budget, law.denominator(max(sensitivities)), bounds)
+        cells = prod(plan.shape(members[0]))
+        forecasts.append(DrawForecast(view, tuple(places), cells, budget.size, tries))
     return tuple(forecasts)

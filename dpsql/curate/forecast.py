@@ -25,10 +25,12 @@ from dpsql.curate.dry import (
     AllowedSelection,
     BoundForecast,
     CubeForecast,
+    DrawForecast,
     Priced,
     allowed_selections,
     bound_forecasts,
     cube_forecasts,
+    draw_forecasts,
     dry_answerer,
     priced_plan,
     typical_errors,
@@ -234,10 +236,16 @@ def forecast(priced: Priced) -> tuple[StatisticForecast, ...]:
         family = [(plan.statistics[i].axes, priced.units[i]) for i in members]
         for i, (axes, unit) in zip(members, family, strict=True):
             typical[i] = plan.statistics[i].measurement.mean_variance(axes, unit, family, axis_workloads)
-    return tuple(_forecast(plan, statistic, typical[i]) for i, statistic in enumerate(plan.statistics))
+    tries = {i: draw.tries or 1.0 for draw in draw_forecasts(plan) for i in draw.statistics}
+    return tuple(
+        _forecast(plan, statistic, typical[i], tries.get(i, 1.0))
+        for i, statistic in enumerate(plan.statistics)
+    )
 
 
-def _forecast(plan: ReleasePlan, statistic: PlannedStatistic, variance: float) -> StatisticForecast:
+def _forecast(
+    plan: ReleasePlan, statistic: PlannedStatistic, variance: float, tries: float
+) -> StatisticForecast:
     axes = [plan.axes[i] for i in statistic.axes]
     measurement, facts = statistic.measurement, statistic.measurement.facts
     rows, compared = measurement.row_count(plan.strategies(statistic)), plan.compared(statistic.view)
@@ -257,7 +265,7 @@ def _forecast(plan: ReleasePlan, statistic: PlannedStatistic, variance: float) -
         currency=plan.currency.name, tau=statistic.tau,
         cells=prod(plan.shape(statistic)), nodes=nodes,
         bytes=_FILE_BYTES + int((rows + nodes) * (_CELL_BYTES + _AXIS_BYTES * len(axes))),
-        seconds=_STATISTIC_SECONDS + statistic.law.seconds * rows + _NODE_SECONDS * nodes,
+        seconds=_STATISTIC_SECONDS + statistic.law.seconds * rows * tries + _NODE_SECONDS * nodes,
         typical=sqrt(variance) * 10.0**-scale, scale=scale, asked=plan.asked(statistic.view),
     )  # fmt: skip
 
@@ -313,6 +321,7 @@ class PlanReport:
         sums: what one person counts for in the sums of her summaries.
         allowed: what `data_dependent: allow` would bring to views that refuse it.
         cubes: of how many rows cubes err less than synthetic rows.
+        draws: tries of the draws that several numbers share.
     """
 
     statistics: tuple[StatisticForecast, ...]
@@ -334,6 +343,7 @@ class PlanReport:
     sums: tuple[str, ...] = ()
     allowed: tuple[AllowedSelection, ...] = ()
     cubes: tuple[CubeForecast, ...] = ()
+    draws: tuple[DrawForecast, ...] = ()
 
     @property
     def wants_guess(self) -> bool:
@@ -356,6 +366,7 @@ class _Dry:
     looks: frozenset[str] = frozenset()
     bounds: tuple[BoundForecast, ...] = ()
     cubes: tuple[CubeForecast, ...] = ()
+    draws: tuple[DrawForecast, ...] = ()
 
 
 def plan_catalog(
@@ -415,7 +426,7 @@ def plan_catalog(
         tuple(str(column) for column in reported_columns(catalog)) if guess is None else (),
         refreshes(catalog), planned.bounds,
         key_forecasts(inside, {name: len(made.keys) for name, made in planning_lists(inside, keys).items()}),
-        tuple(summed_words(catalog)), allowed, planned.cubes,
+        tuple(summed_words(catalog)), allowed, planned.cubes, planned.draws,
     )  # fmt: skip
 
 
@@ -441,6 +452,7 @@ def _dry(
             cube_forecasts(
                 priced.plan, [s.typical for s in statistics], None if guess is None else guess.rows
             ),
+            draw_forecasts(priced.plan),
         )
 
 

@@ -11,7 +11,7 @@ uniform integer becomes an exact e^(-u/t)). Only this package touches the operat
 
 from dpsql.noise.coins import HEADROOM, Entropy
 from dpsql.noise.gaussian import discrete_gaussian
-from dpsql.noise.knorm import TreeNoise
+from dpsql.noise.knorm import MOST_DRAWN, TreeNoise, expected_tries
 from dpsql.noise.laplace import discrete_laplace, laplace_variance
 from dpsql.noise.source import (
     ExactNoise,
@@ -25,6 +25,7 @@ from dpsql.noise.source import (
 
 __all__ = [
     "HEADROOM",
+    "MOST_DRAWN",
     "Entropy",
     "ExactNoise",
     "LeafNoise",
@@ -33,6 +34,7 @@ __all__ = [
     "ZeroNoise",
     "discrete_gaussian",
     "discrete_laplace",
+    "expected_tries",
     "insecure_test_entropy",
     "laplace_variance",
     "noised",

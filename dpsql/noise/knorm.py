@@ -45,7 +45,7 @@ _SLACK = 2.0**-48
 """Of an exponent of a tree's coin: some eight correctly rounded operations err by less than 2^-49 of it."""
 
 
-MOST_NUMBERS = 25
+MOST_DRAWN = 25
 """Numbers of one draw for which the slacks below are proved and which plans are held to."""
 
 _RADIUS_SLACK = 16 * 2.0**-53
@@ -60,12 +60,12 @@ def _coin_slack(numbers: int) -> float:
     Raises:
         InternalError: more numbers than it is proved for.
     """
-    if numbers > MOST_NUMBERS:
-        raise InternalError(f"one draw holds at most {MOST_NUMBERS} numbers")
+    if numbers > MOST_DRAWN:
+        raise InternalError(f"one draw holds at most {MOST_DRAWN} numbers")
     return (16 * numbers + 2) * 2.0**-53
 
 
-_FLOAT_FLOORS = 2.0**26
+_FLOAT_FLOORS = 2.0**10
 """Scale M_j t / s up to which floats are asked for floors first. Public, so that what the exact floors of larger ones
 take does not depend on the noise."""
 _LARGEST = 1 << 62
@@ -85,7 +85,7 @@ def joint_rows(units: IntArray, denominator: int, bounds: Sequence[int], entropy
     Args:
         units: int64, any shape, each >= 1; s.
         denominator: t >= 1; 512 t d max M_j < 2^63.
-        bounds: M_j >= 1, one a number; at most `MOST_NUMBERS`.
+        bounds: M_j >= 1, one a number; at most `MOST_DRAWN`.
         entropy: where uniform bytes come from.
 
     Returns:

@@ -22,7 +22,7 @@ from dpsql.budget import NEIGHBOURS, Currency, currency_at
 from dpsql.errors import CatalogError
 from dpsql.mechanisms.axis.dense import DENSE_SCALE
 from dpsql.mechanisms.axis.strategy import Word
-from dpsql.mechanisms.family.joint_rows import joint_laws
+from dpsql.mechanisms.family.joint_rows import joint_laws, too_many_tries
 from dpsql.mechanisms.family.product import PRODUCT
 from dpsql.mechanisms.family.question import FamilyAxis, FamilyQuestion, FamilyView, Grains, ViewChoice
 from dpsql.mechanisms.family.registry import Family, choose_families
@@ -192,8 +192,9 @@ def _jointly(catalog: Catalog, statistics: Sequence[PlannedStatistic]) -> list[P
 
     A row moves the count and the sums of its cell by one factor, so they share one draw (docs/privacy.md, "Several
     numbers by one draw"). Not where counts and sums are bounded apart (`max_ids: auto`), where a view's numbers have
-    rows of their own (any measurement but `PRODUCT`). Rows with NULL are told by numbers of their own, but in streams,
-    which draw noise ahead, and beside reported columns, whose channel is undone statistic by statistic.
+    rows of their own (any measurement but `PRODUCT`) and where they are too many for one draw (`too_many_tries`). Rows
+    with NULL are told by numbers of their own, but in streams, which draw noise ahead, and beside reported columns,
+    whose channel is undone statistic by statistic.
 
     Raises:
         CatalogError: a view gives shares to numbers that share one draw.
@@ -210,14 +211,18 @@ def _jointly(catalog: Catalog, statistics: Sequence[PlannedStatistic]) -> list[P
         if len(group) == 1:
             continue
         members = [statistics[i] for i in group]
-        _check_no_shares(catalog, members[0].view)
         laws = joint_laws([s.measure.name for s in members], indicators=indicators)
         members = [_in_halves(s) if law.halves else s for s, law in zip(members, laws, strict=True)]
-        widest = max(s.drawn_sensitivity for s in members)
+        sensitivities = [s.drawn_sensitivity for s in members]
         charge = sum((s.charge for s in members), Fraction(0)) / len(group)
+        if too_many_tries(_spend(catalog, charge, laws[0]), laws, sensitivities):
+            continue
+        _check_no_shares(catalog, members[0].view)
         for i, statistic, law in zip(group, members, laws, strict=True):
             spend = _spend(catalog, charge, law)
-            drawn[i] = replace(statistic, law=replace(law, widest=widest), charge=charge, spend=spend)
+            drawn[i] = replace(
+                statistic, law=replace(law, widest=max(sensitivities)), charge=charge, spend=spend
+            )
     return drawn
 
 

@@ -221,6 +221,44 @@ def test_squares_ride_in_the_joint_draw(name: str, tmp_path: Path) -> None:
     assert "sales.squares_of_amount" in line
 
 
+def many(numbers: int, nullable: str, text: str = APART) -> str:
+    """A count, a measure and its square, and other measures; each with a count of values where it may be NULL."""
+    names = [f"m{i}" for i in range((numbers - 1) // (2 if nullable else 1) - 2)]
+    declared = ", ".join(
+        f"{name}: {{expr: amount, scale: 0, lower: -3, upper: 9{nullable}}}" for name in names
+    )
+    named = ", ".join(f"sales.{name}" for name in names)
+    return text.replace(
+        "[count, sales.amount]", f"[count, sales.amount, squares(sales.amount), {named}]"
+    ).replace("measure: true}}}", f"measure: true{nullable}}}}}, measures: {{{declared}}}}}")
+
+
+NULLABLE = ", nullable: true"
+MANY = {
+    "eleven numbers": (person(many(11, ""), *[HIGH] * 9), 11),
+    "twenty-one, NULL": (person(many(21, NULLABLE), *[NULL] * 9), 21),
+    "twenty-one, some NULL": (person(many(21, NULLABLE), *MIXED), 21),
+    "twenty-one, lowest": (person(many(21, NULLABLE), *[LOW] * 9), 21),
+    "eleven, weighted rows": (person(many(11, "", WEIGHED), *[HIGH, LOW] * 20), 11),
+    "twenty-one, another person in her place": (
+        one_more(many(21, NULLABLE, catalog(promise=REPLACED)), 9, replaced=True),
+        21,
+    ),
+    "twenty-nine, drawn one by one": (person(many(29, NULLABLE), *MIXED), 29),
+}
+
+
+@pytest.mark.parametrize("name", MANY)
+def test_many_numbers_lose_what_is_claimed(name: str, tmp_path: Path) -> None:
+    measured, numbers = MANY[name]
+    loss = measured(tmp_path)
+    joint = [draw for draw in loss.draws if draw.where.endswith("draw_together")]
+    if numbers > 25:
+        assert not joint and len(loss.lines) >= numbers and loss.share <= 1
+    else:
+        assert len(joint) == 1 and 0.98 <= loss.share <= 1
+
+
 def test_squares_under_a_delta_have_a_draw_of_their_own(tmp_path: Path) -> None:
     text = catalog(promise="delta: 1e-6", measures="[count, sales.amount, squares(sales.amount)]")
     assert person(text, *[HIGH] * 9)(tmp_path).share <= 1

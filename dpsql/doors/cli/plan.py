@@ -212,6 +212,7 @@ def _release_lines(report: PlanReport) -> list[str]:
     seconds = sum(statistic.seconds for statistic in report.statistics)
     sizes = f"{len(report.statistics)} statistics, {cells:,} cells, about {size / 2**20:.0f} MiB and {seconds:.1f} s"
     lines = [f"the release: {views} views, {sizes}, counting rows on top"]
+    lines += [f"  {draw.line}" for draw in report.draws]
     lines += [bound.line() for bound in report.bounds]
     lines += [_keys_line(forecast) for forecast in report.keys]
     lines += report.sums

@@ -33,6 +33,7 @@ from dpsql.mechanisms.family.joint_rows import joint_laws
 from dpsql.mechanisms.family.measurement import Measurement
 from dpsql.mechanisms.law import GAUSSIAN, NoiseLaw
 from dpsql.mechanisms.offers import Choice, Offer, Refusal
+from dpsql.noise import MOST_DRAWN
 from dpsql.tree import Workload, single_leaves
 
 MOST_NUMBERS = 2
@@ -179,9 +180,9 @@ class FamilyQuestion:
     def joint_gain(self, view: FamilyView, law: NoiseLaw) -> float:
         """Mean variance of a view's numbers where they share one draw, over that of a draw of its own.
 
-        1 where they do not: under a delta, with bounds from data, and for one number.
+        1 where they do not: under a delta, with bounds from data, for one number and for more than a draw holds.
         """
-        if len(view.charges) < 2 or GAUSSIAN in self.laws or self.people:
+        if not 2 <= len(view.charges) <= MOST_DRAWN or GAUSSIAN in self.laws or self.people:
             return 1.0
         laws = joint_laws(list(view.charges), indicators=not self.batches)
         return sum(joint.unit_error for joint in laws) / len(laws) / law.unit_error
