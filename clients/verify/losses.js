@@ -133,6 +133,9 @@ export function pureWorth(epsilon) {
   return (low + high) ** 2;
 }
 
+// The upper normal tail Q(x), x >= 0.
+export const upperTail = (x) => 1 / (1 + Math.exp(logOdds(x)));
+
 // log((1 - Q(x)) / Q(x)) of the normal tail Q, by a series near 0 and a continued fraction beyond 3
 function logOdds(x) {
   const log = (-x * x - Math.log(2 * Math.PI)) / 2; // of the density

@@ -6,8 +6,8 @@ import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { readStatistic } from "./budgets.js";
 import { checkEstimates } from "./estimates.js";
-import { Fraction, Refused, refuse } from "./exact.js";
-import { checkLosses, readDraw } from "./losses.js";
+import { Fraction, Refused, integer, refuse } from "./exact.js";
+import { checkLosses, readDraw, upperTail } from "./losses.js";
 import { Axis } from "./tensors.js";
 
 // One report a pair; throws Refused where a witness does not hold together.
@@ -44,11 +44,23 @@ function checkPair({ moves }, [pair, ...records], axes) {
 }
 
 // The chance that private keys of one side alone are shown, over the delta in the ledger; null without private keys.
-function checkKeys({ pair, key_delta: charged, new_keys: chance }) {
+function checkKeys({ pair, key_delta: charged, new_keys: chance, struck }) {
   if (charged === undefined) return null;
   const [delta, shown] = [Fraction.parse(charged), Fraction.parse(chance)];
+  const again = struck.reduce((sum, keys) => sum + passingChance(keys), 0);
+  refuse(!(Math.abs(shown.toNumber() - again) <= 1e-9 * again), `pair ${pair}: new keys are shown with chance ${again}, not ${chance}`);
   refuse(shown.isAbove(delta), `pair ${pair}: keys of one side are shown more often than by delta`);
   return shown.toNumber() / delta.toNumber();
+}
+
+// Of keys that one unit alone holds with weight W, the sum of Q((T - W - 1) / sigma); 1 each where that is above the middle.
+function passingChance({ threshold, sigma2, weights }) {
+  const sigma = Math.sqrt(Fraction.parse(sigma2).toNumber());
+  return weights.reduce((sum, [, weight]) => {
+    refuse(integer(weight) <= 0n, `${weight} is no weight`);
+    const distance = Number(integer(threshold) - integer(weight) - 1n);
+    return sum + (distance < 0 ? 1 : upperTail(distance / sigma));
+  }, 0);
 }
 
 async function main(file) {

@@ -7,7 +7,6 @@ Standard library only, so that it can be read in one sitting and carried anywher
 |---------|------|
 | entropy | bytes to exact uniform integers |
 | oracles | the four randomizers, by integer weights, and their payloads |
-| kinds   | what a view asks: slot, row, cell, item |
 | plan    | reading a collection plan, and refusing one |
 | report  | report bytes, version 1, and their JSON twin |
 | device  | view, item, perturbation; once a person and collection |

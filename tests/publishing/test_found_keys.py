@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from fractions import Fraction
@@ -156,6 +157,27 @@ def test_a_proof_measures_keys_that_both_sides_have_and_bounds_the_chance_of_oth
         verifier = Path(__file__).parents[2] / "clients" / "verify" / "verify.js"
         verified = subprocess.run([node, verifier, tmp_path / "keys.jsonl"], capture_output=True, text=True)
         assert verified.returncode == 0 and "new keys" in verified.stdout, verified.stderr
+        for field, change in STRUCK_CHANGES.items():
+            lines = (tmp_path / "keys.jsonl").read_text().splitlines()
+            place, record = next((i, r) for i, r in enumerate(map(json.loads, lines)) if r.get("struck"))
+            struck = record["struck"][0]
+            assert struck["hashed"] == "{secret}{unit} {key}" and struck["weights"]
+            struck[field] = change(struck[field])
+            (tmp_path / "altered.jsonl").write_text(
+                "\n".join([*lines[:place], json.dumps(record), *lines[place + 1 :]])
+            )
+            verified = subprocess.run(
+                [node, verifier, tmp_path / "altered.jsonl"], capture_output=True, text=True
+            )
+            assert verified.returncode == 1 and "new keys are shown with chance" in verified.stderr
+
+
+STRUCK_CHANGES: dict[str, Callable[[Any], Any]] = {
+    "threshold": lambda threshold: threshold + 20,
+    "sigma2": lambda sigma2: str(Fraction(sigma2) + 10**6),
+    "weights": lambda weights: [[weights[0][0], weights[0][1] - 1], *weights[1:]],
+}
+"""Each changes the chance by some 10^-7 of it."""
 
 
 @pytest.mark.parametrize("defect", ["half the noise", "threshold", "delta"])

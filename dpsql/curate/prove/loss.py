@@ -269,6 +269,30 @@ class NoiseReplay:
         return tuple(_draw_loss(_apart(*draw)) for draw in zip(self.meetings, self.exact, strict=True))
 
 
+class StruckKeys(NamedTuple):
+    """Keys of one round that one side alone has.
+
+    Args:
+        column: `table.column`.
+        step: the round: T, sigma^2 and delta.
+        weights: key -> sum of weights, all of the one unit's own.
+    """
+
+    column: str
+    step: KeyRound
+    weights: dict[Key, int]
+
+    @property
+    def chance(self) -> Fraction:
+        """An upper bound of the chance that one of them is shown."""
+        step = self.step
+        chances = (
+            passing_chance(step.threshold, weight, step.sigma2, step.delta)
+            for weight in self.weights.values()
+        )
+        return sum(chances, Fraction(0))
+
+
 LossNoise = Witness | NoiseReplay
 Publish = Callable[[LossNoise], object]
 
@@ -280,13 +304,18 @@ class RecordedPair(NamedTuple):
         meetings: of the left side.
         right: exact integers of the right side, one array a meeting.
         losses: of the draws.
-        chance: with which one side shows keys that the other does not have, at most.
+        struck: the keys of one side alone, of the side that shows one more often.
     """
 
     meetings: tuple[Meeting, ...]
     right: tuple[IntArray, ...]
     losses: tuple[DrawLoss, ...]
-    chance: Fraction = Fraction(0)
+    struck: tuple[StruckKeys, ...] = ()
+
+    @property
+    def chance(self) -> Fraction:
+        """With which one side shows keys that the other does not have, at most."""
+        return _chance(self.struck)
 
 
 def record_pair(left: Publish, right: Publish, seed: int = 0) -> RecordedPair:
@@ -311,7 +340,11 @@ def record_pair(left: Publish, right: Publish, seed: int = 0) -> RecordedPair:
         (*(meeting for meeting, _ in keyed), *witness.meetings),
         (*(exact for _, exact in keyed), *replay.exact),
         (*(_draw_loss(_apart(meeting, exact)) for meeting, exact in keyed), *losses),
-        max(_chance(witness.exact_keys, replay.exact_keys), _chance(replay.exact_keys, witness.exact_keys)),
+        max(
+            _struck(witness.exact_keys, replay.exact_keys),
+            _struck(replay.exact_keys, witness.exact_keys),
+            key=_chance,
+        ),
     )
 
 
@@ -328,17 +361,20 @@ def _common_keys(left: Witness, right: NoiseReplay) -> Iterator[tuple[Meeting, I
             yield Meeting(law, exact, noisy), _flat([others[key] for key in keys])
 
 
-def _chance(rows: KeyRows, others: KeyRows) -> Fraction:
-    """An upper bound of the chance that some key of one side alone passes its threshold."""
-    return sum(
-        (
-            passing_chance(step.threshold, weight, step.sigma2, step.delta)
-            for (column, step), weights in rows.items()
-            for key, weight in weights.items()
-            if key not in others.get((column, step), {})
-        ),
-        Fraction(0),
+def _struck(rows: KeyRows, others: KeyRows) -> tuple[StruckKeys, ...]:
+    """The keys of one side that the other does not have, round by round."""
+    rounds = (
+        StruckKeys(
+            column, step, {k: w for k, w in weights.items() if k not in others.get((column, step), {})}
+        )
+        for (column, step), weights in rows.items()
     )
+    return tuple(struck for struck in rounds if struck.weights)
+
+
+def _chance(struck: tuple[StruckKeys, ...]) -> Fraction:
+    """An upper bound of the chance that some of these keys passes its threshold."""
+    return sum((keys.chance for keys in struck), Fraction(0))
 
 
 LAWS = "dpsql.mechanisms.law"

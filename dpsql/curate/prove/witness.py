@@ -23,6 +23,7 @@ from dpsql.axis import Axis
 from dpsql.budget import NEIGHBOURS, SLACK
 from dpsql.curate.prove.loss import IntArray, Law, Meeting
 from dpsql.curate.prove.sides import MeasuredPair, NeighbourSide
+from dpsql.engines.key_weights import HASHED
 from dpsql.mechanisms.axis.strategy import AxisStrategy, axis_budgets
 from dpsql.mechanisms.axis.zero_sum import ZeroSumStrategy
 from dpsql.mechanisms.family.joint_rows import DrawnNumbers, drawn_numbers
@@ -95,7 +96,16 @@ def _pair_record(name: str, pair: MeasuredPair) -> Record:
     loss = pair.loss
     pure = sum((draw.epsilon for draw in loss.draws if draw.epsilon is not None), Fraction(0))
     gaussian = sum((draw.mu2 for draw in loss.draws if draw.epsilon is None), Fraction(0))
-    keys = {"key_delta": str(loss.delta), "new_keys": str(loss.chance)} if loss.delta else {}
+    keys: Record = {}
+    if loss.delta:
+        struck = [
+            {
+                "column": found.column, "threshold": _number(found.step.threshold), "sigma2": str(found.step.sigma2),
+                "hashed": HASHED, "weights": [[key, weight] for key, weight in found.weights.items()],
+            }
+            for found in pair.draws.struck
+        ]  # fmt: skip
+        keys = {"key_delta": str(loss.delta), "new_keys": str(loss.chance), "struck": struck}
     return {
         "pair": name, "currency": loss.currency, "draws": len(pair.draws.meetings),
         "lines": [[purpose, str(amount)] for purpose, amount in loss.lines], "claimed": str(loss.claimed),
