@@ -27,7 +27,7 @@ from dpsql.ledger.files import file_hash
 from dpsql.publishing.central import PROMISE
 from dpsql.release import Release
 from dpsql.release.held import held
-from dpsql.release.promises import promise_words
+from dpsql.release.promises import has_key_rounds, promise_words
 from dpsql.release.read import release_file
 from dpsql.release.signature import check_signature
 from dpsql.star import Catalog
@@ -63,7 +63,8 @@ class Protected(NamedTuple):
         unit: `row`, or the people's key.
         neighbours: the catalog's word.
         rows_per_unit: table -> rows of one unit that count.
-        epsilon, delta, mu2, rho: fractions as text; mu2 and rho under a delta alone.
+        epsilon, delta, mu2, rho: fractions as text; mu2 and rho under a delta alone, no rho where private keys were
+            sought.
         sentence: what is promised, in words.
         values: table -> how its source's values were compared and rounded.
     """
@@ -219,7 +220,9 @@ def _signer(file: Path) -> str | None:
 
 def _protected(release: Release) -> Protected:
     promise = release.meta.privacy
-    rho = None if promise.mu2 is None else str(Fraction(promise.mu2) / 2)
+    # a shown key of one unit has a loss without bound: rounds of keys are zero-concentrated at no rho
+    pure_or_keys = promise.mu2 is None or has_key_rounds(promise)
+    rho = None if pure_or_keys else str(Fraction(promise.mu2 or 0) / 2)
     return Protected(
         promise.unit, promise.neighbours, dict(promise.rows_per_unit or {}), promise.epsilon, promise.delta,
         promise.mu2, rho, promise_words(promise)[0], dict(promise.values or {}),

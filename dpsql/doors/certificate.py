@@ -60,6 +60,8 @@ def _promise(certificate: Certificate) -> list[tuple[str, str]]:
     ]
     if protected.mu2 is not None and protected.rho is not None:
         rows += [("mu^2, rho", f"{_number(protected.mu2)}, {_number(protected.rho)}")]
+    elif protected.mu2 is not None:
+        rows += [("mu^2 but for the keys' delta", _number(protected.mu2))]
     counted = ", ".join(f"{table} {number}" for table, number in protected.rows_per_unit.items())
     rows += [("rows of a unit that count", counted)] if counted else []
     return [*rows, *((f"values of {table}", words) for table, words in protected.values.items())]

@@ -36,8 +36,8 @@ from dpsql.star.private_columns import PrivateColumn
 from dpsql.star.private_keys import CONTROL
 
 HASHED = "{secret}{unit} {key}"
-"""The text whose MD5, in lower-case hexadecimal digits, orders the keys of a unit that has more than weigh: the secret's
-digits, the unit's key as the engine writes it as text, a blank, and the key as text."""
+"""The text whose MD5, in lower-case hexadecimal digits, orders the keys of a unit that has more than weigh: the
+secret's digits, the unit's key as the engine writes it as text, a blank, and the key as text."""
 
 LARGEST_KEY = 10**18
 """Whole numbers below it are keys, as they are values of an `int` column."""

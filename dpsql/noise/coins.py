@@ -230,10 +230,10 @@ def _keep_fractions(reals: UniformReals, places: npt.NDArray[np.intp], entropy: 
 def _exact_exp_coin(word: int, reals: UniformReals, place: int, entropy: Entropy) -> bool:
     """Is a uniform real that starts with this word below exp(-f)? Bits of both are read until that is clear."""
     for read in count(1):
-        one, prefix = 1 << 64 * read, reals.prefix(place, read)
-        if word + 1 <= exp_bounds(Fraction(prefix + 1, one), read)[0] * one:
+        scale, prefix = 1 << 64 * read, reals.prefix(place, read)
+        if word + 1 <= exp_bounds(Fraction(prefix + 1, scale), read)[0] * scale:
             return True
-        if word >= exp_bounds(Fraction(prefix, one), read)[1] * one:
+        if word >= exp_bounds(Fraction(prefix, scale), read)[1] * scale:
             return False
         word = word << 64 | int.from_bytes(entropy(8), "big")
     raise AssertionError
@@ -249,22 +249,22 @@ def _whole_parts(size: int, entropy: Entropy) -> IntArray:
     """Geometric integers with P(k or more) = e^-k: one word and one look into a table each, in the same time."""
     word = full_words(size, entropy)
     below = np.searchsorted(_WHOLE_STEPS, word, side="left")
-    whole = (_WHOLE_STEPS.size - below).astype(np.int64)
+    integer = (_WHOLE_STEPS.size - below).astype(np.int64)
     closed = np.minimum(below, _WHOLE_STEPS.size - 1)
     for j in np.flatnonzero((_WHOLE_STEPS[closed] == word) | (word == 0)):
-        whole[j] = _exact_whole_part(int(word[j]), entropy)
-    return whole
+        integer[j] = _exact_whole_part(int(word[j]), entropy)
+    return integer
 
 
 def _exact_whole_part(word: int, entropy: Entropy) -> int:
     """The number of k >= 1 with U < e^-k, U a uniform real that starts with this word."""
     for read in count(1):
-        one, (low, high) = 1 << 64 * read, exp_bounds(Fraction(1), read + 1)
-        whole = 0
-        while word + 1 <= low ** (whole + 1) * one:
-            whole += 1
-        if word >= high ** (whole + 1) * one:
-            return whole
+        scale, (low, high) = 1 << 64 * read, exp_bounds(Fraction(1), read + 1)
+        integer = 0
+        while word + 1 <= low ** (integer + 1) * scale:
+            integer += 1
+        if word >= high ** (integer + 1) * scale:
+            return integer
         word = word << 64 | int.from_bytes(entropy(8), "big")
     raise AssertionError
 
@@ -280,9 +280,9 @@ def exponentials(size: int, entropy: Entropy) -> tuple[IntArray, UniformReals]:
         size: how many.
         entropy: where uniform bytes come from.
     """
-    whole, fraction = _whole_parts(size, entropy), UniformReals(size, entropy)
+    integer, fraction = _whole_parts(size, entropy), UniformReals(size, entropy)
     pending = np.arange(size)
     while pending.size:
         pending = pending[~_keep_fractions(fraction, pending, entropy)]
         fraction.draw_again(pending)
-    return whole, fraction
+    return integer, fraction

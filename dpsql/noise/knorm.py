@@ -118,9 +118,9 @@ def joint_rows(units: IntArray, denominator: int, bounds: Sequence[int], entropy
             tried = np.repeat(pending, -(-_TRIES // pending.size) if pending.size < _TRIES else 1)
             boxes = _Boxes(flat[tried], denominator, bounds, entropy)
             # the first try of a row that its coin keeps; those after it are thrown away unseen
-            kept = np.flatnonzero(boxes.keep())
-            rows, first = np.unique(tried[kept], return_index=True)
-            noise[:, rows] = boxes.points(kept[first])
+            accepted = np.flatnonzero(boxes.keep())
+            rows, first = np.unique(tried[accepted], return_index=True)
+            noise[:, rows] = boxes.points(accepted[first])
             pending = np.setdiff1d(pending, rows, assume_unique=True)
     return noise.reshape(numbers, *units.shape)
 
@@ -135,31 +135,31 @@ class _Boxes:
         self.units, self.denominator, self.bounds, self.entropy = units, denominator, bounds, entropy
         self.order = _gamma_orders(units, denominator, bounds, entropy)
         reals = len(bounds) + 1
-        self.wholes, self.fractions = exponentials(units.size * reals, entropy)
+        self.integers, self.fractions = exponentials(units.size * reals, entropy)
         counted = np.arange(reals) <= self.order[:, np.newaxis]
-        self.whole, self.high, self.low = _added_up(self.wholes, self.fractions, counted)
+        self.integer, self.high, self.low = _added_up(self.integers, self.fractions, counted)
         fraction = self.high.astype(np.float64) * 2.0**-64 + self.low.astype(np.float64) * 2.0**-128
         scale = denominator / units.astype(np.float64)
-        radius = (self.whole.astype(np.float64) + fraction) * scale
+        radius = (self.integer.astype(np.float64) + fraction) * scale
         self.reals = radius * np.array(bounds, dtype=np.float64)[:, np.newaxis]
         self.large: dict[tuple[int, int], int] = {}
         self.floors = np.empty(self.reals.shape, dtype=np.int64)
-        small = (self.whole > 0) | (
+        small = (self.integer > 0) | (
             self.high > 0
         )  # else x may be so small that its first 128 bits say little
         for j, bound in enumerate(bounds):
-            least = np.floor(self.reals[j] * (1.0 - _RADIUS_SLACK))
-            decided = small & (least == np.floor(self.reals[j] * (1.0 + _RADIUS_SLACK)))
+            lower = np.floor(self.reals[j] * (1.0 - _RADIUS_SLACK))
+            decided = small & (lower == np.floor(self.reals[j] * (1.0 + _RADIUS_SLACK)))
             decided &= scale * bound <= _FLOAT_FLOORS
-            self.floors[j] = np.where(decided, least, 0.0)
+            self.floors[j] = np.where(decided, lower, 0.0)
             self._exact_floors(j, np.flatnonzero(~decided))
 
     def radius_bounds(self, place: int, read: int) -> tuple[int, int]:
         """x 2^(64 words) of a try lies between these, by so many words of each of its reals."""
         first = place * (len(self.bounds) + 1)
-        parts = range(first, first + int(self.order[place]) + 1)
-        low = sum((int(self.wholes[k]) << 64 * read) + self.fractions.prefix(k, read) for k in parts)
-        return low, low + len(parts)
+        terms = range(first, first + int(self.order[place]) + 1)
+        low = sum((int(self.integers[k]) << 64 * read) + self.fractions.prefix(k, read) for k in terms)
+        return low, low + len(terms)
 
     def floor(self, j: int, place: int) -> int:
         """floor(M_j r) of a try."""
@@ -170,12 +170,12 @@ class _Boxes:
         if not places.size:
             return
         factor = self.bounds[j] * self.denominator
-        prefix = self.whole[places].astype(object) << 128
+        prefix = self.integer[places].astype(object) << 128
         prefix += (self.high[places].astype(object) << 64) + self.low[places].astype(object)
         divisor = self.units[places].astype(object) << 128
         floors = prefix * factor // divisor
-        rest = prefix * factor - floors * divisor
-        for i in np.flatnonzero(rest + (self.order[places] + 1).astype(object) * factor >= divisor):
+        remainder = prefix * factor - floors * divisor
+        for i in np.flatnonzero(remainder + (self.order[places] + 1).astype(object) * factor >= divisor):
             floors[i] = self._exact_floor(j, int(places[i]))
         for i in np.flatnonzero(floors >= _LARGEST):
             self.large[j, int(places[i])], floors[i] = int(floors[i]), 0
@@ -202,7 +202,7 @@ class _Boxes:
         word = full_words(self.units.size, self.entropy)
         low = (word >> np.uint64(11)).astype(np.float64) * 2.0**-53  # 53 bits, exact in float
         heads = low + 2.0**-53 <= chance - slack
-        undecided = ~heads & (low < chance + slack) | (self.whole == 0) & (self.high == 0)
+        undecided = ~heads & (low < chance + slack) | (self.integer == 0) & (self.high == 0)
         for place in {*np.flatnonzero(undecided).tolist(), *(place for _, place in self.large)}:
             heads[place] = self._exact_coin(int(word[place]), place)
         return heads
@@ -212,14 +212,14 @@ class _Boxes:
         units = int(self.units[place])
         inside = prod(2 * self.floor(j, place) + 1 for j in range(len(self.bounds)))
         for read in count(1):
-            one = 1 << 64 * read
+            scale = 1 << 64 * read
             shortest, longest = (
-                prod(Fraction(2 * bound * self.denominator * end, units * one) + 1 for bound in self.bounds)
+                prod(Fraction(2 * bound * self.denominator * end, units * scale) + 1 for bound in self.bounds)
                 for end in self.radius_bounds(place, read)
             )
-            if (word + 1) * longest <= inside * one:
+            if (word + 1) * longest <= inside * scale:
                 return True
-            if word * shortest >= inside * one:
+            if word * shortest >= inside * scale:
                 return False
             word = word << 64 | int.from_bytes(self.entropy(8), "big")
         raise AssertionError
@@ -275,17 +275,17 @@ def _weight_sums(weights: Sequence[int], unit: int) -> list[int]:
 def _exact_order(word: int, sums: Sequence[int], entropy: Entropy) -> int:
     """The number of running sums, over the last one, that are at most a uniform real that starts with this word."""
     for read in count(1):
-        least, most = (
+        lower, upper = (
             sum(part << 64 * read <= end * sums[-1] for part in sums[:-1]) for end in (word, word + 1)
         )
-        if least == most:
-            return least
+        if lower == upper:
+            return lower
         word = word << 64 | int.from_bytes(entropy(8), "big")
     raise AssertionError
 
 
 def _added_up(
-    wholes: IntArray, fractions: UniformReals, counted: BoolArray
+    integers: IntArray, fractions: UniformReals, counted: BoolArray
 ) -> tuple[IntArray, WordArray, WordArray]:
     """The counted reals of each row added up: whole part and the first two words of the fraction, exactly."""
     half, mask = np.uint64(32), np.uint64((1 << 32) - 1)
@@ -296,8 +296,8 @@ def _added_up(
     for i in range(3):
         sums[i + 1] += sums[i] >> half
     low, high = (sums[i] & mask | sums[i + 1] << half for i in (0, 2))
-    whole = np.where(counted, wholes.reshape(counted.shape), 0).sum(axis=1)
-    return whole + (sums[3] >> half).astype(np.int64), high, low
+    integer = np.where(counted, integers.reshape(counted.shape), 0).sum(axis=1)
+    return integer + (sums[3] >> half).astype(np.int64), high, low
 
 
 def _bits(number: int, entropy: Entropy) -> int:
@@ -311,8 +311,8 @@ def _product(a: WordArray, b: WordArray) -> tuple[WordArray, WordArray]:
     (a_high, a_low), (b_high, b_low) = ((x >> half, x & mask) for x in (a, b))
     low = a_low * b_low
     middle = a_high * b_low + (low >> half)
-    other = a_low * b_high + (middle & mask)
-    return a_high * b_high + (middle >> half) + (other >> half), other << half | low & mask
+    crossed = a_low * b_high + (middle & mask)
+    return a_high * b_high + (middle >> half) + (crossed >> half), crossed << half | low & mask
 
 
 def _below(bounds: IntArray, entropy: Entropy) -> IntArray:
@@ -322,10 +322,10 @@ def _below(bounds: IntArray, entropy: Entropy) -> IntArray:
     """
     first, second = full_words(2 * bounds.size, entropy).reshape(2, -1)
     size = bounds.astype(np.uint64)
-    (whole, middle), (carried, _) = _product(first, size), _product(second, size)
+    (quotient, middle), (carried, _) = _product(first, size), _product(second, size)
     middle = middle + carried
-    whole += middle < carried
-    drawn = whole.astype(np.int64)
+    quotient += middle < carried
+    drawn = quotient.astype(np.int64)
     for i in np.flatnonzero(middle == np.uint64((1 << 64) - 1)):  # bits not read yet might carry
         drawn[i] = _exact_below(int(first[i]) << 64 | int(second[i]), 2, int(bounds[i]), entropy)
     return drawn
@@ -362,13 +362,13 @@ def expected_tries(rate: float, bounds: tuple[int, ...]) -> float:
     numbers = len(bounds)
     end = numbers + 12.0 * (numbers + 1) ** 0.5 + 40.0  # Gamma laws of orders up to d have 10^-15 beyond
     x = np.arange(0.5 * _GRID, end, _GRID)
-    logs, kept = -x, np.ones_like(x)
+    logs, accepted = -x, np.ones_like(x)
     for bound in bounds if numbers > 1 else ():
         real = bound * x / rate
         logs += np.log1p(2.0 * real)
-        kept *= (2.0 * np.floor(real) + 1.0) / (2.0 * real + 1.0)
+        accepted *= (2.0 * np.floor(real) + 1.0) / (2.0 * real + 1.0)
     mass = np.exp(logs - logs.max())
-    return float(mass.sum() / (mass * kept).sum())
+    return float(mass.sum() / (mass * accepted).sum())
 
 
 class TreeNoise(NamedTuple):

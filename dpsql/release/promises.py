@@ -14,7 +14,11 @@ VOUCHED = (
     "The curator vouches that each row of {tables} follows from rows of one unit and from public facts: the SQL of "
     "these tables was not checked (trusted: true). If it does not, nothing is promised."
 )
-FOUND = ", with {delta} added: the chance, at most, that a key is shown which one unit alone holds."
+FOUND = (
+    " The same draws are Gaussian differentially private with mu^2 = {mu2} but for {delta}, at every epsilon: the "
+    "chance, at most, that a key is shown which one unit alone holds. For groups of k units the general rule holds: k epsilon, "
+    "and delta (exp(k epsilon) - 1) / (exp(epsilon) - 1)."
+)
 FREE = "Questions cost nothing: the budget was spent once, when the release was made."
 
 
@@ -24,8 +28,9 @@ def promise_words(promise: Promise) -> list[str]:
     >>> promise_words(Promise("person.id", "add_remove", "1/2"))[0][-51:]
     'by a factor of at most exp(epsilon): epsilon = 0.5.'
     >>> found = Promise("person.id", "add_remove", "1", delta="1/100000", mu2="1/20", key_delta="1/1000000")
-    >>> "one unit alone holds" in promise_words(found)[0], "with 1e-06 added" in promise_words(found)[0]
-    (True, True)
+    >>> words = promise_words(found)[0]
+    >>> "mu^2 = 0.05 but for 1e-06, at every epsilon" in words, "zero-concentrated" in words
+    (True, False)
     """
     change = NEIGHBOURS[promise.neighbours].format(unit=promise.unit)
     start = f"Whatever is computed from this release, {change} changes the chance p of any outcome"
@@ -34,13 +39,19 @@ def promise_words(promise: Promise) -> list[str]:
     if delta == "0":
         return [f"{start} by a factor of at most exp(epsilon): epsilon = {epsilon}.", *vouched]
     words = f"{start} to at most exp(epsilon) p + delta: epsilon = {epsilon}, delta = {delta}."
-    if promise.mu2 is not None:
+    if promise.mu2 is not None and has_key_rounds(promise):
+        words += FOUND.format(mu2=short(promise.mu2), delta=short(promise.key_delta))
+    elif promise.mu2 is not None:
         words += (
             f" The same draws are Gaussian differentially private with mu^2 = {short(promise.mu2)}, and "
-            f"zero-concentrated with rho = {short(Fraction(promise.mu2) / 2)}; an epsilon at every other delta follows"
+            f"zero-concentrated with rho = {short(Fraction(promise.mu2) / 2)}; an epsilon at every other delta follows."
         )
-        words += FOUND.format(delta=short(promise.key_delta)) if promise.key_delta else "."
     return [words, *vouched]
+
+
+def has_key_rounds(promise: Promise) -> bool:
+    """Whether private keys were sought: a part of the losses is a delta that no curve holds, at any order."""
+    return Fraction(promise.key_delta or 0) > 0
 
 
 def short(amount: object) -> str:

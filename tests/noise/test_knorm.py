@@ -156,7 +156,7 @@ def test_open_floors_read_more_bits() -> None:
     order, whole, fraction, kept = 0, FULL, (FULL, 5, 5, FULL, 5, 5), 0
     script = Script(order, whole, whole, whole, *fraction, kept, kept, kept)
     boxes = knorm._Boxes(np.array([T]), T, (1, 1), script)
-    assert boxes.order[0] == 0 and boxes.wholes[0] == 0 and boxes.floor(0, 0) == boxes.floor(1, 0) == 0
+    assert boxes.order[0] == 0 and boxes.integers[0] == 0 and boxes.floor(0, 0) == boxes.floor(1, 0) == 0
     assert boxes.fractions.first[0] == boxes.fractions.second[0] == FULL
     assert len(boxes.fractions._further[0]) > 0
     assert not np.any(boxes.fractions.first[1:] == FULL)

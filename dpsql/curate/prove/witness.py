@@ -100,10 +100,11 @@ def _pair_record(name: str, pair: MeasuredPair) -> Record:
     if loss.delta:
         struck = [
             {
-                "column": found.column, "threshold": _number(found.step.threshold), "sigma2": str(found.step.sigma2),
-                "hashed": HASHED, "weights": [[key, weight] for key, weight in found.weights.items()],
+                "column": round_keys.column, "threshold": _number(round_keys.step.threshold),
+                "sigma2": str(round_keys.step.sigma2),
+                "hashed": HASHED, "weights": [[key, weight] for key, weight in round_keys.weights.items()],
             }
-            for found in pair.draws.struck
+            for round_keys in pair.draws.struck
         ]  # fmt: skip
         keys = {"key_delta": str(loss.delta), "new_keys": str(loss.chance), "struck": struck}
     return {
