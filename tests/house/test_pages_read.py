@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from functools import lru_cache
 from pathlib import Path
 
 import click
@@ -73,6 +74,45 @@ def test_a_page_s_links_lead_to_files(page: Path) -> None:
     targets = re.findall(r"\]\(([^)#\s]+)(?:#[^)\s]*)?\)", page.read_text("utf-8"))
     here = [target for target in targets if "://" not in target]
     assert [target for target in here if not (page.parent / target).exists()] == []
+
+
+def broken_links(text: str, page: Path) -> list[str]:
+    """Links of a page of docs/ that the site cannot have: folders, pages outside of docs/, headings that are not there.
+
+    The site's own check needs Sphinx (`make docs`); these are its rules.
+    """
+    broken = []
+    for name, anchor in re.findall(r"\]\((?!https?://)([^)#\s]*)(?:#([^)\s]*))?\)", text):
+        target = (page.parent / name).resolve() if name else page
+        is_page = target.suffix == ".md"
+        if not target.is_file() or (is_page and not target.is_relative_to(DOCS.resolve())):
+            broken.append(f"{name} is no page or file of the site")
+        elif anchor and is_page and anchor not in anchors(target):
+            broken.append(f"{name}#{anchor} is no heading")
+    return broken
+
+
+@lru_cache
+def anchors(page: Path) -> frozenset[str]:
+    """A page's headings as the site names them, down to the fourth level, and its own marks."""
+    text = re.sub(r"^```.*?^```", "", page.read_text("utf-8"), flags=re.M | re.S)
+    headings = re.findall(r"^#{1,4} (.+)$", text, re.M)
+    slugs = [re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings]
+    again = [f"{slug}-{slugs[:at].count(slug)}" for at, slug in enumerate(slugs) if slug in slugs[:at]]
+    return frozenset([*slugs, *again, *re.findall(r"^\(([\w-]+)\)=$", text, re.M)])
+
+
+@pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda page: str(page.relative_to(DOCS)))
+def test_the_site_has_every_link_of_a_page(page: Path) -> None:
+    assert broken_links(page.read_text("utf-8"), page) == []
+
+
+@pytest.mark.parametrize(
+    "link", ["../README.md", "../examples/dbt", "privacy.md#no-such-heading", "nowhere.md", "#nothing"]
+)
+def test_a_link_that_the_site_cannot_have_is_found(link: str) -> None:
+    page = DOCS / "sql.md"
+    assert len(broken_links(f"see [this]({link}), [that](privacy.md) and [one](sql.md#error-bars)", page)) == 1
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS.parent)))
