@@ -38,7 +38,11 @@ LEVEL = 0.01
 FAR = 3.3
 """Standard errors by which no single cell may differ, of up to ten cells; of more, what leaves the same chance."""
 RANK = 1e-9
-"""Directions of a covariance with less than this part of the largest are known exactly: they are no evidence."""
+"""Directions of a covariance with less than this part of what it was subtracted from are known exactly: no evidence.
+
+Cov(d) is 0 by algebra wherever d is, as in a total that was scaled by itself, and comes out as some 1e-16 of the terms
+that cancel: above 0 or below it, as the processor's kernels round.
+"""
 LARGEST = 1024
 """Cells of one comparison: solving takes a second there. Columns of longer tables are compared one by one."""
 
@@ -130,25 +134,33 @@ class Difference(NamedTuple):
         return chi_squared_tail(self.statistic / wide, self.freedom / wide)
 
 
-def difference(apart: FloatArray, covariance: FloatArray, laplace: FloatArray) -> Difference:
+def difference(
+    apart: FloatArray, covariance: FloatArray, magnitude: FloatArray, laplace: FloatArray
+) -> Difference:
     """How far a vector of a stated covariance is from 0.
 
     Args:
         apart: d, shape (n,).
         covariance: of d, shape (n, n).
-        laplace: the share of each cell's variance that single Laplace draws may have made, shape (n,).
+        magnitude: sum of the absolute terms that make up each variance, shape (n,); its diagonal where nothing was
+            subtracted.
+        laplace: variance of each cell that single Laplace draws may have made, shape (n,).
     """
     values, vectors = np.linalg.eigh((covariance + covariance.T) / 2)
-    seen = values > RANK * max(float(values[-1]), 1e-300)
+    largest = max(float(values.max(initial=0.0)), float(magnitude.max(initial=0.0)))
+    seen = values > RANK * largest
     along = vectors.T @ apart
-    spread = np.sqrt(np.maximum(np.diag(covariance), 0.0))
-    single = np.divide(np.abs(apart), spread, out=np.zeros_like(spread), where=spread > 0)
+    variance = np.diag(covariance)
+    uncertain = variance > RANK * magnitude
+    spread = np.sqrt(np.where(uncertain, variance, 1.0))
+    single = np.divide(np.abs(apart), spread, out=np.zeros_like(spread), where=uncertain)
+    share = np.divide(laplace, variance, out=np.zeros_like(spread), where=uncertain)
     return Difference(
         float(np.sum(along[seen] ** 2 / values[seen])),
         int(seen.sum()),
         float(single.max(initial=0.0)),
         len(apart),
-        float(LAPLACE_KURTOSIS * np.mean(np.minimum(laplace, 1.0) ** 2)),
+        float(LAPLACE_KURTOSIS * np.mean(np.minimum(share, 1.0) ** 2)),
     )
 
 
@@ -265,12 +277,13 @@ def _differences(
     differences = []
     for measure, meta in left.measures.items():
         if measure in measures and measure in right.measures and right.measures[measure].scale == meta.scale:
-            apart, covariance = _residuals(left, right, measure, by_central)
+            apart, covariance, magnitude = _residuals(left, right, measure, by_central)
             noise = np.diag(_matrix(left, measure)) if pure(central) else np.zeros(len(apart))
-            if covariance.max(initial=0.0) > 0:
-                unit = math.sqrt(float(np.diag(covariance).max()))
-                share = noise / np.maximum(np.diag(covariance), 1e-300)
-                differences.append(difference(apart / unit, covariance / unit**2, share))
+            unit = math.sqrt(float(magnitude.max(initial=0.0)))
+            if unit:
+                differences.append(
+                    difference(apart / unit, covariance / unit**2, magnitude / unit**2, noise / unit**2)
+                )
     return [difference for difference in differences if difference.freedom]
 
 
@@ -285,15 +298,21 @@ def _matrix(table: ViewTable, measure: str) -> FloatArray:
 
 def _residuals(
     left: ViewTable, right: ViewTable, measure: str, by_central: bool
-) -> tuple[FloatArray, FloatArray]:
-    """d of a measure and its covariance. A table that was scaled by the total of the other one shares its error:
-    d = x - f t with t that total, so that Cov(d) = A + B - a f' - f a' + Var(t) f f', a = Cov(x, t)."""
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """d of a measure, its covariance, and the magnitude of what each variance was subtracted from.
+
+    A table that was scaled by the total of the other one shares its error: d = x - f t with t that total, so that
+    Cov(d) = A + B - a f' - f a' + Var(t) f f', a = Cov(x, t).
+    """
     x, z = left.values[measure].ravel(), right.values[measure].ravel()
     covariance = _matrix(left, measure) + _matrix(right, measure)
+    magnitude = np.abs(np.diag(covariance))
     if by_central:
         share = z / left.total
         with_count = sum((piece.matrix() for piece in left.with_count(measure)), np.zeros((len(x), len(x))))
         total = np.asarray(with_count).reshape(len(x), len(x)).sum(axis=1)
         crossed = np.outer(total, share)
-        covariance = covariance - crossed - crossed.T + left.total_variance * np.outer(share, share)
-    return x - z, covariance
+        scaled = left.total_variance * np.outer(share, share)
+        covariance = covariance - crossed - crossed.T + scaled
+        magnitude = magnitude + 2 * np.abs(np.diag(crossed)) + np.diag(scaled)
+    return x - z, covariance, magnitude

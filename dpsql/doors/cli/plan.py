@@ -341,8 +341,9 @@ def _query_lines(number: int, query: QueryForecast) -> list[str]:
             lines.append(f"   {column.name}: {why}{_cut_words(column)}")
             continue
         relative = "" if column.relative is None else f", {column.relative * HALF:.1%} of a typical answer"
-        ends = (column.least * HALF, column.most * HALF)
-        spread = f" ({ends[0]:.4g} to {ends[1]:.4g})" if ends[1] > ends[0] else ""
+        # Compared as printed: ends that are equal by algebra may differ in their last bits.
+        ends = f"{column.least * HALF:.4g}", f"{column.most * HALF:.4g}"
+        spread = f" ({ends[0]} to {ends[1]})" if ends[0] != ends[1] else ""
         groups = "one number" if column.groups == 1 else f"{column.groups} groups"
         lines.append(
             f"   {column.name}: ± {column.median * HALF:.4g}{spread}{relative}, {groups}, view {column.view}"
