@@ -134,8 +134,8 @@ class QueryTimeout(OperationalError):
     exit_code = 1
 
 
-INTERRUPTED = 130
-"""Exit code of what Ctrl-C ended, as shells have it."""
+INTERRUPTED, TERMINATED = 130, 143
+"""Exit codes of what Ctrl-C and SIGTERM ended, as shells have them."""
 
 
 class Interrupted(QueryTimeout):

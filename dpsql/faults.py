@@ -30,10 +30,10 @@ FAULTS = (
 )
 """What a machine's refusals look like from Python."""
 
-UNCHARGED = "nothing was charged; run the same command again"
-CHARGED = "charged; run the same command again, nothing is charged twice"
-UNSURE = "run the same command again: it finds out whether this was charged, nothing is charged twice"
 ANEW = "run the same command again"
+UNCHARGED = f"nothing was charged; {ANEW}"
+CHARGED = f"charged; {ANEW}, nothing is charged twice"
+UNSURE = f"{ANEW}: it finds out whether this was charged, nothing is charged twice"
 
 _spending: ContextVar[bool | None] = ContextVar("spending", default=None)
 """Whether a charge has begun in the outermost block; None outside of all."""
@@ -43,7 +43,7 @@ _spending: ContextVar[bool | None] = ContextVar("spending", default=None)
 def machine(doing: str, then: str) -> Iterator[None]:
     """Say in one line what the machine refused while a block, or a decorated function, ran.
 
-    Ctrl-C stays what it is, with a note that says what is charged. DuckDB makes a bare RuntimeError of it.
+    Ctrl-C and SIGTERM stay what they are, with a note that says what is charged. DuckDB makes a RuntimeError of them.
 
     Args:
         doing: what was being done, for instance `the release was not written`.
@@ -57,8 +57,8 @@ def machine(doing: str, then: str) -> Iterator[None]:
     try:
         yield
     except FAULTS as fault:
-        raise MachineFault(f"{doing}: {reason(fault)}", hint=_now(then)) from fault
-    except (KeyboardInterrupt, RuntimeError) as stop:
+        raise MachineFault(f"{doing}: {reason(fault)}", hint=advice(_now(then), fault)) from fault
+    except (KeyboardInterrupt, SystemExit, RuntimeError) as stop:
         if not hasattr(stop, "__notes__"):
             stop.add_note(_now(then))
         raise
@@ -77,6 +77,19 @@ def _now(then: str) -> str:
     return UNSURE if then == UNCHARGED and _spending.get() else then
 
 
+def advice(then: str, fault: BaseException) -> str:
+    """What to do about a fault: where memory ran out, the same command alone would only run out of it again.
+
+    >>> advice(UNCHARGED, MemoryError())
+    'nothing was charged; give the process more memory, then run the same command again'
+    """
+    return then.replace(ANEW, f"give the process more memory, then {ANEW}") if _is_memory(fault) else then
+
+
+def _is_memory(fault: BaseException) -> bool:
+    return isinstance(fault, MemoryError | duckdb.OutOfMemoryException)
+
+
 def reason(fault: BaseException) -> str:
     """A fault in a few words, without anything that a row may hold.
 
@@ -86,6 +99,6 @@ def reason(fault: BaseException) -> str:
     if isinstance(fault, OSError):
         where = "" if fault.filename is None else f" ({fault.filename})"
         return f"{fault.strerror or type(fault).__name__}{where}"
-    if isinstance(fault, MemoryError | duckdb.OutOfMemoryException):
+    if _is_memory(fault):
         return "out of memory"
     return "a database file could not be read or written (is the disk full, closed to you or failing?)"

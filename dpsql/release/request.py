@@ -358,6 +358,9 @@ def heeding_keys(work: Callable[[], T], seconds: float = LIMIT) -> T:
             except KeyboardInterrupt:
                 pressed = True
                 request.stop()
+            except SystemExit:  # SIGTERM; the pool waits for its thread
+                request.stop()
+                raise
         try:
             return done.result()
         except QueryTimeout as error:

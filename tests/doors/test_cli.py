@@ -213,5 +213,5 @@ def test_faults_that_nobody_foresaw_are_one_line(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("dpsql.api.budget", broken)
     done = dpsql_command("budget", tmp_path / "shop.yaml")
     assert (done.returncode, done.stderr) == (
-        4, "dpsql: the machine refused: out of memory; run the same command again\n",
+        4, "dpsql: the machine refused: out of memory; give the process more memory, then run the same command again\n",
     )  # fmt: skip

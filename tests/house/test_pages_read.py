@@ -112,7 +112,9 @@ def test_the_site_has_every_link_of_a_page(page: Path) -> None:
 )
 def test_a_link_that_the_site_cannot_have_is_found(link: str) -> None:
     page = DOCS / "sql.md"
-    assert len(broken_links(f"see [this]({link}), [that](privacy.md) and [one](sql.md#error-bars)", page)) == 1
+    assert (
+        len(broken_links(f"see [this]({link}), [that](privacy.md) and [one](sql.md#error-bars)", page)) == 1
+    )
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS.parent)))

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, NoReturn
 import click
 
 from dpsql.doors.cli.summaries import BEGIN, COMMANDS, GROUPS, MODULES
-from dpsql.errors import INTERRUPTED, Error, MachineFault, visible_lines
+from dpsql.errors import INTERRUPTED, TERMINATED, Error, MachineFault, visible_lines
 from dpsql.progress import Progress, Stage
 
 FILE = click.Path(path_type=Path)
@@ -55,20 +55,20 @@ class CommandGroup(click.Group):
     def invoke(self, ctx: click.Context) -> object:
         """Run the command; print an error's one line and leave with its code."""
         try:
-            with stopped_by_keys():
+            with stopped_by_signals():
                 _check_address_space()
                 return super().invoke(ctx)
         except Error as error:
             _refuse(ctx, error)
-        except KeyboardInterrupt as stop:
+        except (KeyboardInterrupt, Terminated) as stop:
             say("; ".join(("dpsql: stopped", *getattr(stop, "__notes__", ()))), err=True)
-            ctx.exit(INTERRUPTED)
+            ctx.exit(TERMINATED if isinstance(stop, Terminated) else INTERRUPTED)
         except (click.exceptions.Exit, click.ClickException, BrokenPipeError):
             raise
         except _faults() as fault:
-            from dpsql.faults import ANEW, reason
+            from dpsql.faults import ANEW, advice, reason
 
-            _refuse(ctx, MachineFault(f"the machine refused: {reason(fault)}", hint=ANEW))
+            _refuse(ctx, MachineFault(f"the machine refused: {reason(fault)}", hint=advice(ANEW, fault)))
 
 
 SPACE, SPACE_OF_A_CORE = 1200, 200
@@ -94,38 +94,49 @@ def _check_address_space() -> None:
         )
 
 
+class Terminated(SystemExit):
+    """SIGTERM: systemd, a container's stop or `timeout` ends the command. Nothing that heeds Ctrl-C keeps it."""
+
+    def __init__(self) -> None:
+        super().__init__(TERMINATED)
+
+
 @contextmanager
-def stopped_by_keys() -> Iterator[None]:
-    """Ctrl-C ends the block with KeyboardInterrupt, also while DuckDB works, which makes a bare RuntimeError of it.
+def stopped_by_signals() -> Iterator[None]:
+    """Ctrl-C and SIGTERM end the block with an exception, also while DuckDB works, which makes a RuntimeError of it.
 
     Raises:
         KeyboardInterrupt: Ctrl-C was pressed; with the notes of what it ended.
+        Terminated: SIGTERM came; with the same notes.
     """
-    pressed = False
+    arrived: list[type[BaseException]] = []
 
-    def press(number: int, frame: FrameType | None) -> None:
-        nonlocal pressed
-        pressed = True
-        signal.default_int_handler(number, frame)
+    def arrive(number: int, frame: FrameType | None) -> None:
+        arrived.append(Terminated if number == signal.SIGTERM else KeyboardInterrupt)
+        raise arrived[-1]
 
-    usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    if not usual or threading.current_thread() is not threading.main_thread():
+    # A signal that whoever started us ignores or heeds stays as it is; an outer block has both already.
+    usual = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+    if threading.current_thread() is not threading.main_thread():
         yield
         return
-    signal.signal(signal.SIGINT, press)
+    taken = {number: handler for number, handler in usual.items() if signal.getsignal(number) is handler}
+    for number in taken:
+        signal.signal(number, arrive)
     try:
         yield
     except click.exceptions.Exit:
         raise
     except RuntimeError as error:
-        if not pressed:
+        if not arrived:
             raise
-        stop = KeyboardInterrupt()
+        stop = arrived[-1]()
         for note in getattr(error, "__notes__", ()):
             stop.add_note(note)
         raise stop from error
     finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        for number, handler in taken.items():
+            signal.signal(number, handler)
 
 
 def _refuse(ctx: click.Context, error: Error) -> NoReturn:
