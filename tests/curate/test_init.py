@@ -252,9 +252,8 @@ def test_names_of_people_are_no_categories_and_visits_are_counted(tmp_path: Path
 
 
 def test_codes_with_leading_zeros_stay_text_and_dates_must_exist(tmp_path: Path) -> None:
-    text = "zone,day,when,paid,price\n02134,2024-02-30,2024-01-01 08:00,true,1.5\n"
-    text += "02135,2024-03-01,2024-01-02T09:00:01,false,-2\n"
-    (tmp_path / "rides.csv").write_text(text)
+    rows = "02134,2024-02-30,2024-01-01 08:00,true,1.5\n02135,2024-03-01,2024-01-02T09:00:01,false,-2\n"
+    (tmp_path / "rides.csv").write_text("zone,day,when,paid,price\n" + rows * 50)
     rides = drafted(tmp_path / "rides.csv", tmp_path / "rides.yaml").tables["rides"].columns
     types = {name: column.type for name, column in rides.items()}
     assert types == {
@@ -268,13 +267,44 @@ def test_codes_with_leading_zeros_stay_text_and_dates_must_exist(tmp_path: Path)
 
 def test_numbers_with_an_exponent_are_numbers_and_codes_are_not(tmp_path: Path) -> None:
     """pandas writes 8.08e-05; a column of such numbers was called free text. Publishing reads them already."""
-    rows = [f"{i / 7},{2e-5 * (i % 3)},{i % 4}E{i % 5}\n" for i in range(200)]
+    rows = [f"{i / 7},{2e-5 * (i % 3)},{i % 4}E{i % 5}\n" for i in range(1000)]
     assert any("e-05" in row for row in rows)
     (tmp_path / "trials.csv").write_text("dose,trace,lot\n" + "".join(rows))
     columns = drafted(tmp_path / "trials.csv", tmp_path / "trials.yaml").tables["trials"].columns
     assert {name: column.type for name, column in columns.items()} == {
         "dose": "decimal", "trace": "decimal", "lot": "string",
     }  # fmt: skip
+
+
+RARE = """
+CREATE TABLE customers AS SELECT i AS customer_id, CASE WHEN i = 0 THEN 'CANARY' WHEN i < 50 THEN 'few' ELSE 'some' END
+    AS city FROM range(100) AS r(i);
+CREATE TABLE stores AS SELECT i AS store_id, 'S' || i AS manager FROM range(3) AS r(i);
+CREATE TABLE orders AS SELECT i AS order_id, i % 100 AS customer_id, i % 2 AS store_id FROM range(400) AS r(i);
+CREATE TABLE lines AS SELECT i % 400 AS order_id, round(i / 7, 2) AS price,
+    CASE WHEN i % 100 = 7 THEN 'HERS' WHEN i % 2 = 0 THEN 'even' ELSE 'odd' END AS kind FROM range(8000) AS r(i);
+"""
+
+
+def test_no_value_that_fewer_than_50_people_have_is_drafted(tmp_path: Path) -> None:
+    """However many rows hold it: people are counted, along keys from the rows or to them."""
+    with duckdb.connect(str(tmp_path / "shop.duckdb")) as connection:
+        connection.execute(RARE)
+    choices = CuratorChoices("customers.customer_id", frozenset(), "1", "4")
+    shop = drafted(tmp_path / "shop.duckdb", tmp_path / "shop.yaml", choices)
+    assert list(shop.tables["customers"].columns["city"].categories or ()) == ["some"]
+    assert list(shop.tables["lines"].columns["kind"].categories or ()) == ["even"], (
+        "of 'odd' 49 people are left"
+    )
+    assert list(shop.tables["stores"].columns["manager"].categories or ()) == ["S0", "S1"]
+    text = (tmp_path / "shop.yaml").read_text()
+    assert not any(word in text for word in ("CANARY", "few'", "HERS", "odd", "S2"))
+    assert text.count("values of fewer than 50 people are not listed and count as (other)") == 3
+    by_row = drafted(
+        tmp_path / "shop.duckdb", tmp_path / "rows.yaml", CuratorChoices("row", frozenset(), "1", "4")
+    )
+    assert list(by_row.tables["lines"].columns["kind"].categories or ()) == ["HERS", "even", "odd"]
+    assert not by_row.tables["stores"].columns
 
 
 def test_a_bridge_holds_nothing_but_keys(tmp_path: Path) -> None:
@@ -359,7 +389,7 @@ def test_nothing_readable_is_said(tmp_path: Path) -> None:
 
 TRIPS = """
 CREATE TABLE people AS SELECT i AS ID, 'p' || i AS playerID, 1900 + i % 90 AS birthYear FROM range(300) AS r(i);
-CREATE TABLE games AS SELECT 'p' || i % 300 AS playerID, 1950 + i % 70 AS yearID, 'T' || i % 120 AS teamID,
+CREATE TABLE games AS SELECT 'p' || i // 20 AS playerID, 1950 + i % 70 AS yearID, 'T' || i % 120 AS teamID,
     'NOTE ' || i AS remark, i % 3000 AS ballID, CASE WHEN i % 9 > 0 THEN i % 40 - 20 END AS delay,
     strftime(TIMESTAMP '2013-01-01' + INTERVAL (i) HOUR, '%Y-%m-%dT%H:%M:%SZ') AS starts FROM range(6000) AS r(i);
 """

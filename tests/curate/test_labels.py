@@ -70,8 +70,9 @@ def drafted_labels(labels: list[str], rows_of: str) -> None:
         with duckdb.connect() as connection:
             connection.execute("CREATE TABLE t (kind VARCHAR, age INTEGER)")
             connection.executemany(
-                "INSERT INTO t VALUES (?, ?)", [(label, i) for i, label in enumerate(labels)] * 2
+                "INSERT INTO t VALUES (?, ?)", [(label, i) for i, label in enumerate(labels)]
             )
+            connection.execute("INSERT INTO t SELECT t.* FROM t, range(50)")
             connection.execute(f"COPY t TO '{folder}/raw/t.{rows_of}' (FORMAT {rows_of})")
         catalog = drafted(folder / "raw", folder / "shop.yaml")
         column = catalog.tables["t"].columns["kind"]
@@ -157,7 +158,7 @@ def test_words_of_a_dialect_keys_and_column_names_keep_their_blanks() -> None:
 
 def test_a_draft_leaves_such_a_column_out(tmp_path: Path) -> None:
     (tmp_path / "raw").mkdir()
-    (tmp_path / "raw" / "t.csv").write_text("kind,age\n a,1\na,2\n" * 20, encoding="utf-8")
+    (tmp_path / "raw" / "t.csv").write_text("kind,age\n a,1\na,2\n" * 60, encoding="utf-8")
     catalog = drafted(tmp_path / "raw", tmp_path / "shop.yaml")
     assert set(catalog.tables["t"].columns) == {"age"}
     assert "kind (texts that differ in blanks alone" in (tmp_path / "shop.yaml").read_text(encoding="utf-8")

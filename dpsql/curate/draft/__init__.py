@@ -42,7 +42,7 @@ from dpsql.curate.draft.domains import (
     reasons,
 )
 from dpsql.curate.draft.first_views import DraftedSummaries, drafted_summaries, first_views
-from dpsql.curate.draft.links import Links, find_links
+from dpsql.curate.draft.links import FEWEST_PEOPLE, Links, find_links, without_rare_values
 from dpsql.curate.draft.look import ColumnFacts, SelectReader, TableFacts, called, look, open_reader
 from dpsql.curate.draft.roles import TableRoles, Whose, roles_of
 from dpsql.curate.draft.unread import NO_QUESTION, NO_TABLE, read_tables
@@ -170,6 +170,7 @@ def draft(
     if choices.unit or choices.public:
         links = find_links(reader, tables, choices.unit, choices.public or ())
     roles = roles_of(tables, links, choices.unit, choices.public)
+    tables = without_rare_values(reader, tables, links, roles.unit_table, roles.public)
     every_table, every_link = tables, links
     tables, links, unread = read_tables(tables, links, roles, named(statements), name)
     roles = replace(
@@ -369,6 +370,9 @@ def _table(
     lines += [f"    derive: {{{expressions}}}  # the questions ask for these"] if derived else []
     domains += derived.values()
     lines += ["    columns:", *(f"      {domain.line}" for domain in domains)] if domains else []
+    rare = [] if is_public else [c.name for c in value_columns if c.rare and c.values]
+    unlisted_values = f"values of fewer than {FEWEST_PEOPLE} people are not listed and count as (other)"
+    lines += [f"    # {', '.join(map(visible, rare))}: {unlisted_values}"] if rare else []
     why = "" if is_public else reasons(value_columns, of_people=of_people)
     checked = "; check it against every possible row" if by_rows else ""
     lines += [f"    # left out: {visible(why)}{checked}"] if why else []

@@ -143,6 +143,7 @@ TAKEN, ITS_NAME = LeftOut(""), LeftOut("its name")
 FREE_TEXT, AN_ID, EMPTY, TOO_LARGE = (
     LeftOut(why, by_rows=True) for why in ("free text", "an id", "empty", "its numbers are too large")
 )
+RARE = LeftOut("no value that 50 people have: list what your rules allow", by_rows=True)
 BLANKS = LeftOut("texts that differ in blanks alone, or hold NUL: trim it in `derive`", by_rows=True)
 
 
@@ -161,7 +162,7 @@ def left_out(column: ColumnFacts, *, of_people: bool = False) -> LeftOut:
     if is_text and named & TEXTS and not wanted:
         return LeftOut("an id" if _is_id(named) else "free text")
     if is_text and not column.values:
-        return AN_ID if _is_id(named) else FREE_TEXT
+        return RARE if column.rare else AN_ID if _is_id(named) else FREE_TEXT
     if is_text and (alike_but_for_blanks(column.values) or any("\0" in value for value in column.values)):
         return BLANKS
     is_code = (
@@ -190,6 +191,8 @@ def keeping(column: ColumnFacts) -> str:
             return f'derive: {{{quoted(f"{column.name}_trimmed")}: "trim({column.name})"}}'
         if column.readings:
             return reading_lines(column)
+        if column.rare:
+            return "no line: write `categories` that your rules allow"
         return f"no line: {column.distinct:,} values; group them in `derive`, or ask for it in the workload"
     drafted = _DOMAINS[column.nature](column)
     return (

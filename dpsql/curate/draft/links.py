@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from dpsql.curate.draft.look import TEXT, ColumnFacts, SelectReader, TableFacts
@@ -287,3 +287,85 @@ def _unlisted(
         mostly = max((values - lacking) / values, (named - rows) / named) >= least
         return rows / named if mostly else None
     return 0.0 if not lacking and values == target.column(key).distinct else None
+
+
+FEWEST_PEOPLE = 50
+"""People whose rows hold a value before a draft lists it: the name of one single person's value would be shown."""
+
+
+def without_rare_values(
+    reader: SelectReader,
+    tables: Sequence[TableFacts],
+    links: Links,
+    unit: str | None,
+    public: Collection[str],
+) -> tuple[TableFacts, ...]:
+    """Facts of the tables without the texts of private columns that fewer than `FEWEST_PEOPLE` people have.
+
+    Args:
+        reader: the open source.
+        tables: what was read of them.
+        links: their keys and foreign keys.
+        unit: the people's table; None where each row is a person.
+        public: public tables, whose values anybody may see.
+    """
+    return tuple(
+        table if table.name in public
+        else replace(table, columns=tuple(_without_rare(reader, c, table, tables, links, unit) for c in table.columns))
+        for table in tables
+    )  # fmt: skip
+
+
+def _without_rare(
+    reader: SelectReader, column: ColumnFacts, table: TableFacts, tables: Sequence[TableFacts], links: Links,
+    unit: str | None,
+) -> ColumnFacts:  # fmt: skip
+    if column.nature is not TEXT or not column.values:
+        return column
+    rows, holder, person = _rows_of_people(reader, table, tables, links, unit)
+    value = f"CAST({holder}.{identifier(column.name)} AS VARCHAR)"
+    counted = "count(*)" if person is None else f"count(DISTINCT {person})"
+    shared = reader.fetch(f"SELECT {value} FROM {rows} GROUP BY 1 HAVING {counted} >= {FEWEST_PEOPLE}")
+    known = {str(text) for (text,) in shared if text is not None}
+    values = tuple(text for text in column.values if text in known)
+    return replace(column, values=values, rare=len(values) < len(column.values))
+
+
+def _rows_of_people(
+    reader: SelectReader, table: TableFacts, tables: Sequence[TableFacts], links: Links, unit: str | None
+) -> tuple[str, str, str | None]:
+    """A FROM clause whose rows hold a table's values and their people: clause, the table's alias, SQL of a person.
+
+    The rows are the table's own, else the people's, else those of the largest table that leads to both. Where no table
+    does, rows stand for people.
+    """
+    by_size = [other.name for other in sorted(tables, key=lambda other: -other.rows)]
+    for base in (table.name, unit, *by_size):
+        if base is None or unit is None:
+            continue
+        paths = {end: path for path, end in reversed([*links.ways(base)])}
+        if unit in paths and table.name in paths:
+            clause, last = _followed(reader, links, base, paths[table.name])
+            to_unit, holder = (
+                _followed(reader, links, base, paths[unit][:-1], "person_") if paths[unit] else ("", "base")
+            )
+            person = paths[unit][-1] if paths[unit] else str(links.keys[unit])
+            own = f"(SELECT * FROM {reader.relation(base)}) AS base"
+            return f"{own}{clause}{to_unit}", last, f"{holder}.{identifier(person)}"
+    return f"(SELECT * FROM {reader.relation(table.name)}) AS base", "base", None
+
+
+def _followed(
+    reader: SelectReader, links: Links, base: str, path: Sequence[str], prefix: str = "value_"
+) -> tuple[str, str]:
+    """Joins along foreign keys from a table with the alias `base`, and the alias of the last one."""
+    clause, at, alias = "", base, "base"
+    for step, column in enumerate(path):
+        target = links.foreign[at][column]
+        joined, key = f"{prefix}{step}", identifier(str(links.keys[target]))
+        held, own = f"{alias}.{identifier(column)}", f"{joined}.{key}"
+        # a server has no `=` of a UUID and a text
+        clause += f" JOIN (SELECT * FROM {reader.relation(target)}) AS {joined}"
+        clause += f" ON CAST({held} AS VARCHAR) = CAST({own} AS VARCHAR)"
+        at, alias = target, joined
+    return clause, alias

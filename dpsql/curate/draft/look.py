@@ -83,6 +83,7 @@ class ColumnFacts:
         present: rows in which it is not NULL.
         named: whether a question of the workload names it.
         readings: of texts, expressions that read all of them as a day, a time or a number.
+        rare: whether values of too few people were taken out of `values`.
     """
 
     name: str
@@ -99,6 +100,7 @@ class ColumnFacts:
     present: int = 0
     named: bool = False
     readings: tuple[Reading, ...] = ()
+    rare: bool = False
 
     @property
     def repeats(self) -> bool:
