@@ -317,9 +317,7 @@ def api_page() -> str:
         code = getattr(error, "exit_code", "")
         page += f"| `{name}` | `{error.__base__.__name__}` | {code} | {first_line(error.__doc__)} |\n"
     page += "\n## Command line\n\nExit codes: 0 done, 1 the statement, 2 something cannot be opened or the catalog is "
-    page += (
-        "wrong, 3 a privacy refusal, 4 the machine refused (disk, rights, memory, a lock), 130 Ctrl-C, 143 SIGTERM.\n\n"
-    )
+    page += "wrong, 3 a privacy refusal, 4 the machine refused (disk, rights, memory, a lock), 130 Ctrl-C, 143 SIGTERM.\n\n"
     shown = [each for name, command in sorted(all_commands().items()) for each in _flat(name, command)]
     page += "`dpsql COMMAND --help` lists a command's options.\n\n| command | summary |\n|---|---|\n"
     page += "".join(f"| `dpsql {name}` | {first_line(command.help)} |\n" for name, command in shown)

@@ -47,7 +47,8 @@ if TYPE_CHECKING:
 
 def publish(
     catalog: ReleasePath | Catalog, output: ReleasePath, *, tables: Frames | None = None, label: str | None = None,
-    ledger: ReleasePath | None = None, new_ledger: bool = False, progress: Progress | None = None,
+    ledger: ReleasePath | None = None, new_ledger: bool = False, confirm: bool = False, other_people: str = "",
+    progress: Progress | None = None,
 ) -> Published:  # fmt: skip
     """Spend the budget of a catalog once and write a release.
 
@@ -59,6 +60,9 @@ def publish(
             release, or a copy at the output, and charge nothing. Data are not compared: for new rows, change either.
         ledger: the ledger's file, where it is not the catalog's.
         new_ledger: take tables that another ledger of this computer has charged: they are about other people now.
+        confirm: compare the rows of tables that are new to the lineage with those of other lineages, and refuse a table
+            that was only renamed. The refusal is private and outside of epsilon; `dpsql publish` does so at a terminal.
+        other_people: why rows that are alike are about other people all the same; kept in the ledger.
         progress: called with each step, a value that prints as a line.
 
     Returns:
@@ -80,6 +84,7 @@ def publish(
         return publish_release(
             star, Path(output), noise=ExactNoise(entropy), key=entropy(32), label=label,
             progress=progress or in_notebook() or silent, memory=memory_of_this_computer(new_ledger=new_ledger),
+            compare=confirm or bool(other_people), other_people=other_people,
         )  # fmt: skip
 
 

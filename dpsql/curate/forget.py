@@ -4,7 +4,8 @@
 |---|---|---|
 | a stream's directory | how many batches she was in, in the private state beside the ledger | `streams` |
 | a collection's state, stored reports | her scrambled reports | `collecting` |
-| a release, a ledger | nothing: sums over people | - |
+| a ledger | keyed hashes of up to 64 rows a table, of which some may be hers | `ledger.row_sketches` |
+| a release | nothing: sums over people | - |
 
 **Privacy**: docs/privacy.md, "Erasing a person".
 """
@@ -17,6 +18,8 @@ from typing import NamedTuple
 
 from dpsql.collecting.forget import forget_stored, forget_tokens, is_state, is_stored
 from dpsql.errors import InterfaceError
+from dpsql.ledger.files import beside
+from dpsql.ledger.row_sketches import forget_sketches
 from dpsql.star import load_catalog
 from dpsql.streams import publish as stream
 
@@ -53,6 +56,11 @@ def forget_people(held: Path, people: Sequence[str], catalog: Path | None) -> Fo
         return Forgotten(
             people_erased,
             f"erased how many batches {people_erased} of {number} were in; none that comes admits them",
+        )
+    if beside(held, ".head").exists():
+        return Forgotten(
+            tables := forget_sketches(held),
+            f"erased the sketches of {tables} tables' rows, whoever is in them; the next charge makes new ones",
         )
     if is_stored(held):
         erased = forget_stored(held, people)

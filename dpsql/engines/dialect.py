@@ -23,7 +23,7 @@ its own types are which.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 
@@ -161,6 +161,28 @@ class Dialect:
     date: Callable[[int], str] = date_literal
     months: Callable[[str], str] = months
     year: Callable[[str], str] = year
+
+
+def least_row_hashes(
+    dialect: Dialect, place: str, columns: Sequence[str], key: str, number: int, rows: int
+) -> Iterator[str]:
+    """Queries for the least different keyed hashes of whole rows, least first; take the first one that has enough.
+
+    Args:
+        dialect: the engine's.
+        place: what FROM names.
+        columns: SQL of every column, in an order that does not hang on the source's.
+        key: in hex digits.
+        number: how many hashes.
+        rows: of the table: hashes are spread evenly, so that a large table is not sorted as a whole.
+    """
+    texts = [f"coalesce({dialect.text(column)}, chr(30))" for column in columns]
+    hashes = f"SELECT {dialect.sha256(key, ' || chr(31) || '.join(texts))} AS h FROM {place}"
+    share = 16 * number / max(rows, 1)
+    cuts = [f"{int(share * 0xFFFFFFFF):08x}", "g"] if share < 1 else ["g"]  # behind every hex digit
+    for cut in cuts:
+        kept = f"WHERE {dialect.text('h')} < {dialect.literal(cut)}"
+        yield f"SELECT DISTINCT {dialect.text('h')} AS h FROM ({hashes}) AS hashes {kept} ORDER BY 1 LIMIT {number}"
 
 
 def _map_position(value: str, texts: Sequence[str]) -> str:

@@ -24,7 +24,7 @@ from typing import ClassVar, NamedTuple
 import duckdb
 import numpy as np
 
-from dpsql.engines.dialect import DUCK, Dialect
+from dpsql.engines.dialect import DUCK, Dialect, least_row_hashes
 from dpsql.engines.placed import ROW
 from dpsql.engines.relations import BATCH, NOTHING_HAPPENED, IntArray, KeyCheck, Relations, engine_lost
 from dpsql.engines.summaries import PersonLines, exact_values, people_rows, person_lines
@@ -266,6 +266,18 @@ class RawSide:
         with self.step(f"taking the fingerprint of {table}"):
             rows, total = self.connection.execute(statement).fetchall()[0]
         return f"{self.name} {rows} {total}" if rows else None
+
+    def least_row_hashes(self, table: str, key: str, number: int) -> list[str]:
+        """See `Engine`: of every column that the source has."""
+        stored = self.stored.get(table) or SourceView(f"raw.{identifier(table)}", tuple(self.columns[table]))
+        columns = [identifier(name) for name in sorted(stored.columns, key=str.lower)]
+        with self.step(f"taking the sketch of {table}"):
+            (rows,) = self.connection.execute(f"SELECT count(*) FROM {stored.view}").fetchall()[0]
+            for query in least_row_hashes(DUCK, stored.view, columns, key, number, rows):
+                hashes = [str(row[0]) for row in self.connection.execute(query).fetchall()]
+                if len(hashes) == number:
+                    break
+        return hashes
 
     def places(self, table: str) -> tuple[str, ...]:
         """See `Engine`: paths say where files are."""

@@ -117,6 +117,20 @@ class Engine(Protocol):
         **Privacy**: of raw rows; the ledger keeps a keyed hash of it.
         """
 
+    def least_row_hashes(self, table: str, key: str, number: int) -> list[str]:
+        """The least keyed hashes of the different rows of a table, whatever their order and that of its columns.
+
+        Args:
+            table: a table.
+            key: 32 bytes in hex digits.
+            number: how many hashes; all of them where the table has fewer different rows.
+
+        Returns:
+            Hex digits, the least first.
+
+        **Privacy**: of raw rows; the ledger keeps 64 of them beside its secret.
+        """
+
     def places(self, table: str) -> tuple[str, ...]:
         """Canonical places of a private table on a server, as it resolves the name, and of tables that a view reads.
 

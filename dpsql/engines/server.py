@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from decimal import Decimal
 from typing import Any, ClassVar, NamedTuple, NoReturn, Protocol
 
-from dpsql.engines.dialect import Dialect
+from dpsql.engines.dialect import Dialect, least_row_hashes
 from dpsql.engines.engine import missing_column
 from dpsql.engines.expressions import NARROW_DIGITS
 from dpsql.engines.placed import ROW
@@ -225,6 +225,18 @@ class ServerEngine:
         query = f"SELECT count(*), {total} FROM {self._places[table]}"
         rows, hash_sum = self._session.rows(query, f"taking the fingerprint of {table}")[0]
         return f"{self.name} {rows} {int(hash_sum)}" if rows else None
+
+    def least_row_hashes(self, table: str, key: str, number: int) -> list[str]:
+        """See `Engine`: of the columns that the catalog names."""
+        by_name = sorted(self._columns[table].items(), key=lambda named: named[0].lower())
+        columns = [column.sql for _, column in by_name] or ["0"]
+        what, place = f"taking the sketch of {table}", self._places[table]
+        (rows,) = self._session.rows(f"SELECT count(*) FROM {place}", what)[0]
+        for query in least_row_hashes(self.dialect, place, columns, key, number, rows):
+            hashes = [str(row[0]) for row in self._session.rows(query, what)]
+            if len(hashes) == number:
+                break
+        return hashes
 
     def places(self, table: str) -> tuple[str, ...]:
         """See `Engine`. A public view hides nothing: it may read private tables."""

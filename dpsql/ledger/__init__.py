@@ -2,8 +2,8 @@
 
 Read in this order: `identity` (what is charged, to whom), `publish` (the protocol and recovery), `rules`
 (what it refuses), `store` (the private DuckDB file, its hash chain and its report), `marks` and `copies` (how an older
-copy is found, backup, move), `memory` (how a ledger that begins anew is noticed), `locks` and `files` (durable small
-files).
+copy is found, backup, move), `memory` and `row_sketches` (how a ledger that begins anew, or a renamed table, is
+noticed), `locks` and `files` (durable small files).
 
 Beside the ledger file live `<ledger>.lock` (one spender at a time), `<ledger>.head` (the last entry's hash:
 a ledger that was cut short or restored from an old copy is recognised), `<ledger>.key` (which signs releases,
@@ -24,6 +24,7 @@ from dpsql.ledger.identity import (
     new_release_id,
 )
 from dpsql.ledger.publish import KillPoint, Order, SelectionRecord, publish_file, published_before
+from dpsql.ledger.row_sketches import RowComparison
 from dpsql.ledger.store import BudgetReport, EntryReport, LineageReport, budget_report, ledger_entries
 
 __all__ = [
@@ -39,6 +40,7 @@ __all__ = [
     "Receipt",
     "Recovery",
     "ReleaseSpend",
+    "RowComparison",
     "SelectionRecord",
     "SourceTable",
     "SpendLine",

@@ -53,6 +53,7 @@ from dpsql.ledger.identity import (
 from dpsql.ledger.locks import Lock, held
 from dpsql.ledger.marks import check_marks, write_marks
 from dpsql.ledger.memory import LedgerMemory
+from dpsql.ledger.row_sketches import RowComparison, check_sketches
 from dpsql.ledger.rules import (
     check_copies,
     check_public,
@@ -198,6 +199,7 @@ class Order:
         public: releases of the lineage that are out; one that the ledger does not know stops spending.
         memory: of this computer; None for made-up rows, which are nobody's.
         selection: of a draw that chooses what it measures; None for all others.
+        rows: sketches of the raw tables' rows; None for batches of a stream and for made-up rows.
     """
 
     name: Label
@@ -208,6 +210,7 @@ class Order:
     public: tuple[PublicRelease, ...] = ()
     memory: LedgerMemory | None = None
     selection: SelectionRecord | None = None
+    rows: RowComparison | None = None
 
 
 def publish_file(ledger: Path, spend: ReleaseSpend, order: Order, kill_point: KillPoint = no_kill) -> Receipt:
@@ -250,6 +253,8 @@ def publish_file(ledger: Path, spend: ReleaseSpend, order: Order, kill_point: Ki
         digests = digests_of_rows()
         tables = _charged(store, spend, digests)
         check_copies(store, spend.lineage, tables)
+        if order.rows is not None:
+            check_sketches(store, spend, order.rows)
         marks = {table.name: _marks(table, digests) for table in spend.tables}
         if order.memory is not None:
             order.memory.check(spend.lineage.name, {entry.lineage for entry in store.entries}, marks)

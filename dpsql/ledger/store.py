@@ -118,6 +118,11 @@ class Store:
             self._connection.close()
             raise
 
+    @property
+    def connection(self) -> duckdb.DuckDBPyConnection:
+        """For tables that no charge depends on, such as `row_sketch`."""
+        return self._connection
+
     def close(self) -> None:
         self._connection.close()
 

@@ -43,6 +43,7 @@ from dpsql.ledger import (
     PublicRelease,
     Receipt,
     ReleaseSpend,
+    RowComparison,
     SourceTable,
     SpendLine,
     new_release_id,
@@ -176,6 +177,8 @@ def publish_release(
     label: str | None = None,
     progress: Progress = silent,
     memory: LedgerMemory | None = None,
+    compare: bool = False,
+    other_people: str = "",
     watch: Watch = UNWATCHED,
 ) -> Published:
     """Make a release and charge it.
@@ -189,6 +192,8 @@ def publish_release(
             returned as it is; no raw row is opened and data are not compared.
         progress: told each step.
         memory: of this computer, by which a ledger that begins anew is noticed; None for made-up rows.
+        compare: whether the rows of tables that are new to the lineage are compared with those of other lineages.
+        other_people: why rows that are alike are about other people, in words.
         watch: sees noisy integers and private keys of made-up rows; a proof is written from them.
 
     Returns:
@@ -242,9 +247,11 @@ def publish_release(
             promise = replace(release.privacy, values=declared_values(inside))
             replace(release, privacy=promise, keys=keys).write(path, seed)
 
+        sketches = partial(row_sketches, with_raw, spend.tables)
+        rows = None if memory is None else RowComparison(sketches, compare, other_people)
         order = Order(
             name, target, release_id, build, partial(source_digests, with_raw, catalog, spend.tables),
-            tuple(releases_beside(target, name.lineage)), memory, selection.record,
+            tuple(releases_beside(target, name.lineage)), memory, selection.record, rows,
         )  # fmt: skip
         receipt = publish_file(ledger_path(catalog), spend, order)
         drawn_plan = selection.plan
@@ -349,6 +356,15 @@ def source_digests(
     """Digests of each private table; the ledger keeps only keyed hashes of them."""
     return {
         table.name: table_digests(raw, catalog, table.name, table.places)
+        for table in tables
+        if table.name in raw.columns
+    }
+
+
+def row_sketches(raw: Engine, tables: Iterable[SourceTable], key: str, number: int) -> dict[str, list[str]]:
+    """The least keyed row hashes of each private table; the ledger keeps 64 of them."""
+    return {
+        table.name: raw.least_row_hashes(table.name, key, number)
         for table in tables
         if table.name in raw.columns
     }

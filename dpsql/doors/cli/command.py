@@ -177,6 +177,11 @@ class CommandOutput(NamedTuple):
     code: int = 0
 
 
+def asks() -> bool:
+    """Whether somebody sits at the terminal."""
+    return sys.stdin.isatty()
+
+
 _AS_JSON = "dpsql.json"
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import getpass
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from dpsql.doors.cli.command import FILE, CommandOutput, cli, say, tells
+from dpsql.doors.cli.command import FILE, CommandOutput, asks, cli, say, tells
 from dpsql.errors import InterfaceError
 
 if TYPE_CHECKING:
@@ -59,11 +58,6 @@ def confirm(
         {"confirmed": [table.group for table in confirmed], "open": left_open}, _summary(confirmed, left_open, catalog)
         + (f"; recorded in {record_of(catalog)}" if confirmed else "")
     )  # fmt: skip
-
-
-def asks() -> bool:
-    """Whether somebody sits at the terminal."""
-    return sys.stdin.isatty()
 
 
 def login() -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dpsql import api
-from dpsql.doors.cli.command import FILE, CommandOutput, cli, steps, tells, write_text
+from dpsql.doors.cli.command import FILE, CommandOutput, asks, cli, steps, tells, write_text
 from dpsql.doors.cli.plan import plan_text
 from dpsql.errors import InterfaceError
 
@@ -39,9 +39,26 @@ NEW_LEDGER = click.option(
 @click.option("--label", help="idempotence label (default: the output's name)")
 @LEDGER
 @NEW_LEDGER
+@click.option(
+    "--confirm",
+    is_flag=True,
+    help="compare rows with those of other lineages, as at a terminal; the refusal is private",
+)
+@click.option(
+    "--other-people",
+    default="",
+    metavar="WHY",
+    help="why rows that are alike are about other people; kept in the ledger",
+)
 @tells
 def publish(
-    catalog: Path, output: Path, label: str | None, ledger: Path | None, new_ledger: bool
+    catalog: Path,
+    output: Path,
+    label: str | None,
+    ledger: Path | None,
+    new_ledger: bool,
+    confirm: bool,
+    other_people: str,
 ) -> CommandOutput:
     """Spend the budget once and write a release of CATALOG.
 
@@ -51,8 +68,9 @@ def publish(
     """
     with steps("publish") as progress:
         report = api.publish(
-            catalog, output, label=label, ledger=ledger, new_ledger=new_ledger, progress=progress
-        )
+            catalog, output, label=label, ledger=ledger, new_ledger=new_ledger,
+            confirm=confirm or asks(), other_people=other_people, progress=progress,
+        )  # fmt: skip
     return CommandOutput(report.to_json(), report.summary())
 
 
