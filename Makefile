@@ -65,12 +65,14 @@ demo: $(VENV)/.core data/sales.parquet ## publish the bundled retail star and as
 test: $(VENV)/.dev ## linters, types, import contracts and all tests: what continuous integration runs
 	$(MAKE) --jobs=2 $(VENV)/.types $(VENV)/.lint $(VENV)/.compiled
 	$(BIN)/python -m pytest -n 3 --dist worksteal --durations=20
+	$(BIN)/python -m tests.kernels
 
 quick: $(VENV)/.dev ## tests of a minute, for after every small change (marks: tests/README.md)
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "$(QUICK)" tests
 
 slow: $(VENV)/.dev ## long statistics, kill loops, large random programs, with fresh entropy
 	DPSQL_TEST_ENTROPY=system HYPOTHESIS_PROFILE=slow $(BIN)/python -m pytest -n 2 -m "slow or not slow"
+	$(BIN)/python -m tests.kernels all
 
 structure: $(VENV)/.dev ## sizes, names, import circles and unreached code of the package, each with its bound
 	$(BIN)/python -m tests.house

@@ -84,6 +84,7 @@ def exact(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Answerer]:
     }
 
 
+@pytest.mark.kernel
 @pytest.mark.parametrize("where", [
     "day < 14", "day BETWEEN 3 AND 47", "day = 20", "day % 7 = 0", "NOT day BETWEEN 3 AND 47",
     "day < 14 AND shop > 2", "day < 14 OR shop < 2",
@@ -103,6 +104,7 @@ def test_answers_are_within_their_bound(exact: dict[str, Answerer], name: str, w
             assert abs(value - float(true)) <= bound + 1e-5, what
 
 
+@pytest.mark.kernel
 def test_the_worst_data_reach_the_bound(exact: dict[str, Answerer]) -> None:
     """All rows of the bin lie on its first day, of which a tenth is taken: 27 of 30 are missed."""
     found = exact["early"].query("SELECT COUNT(*) FROM sales WHERE day = 20")
@@ -120,6 +122,7 @@ def test_sums_of_one_sign_are_bounded_by_themselves(exact: dict[str, Answerer]) 
     assert half.model_bound[0][2] == pytest.approx(whole[0] / 2 * 40)  # both signs: rows times the reach
 
 
+@pytest.mark.kernel
 def test_averages_have_a_bound_wherever_they_are_defined(exact: dict[str, Answerer]) -> None:
     """Where all rows may be on the wrong side the bounds of the measure still hold the average."""
     average = exact["early"].query(
@@ -131,6 +134,7 @@ def test_averages_have_a_bound_wherever_they_are_defined(exact: dict[str, Answer
     assert ratio.model_bound == ((None,),)  # nothing bounds it
 
 
+@pytest.mark.kernel
 def test_ratios() -> None:
     above, below = np.array([10.0, 10.0, 10.0]), np.array([5.0, 5.0, 5.0])
     moved = np.array([4.0, 4.0, 0.0]), np.array([1.0, 5.0, 0.0])

@@ -119,6 +119,7 @@ def test_unknown_people_answer_nothing_that_a_central_release_can(folder: Path, 
     assert not both.query(COUNT).provenance["routed"]["tests"]
 
 
+@pytest.mark.kernel
 def test_a_random_sample_is_scaled_to_what_a_central_release_counts(folder: Path) -> None:
     both = session(folder, "one", "random")
     result = both.query(BY_AGE)
@@ -157,6 +158,7 @@ def test_exported_cells_are_scaled_as_answers_are(folder: Path, tmp_path: Path, 
     assert view["notes"][0] == answer.notes[0]
 
 
+@pytest.mark.kernel
 @pytest.mark.parametrize("combine", [False, True])
 def test_a_sample_that_differs_is_mixed_with_nothing(folder: Path, combine: bool) -> None:
     both = session(folder, "one", "biased", combine=combine)
@@ -168,6 +170,7 @@ def test_a_sample_that_differs_is_mixed_with_nothing(folder: Path, combine: bool
         assert DIFFERS in both.explain(sql)
 
 
+@pytest.mark.kernel
 def test_columns_are_compared_on_common_edges_whatever_they_are_called_in_words(folder: Path) -> None:
     for name in ("finer", "finer_random"):
         tests = session(folder, "one", name).router.standing.tests
@@ -178,6 +181,7 @@ def test_columns_are_compared_on_common_edges_whatever_they_are_called_in_words(
         assert columns["customer.region"].reason == "one has no such column for rows of customer"
 
 
+@pytest.mark.kernel
 def test_respondents_who_differ_are_weighted_to_central_margins(folder: Path) -> None:
     both = session(folder, "one", "finer")
     people = duckdb.read_parquet(str(folder / "data" / "customer.parquet"))
@@ -201,6 +205,7 @@ def test_respondents_who_differ_are_weighted_to_central_margins(folder: Path) ->
     assert explained[2].startswith("finer against one: chi-squared ")
 
 
+@pytest.mark.kernel
 def test_all_people_are_tested_too(folder: Path) -> None:
     both = session(folder, "one", "part")
     result = both.query(COUNT)
@@ -208,6 +213,7 @@ def test_all_people_are_tested_too(folder: Path) -> None:
     assert NOT_SCALED.format("part") in result.notes
 
 
+@pytest.mark.kernel
 def test_what_cannot_be_compared_is_said(folder: Path) -> None:
     result = session(folder, "places", "random").query(MEAN)
     assert any(
@@ -218,6 +224,7 @@ def test_what_cannot_be_compared_is_said(folder: Path) -> None:
     )
 
 
+@pytest.mark.kernel
 def test_together_they_err_less_and_parts_add_up(folder: Path) -> None:
     pooled, routed = session(folder, "one", "random", combine=True), session(folder, "one", "random")
     result = pooled.query(BY_AGE)

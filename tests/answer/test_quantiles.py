@@ -84,6 +84,7 @@ def test_steps_of_many_values_reach_the_value_that_single_ones_reach(
     assert coarse.ends(0.95) == fine.ends(0.95)
 
 
+@pytest.mark.kernel
 def test_the_interval_is_where_the_counts_interval_reaches_the_share() -> None:
     many = prefix([10.0] * 10, Even([4] * 10), 0.5)
     assert many.value() == 19
@@ -124,6 +125,7 @@ STATEMENTS = (
 )
 
 
+@pytest.mark.kernel
 @pytest.mark.parametrize("text", STATEMENTS)
 def test_both_ways_agree(shop: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     release = open_release(shop, insecure=True)

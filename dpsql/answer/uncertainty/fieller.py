@@ -52,6 +52,10 @@ def quantile(level: float, kurtosis: float | FloatArray = 0.0) -> float | FloatA
     return factor if isinstance(kurtosis, np.ndarray) else float(factor)
 
 
+RESIDUE = 1e-9
+"""Part of two numbers below which their difference is taken for 0; rounding leaves some 1e-14 of them."""
+
+
 def laplace_kurtosis(largest: FloatArray, variance: FloatArray) -> FloatArray:
     """Excess kurtosis of Laplace noise: that of as many equal draws as make up the variance.
 
@@ -94,10 +98,12 @@ def fieller(
     >>> round(float(low[0]), 3), round(float(high[0]), 3)
     (1.667, 2.5)
     """
-    a = below**2 - z**2 * vb
+    square, noise = below**2, z**2 * vb
+    a = square - noise
     b = above * below - z**2 * cab
     c = above**2 - z**2 * va
     with np.errstate(divide="ignore", invalid="ignore"):
         root = np.sqrt(np.maximum(b**2 - a * c, 0.0))
-        good = a > 0
+        # A denominator that is as large as its own margin: the sign of what is left hangs on the last bits.
+        good = a > RESIDUE * (square + noise)
         return np.where(good, (b - root) / a, np.nan), np.where(good, (b + root) / a, np.nan)

@@ -54,6 +54,7 @@ from dpsql.answer.plan import ReleaseView, ViewPlan, presence
 from dpsql.answer.run import run
 from dpsql.answer.terms import Condition, Expression, Term
 from dpsql.answer.uncertainty.estimated import AverageLimits
+from dpsql.answer.uncertainty.fieller import RESIDUE
 from dpsql.answer.uncertainty.forms import Noisy
 from dpsql.errors import PartialBinError
 from dpsql.release import Release, StatisticMeta
@@ -390,12 +391,13 @@ def ratio_moved(
     da, db = moved
     ratio = np.divide(above, below, out=np.zeros(len(above)), where=below != 0)
     room = np.abs(below) - db
+    open_room = room > RESIDUE * (np.abs(below) + db)  # else the denominator may be 0
     if bounds is None:
         over, unbounded = da + np.abs(ratio) * db, np.full(len(above), np.nan)
-        return np.asarray(np.divide(over, room, out=unbounded, where=room > 0), np.float64)
+        return np.asarray(np.divide(over, room, out=unbounded, where=open_room), np.float64)
     reach = np.maximum(np.abs(bounds[1] - ratio), np.abs(ratio - bounds[0])) * (db > 0)
     return np.asarray(
-        np.minimum(reach, np.divide(reach * db, room, out=reach.copy(), where=room > 0)), np.float64
+        np.minimum(reach, np.divide(reach * db, room, out=reach.copy(), where=open_room)), np.float64
     )
 
 
