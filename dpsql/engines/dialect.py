@@ -181,8 +181,8 @@ def least_row_hashes(
     share = 16 * number / max(rows, 1)
     cuts = [f"{int(share * 0xFFFFFFFF):08x}", "g"] if share < 1 else ["g"]  # behind every hex digit
     for cut in cuts:
-        kept = f"WHERE {dialect.text('h')} < {dialect.literal(cut)}"
-        yield f"SELECT DISTINCT {dialect.text('h')} AS h FROM ({hashes}) AS hashes {kept} ORDER BY 1 LIMIT {number}"
+        in_range = f"WHERE {dialect.text('h')} < {dialect.literal(cut)}"
+        yield f"SELECT DISTINCT {dialect.text('h')} AS h FROM ({hashes}) AS hashes {in_range} ORDER BY 1 LIMIT {number}"
 
 
 def _map_position(value: str, texts: Sequence[str]) -> str:

@@ -51,12 +51,12 @@ class RowComparison:
     """Sketches of a publish, and whether somebody is there to read a refusal.
 
     Args:
-        least: a key and a number -> for each raw table its least keyed row hashes, least first, that many or all.
+        least_hashes: a key and a number -> raw table -> its least keyed row hashes, least first, so many or all.
         compare: whether tables are compared: at a terminal or where it was asked for, never in a timer or a server.
         other_people: why rows that are alike are about other people, in the curator's words; empty where they are not.
     """
 
-    least: Callable[[str, int], Mapping[str, Sequence[str]]]
+    least_hashes: Callable[[str, int], Mapping[str, Sequence[str]]]
     compare: bool = False
     other_people: str = ""
 
@@ -83,18 +83,18 @@ def check_sketches(store: Store, spend: ReleaseSpend, comparison: RowComparison)
     """
     name = spend.lineage.name
     charged = {place for entry in _charged(store, name) for t in entry.charged_tables() for place in t.places}
-    least = comparison.least(store.fingerprint("row sketches"), FEWEST_ROWS)
+    row_hashes = comparison.least_hashes(store.fingerprint("row sketches"), FEWEST_ROWS)
     private_log(store.path)
     store.connection.execute(_SCHEMA)
     for table in spend.tables:
         # A place that holds too few rows now keeps no older sketch either.
-        hashes = least.get(table.name, ())
+        hashes = row_hashes.get(table.name, ())
         sketch = _Sketch(
             name, _place(store, table), frozenset(hashes[:SKETCH] if len(hashes) >= FEWEST_ROWS else ())
         )
         if comparison.compare and charged.isdisjoint(table.places):
-            for other in _others(store, name):
-                _judge(store, table.name, sketch, other, comparison.other_people)
+            for stranger in _strangers(store, name):
+                _judge(store, table.name, sketch, stranger, comparison.other_people)
         store.connection.execute(
             "INSERT OR REPLACE INTO row_sketch VALUES (?, ?, ?)",
             [name, sketch.place, json.dumps(sorted(sketch.hashes))],
@@ -126,17 +126,17 @@ def forget_sketches(ledger: Path) -> int:
     return int(erased[0][0])
 
 
-def _judge(store: Store, table: str, sketch: _Sketch, other: _Sketch, reason: str) -> None:
+def _judge(store: Store, table: str, sketch: _Sketch, stranger: _Sketch, reason: str) -> None:
     """Compare two sketches, once for each pair; the verdict is kept before anything is said.
 
     Raises:
         LineageError: they are alike, and nobody has said that the rows are about other people.
     """
-    pair = [sketch.lineage, sketch.place, other.lineage, other.place]
+    pair = [sketch.lineage, sketch.place, stranger.lineage, stranger.place]
     where = "lineage = ? AND place = ? AND other_lineage = ? AND other_place = ?"
     stored = store.connection.execute(f"SELECT verdict FROM row_verdict WHERE {where}", pair).fetchall()
-    found = "alike" if len(sketch.hashes & other.hashes) >= ALIKE else "apart"
-    verdict = stored[0][0] if stored else found
+    outcome = "alike" if len(sketch.hashes & stranger.hashes) >= ALIKE else "apart"
+    verdict = stored[0][0] if stored else outcome
     if verdict == "alike" and reason:
         verdict = "stated"
     written = [*pair, verdict, reason if verdict == "stated" else ""]
@@ -144,12 +144,12 @@ def _judge(store: Store, table: str, sketch: _Sketch, other: _Sketch, reason: st
         store.connection.execute("INSERT OR REPLACE INTO row_verdict VALUES (?, ?, ?, ?, ?, ?)", written)
     if verdict == "alike":
         raise LineageError(
-            f"(private) table {table!r} has nearly all rows of a table that lineage {other.lineage!r} has published",
-            hint=f"name lineage {other.lineage!r}, or say by --other-people why these rows are about others",
+            f"(private) table {table!r} has nearly all rows of a table that lineage {stranger.lineage!r} has published",
+            hint=f"name lineage {stranger.lineage!r}, or say by --other-people why these rows are about others",
         )
 
 
-def _others(store: Store, name: str) -> Iterator[_Sketch]:
+def _strangers(store: Store, name: str) -> Iterator[_Sketch]:
     """Sketches of other lineages that were charged: one whose publish was refused later has no entry."""
     charged = {entry.lineage for entry in store.entries} - {name}
     rows = store.connection.execute("SELECT lineage, place, hashes FROM row_sketch ORDER BY ALL").fetchall()

@@ -326,8 +326,8 @@ def _without_rare(
     value = f"CAST({holder}.{identifier(column.name)} AS VARCHAR)"
     counted = "count(*)" if person is None else f"count(DISTINCT {person})"
     shared = reader.fetch(f"SELECT {value} FROM {rows} GROUP BY 1 HAVING {counted} >= {FEWEST_PEOPLE}")
-    known = {str(text) for (text,) in shared if text is not None}
-    values = tuple(text for text in column.values if text in known)
+    listed = {str(text) for (text,) in shared if text is not None}
+    values = tuple(text for text in column.values if text in listed)
     return replace(column, values=values, rare=len(values) < len(column.values))
 
 
@@ -339,7 +339,7 @@ def _rows_of_people(
     The rows are the table's own, else the people's, else those of the largest table that leads to both. Where no table
     does, rows stand for people.
     """
-    by_size = [other.name for other in sorted(tables, key=lambda other: -other.rows)]
+    by_size = [facts.name for facts in sorted(tables, key=lambda facts: -facts.rows)]
     for base in (table.name, unit, *by_size):
         if base is None or unit is None:
             continue
@@ -350,8 +350,8 @@ def _rows_of_people(
                 _followed(reader, links, base, paths[unit][:-1], "person_") if paths[unit] else ("", "base")
             )
             person = paths[unit][-1] if paths[unit] else str(links.keys[unit])
-            own = f"(SELECT * FROM {reader.relation(base)}) AS base"
-            return f"{own}{clause}{to_unit}", last, f"{holder}.{identifier(person)}"
+            base_rows = f"(SELECT * FROM {reader.relation(base)}) AS base"
+            return f"{base_rows}{clause}{to_unit}", last, f"{holder}.{identifier(person)}"
     return f"(SELECT * FROM {reader.relation(table.name)}) AS base", "base", None
 
 
@@ -363,9 +363,9 @@ def _followed(
     for step, column in enumerate(path):
         target = links.foreign[at][column]
         joined, key = f"{prefix}{step}", identifier(str(links.keys[target]))
-        held, own = f"{alias}.{identifier(column)}", f"{joined}.{key}"
+        foreign_value, key_value = f"{alias}.{identifier(column)}", f"{joined}.{key}"
         # a server has no `=` of a UUID and a text
         clause += f" JOIN (SELECT * FROM {reader.relation(target)}) AS {joined}"
-        clause += f" ON CAST({held} AS VARCHAR) = CAST({own} AS VARCHAR)"
+        clause += f" ON CAST({foreign_value} AS VARCHAR) = CAST({key_value} AS VARCHAR)"
         at, alias = target, joined
     return clause, alias

@@ -51,15 +51,7 @@ NEW_LEDGER = click.option(
     help="why rows that are alike are about other people; kept in the ledger",
 )
 @tells
-def publish(
-    catalog: Path,
-    output: Path,
-    label: str | None,
-    ledger: Path | None,
-    new_ledger: bool,
-    confirm: bool,
-    other_people: str,
-) -> CommandOutput:
+def publish(catalog: Path, output: Path, confirm: bool, **options: Any) -> CommandOutput:
     """Spend the budget once and write a release of CATALOG.
 
     The same specification and label return the release as it is: data are not compared, since the answer would tell
@@ -67,10 +59,7 @@ def publish(
     output of another name or another --label.
     """
     with steps("publish") as progress:
-        report = api.publish(
-            catalog, output, label=label, ledger=ledger, new_ledger=new_ledger,
-            confirm=confirm or asks(), other_people=other_people, progress=progress,
-        )  # fmt: skip
+        report = api.publish(catalog, output, confirm=confirm or asks(), progress=progress, **options)
     return CommandOutput(report.to_json(), report.summary())
 
 
