@@ -45,7 +45,7 @@ from dpsql.ledger.locks import held
 from dpsql.noise import os_entropy
 from dpsql.scratch import scratch
 
-_FORMAT = "dpsql-ledger-4"
+_FORMAT = "dpsql-ledger-12"
 _COLUMNS = [field.name for field in fields(LedgerEntry)]
 _SCHEMA = f"""
 CREATE TABLE meta (key VARCHAR PRIMARY KEY, value VARCHAR NOT NULL);
