@@ -11,7 +11,7 @@ pytestmark = pytest.mark.long
 
 SHORT: dict[str, float] = {
     "house-functions-of-seven-parameters": 10,
-    "house-code-lines-ratio": 1.2449,
+    "house-code-lines-ratio": 1.2471,
     "house-idle-value-classes": 110,
     "house-modules": 423,
 }
