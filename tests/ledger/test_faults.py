@@ -182,7 +182,7 @@ def out_of_python(path: Path) -> None:
 def test_out_of_memory_is_a_sentence(tmp_path, build: Callable[[Path], None]):
     curator = Curator(tmp_path)
     words = (
-        "out of memory; nothing was charged; give the process more memory, then run the same command again"
+        "out of memory; the charge is reserved; give the process more memory, then run the same command again"
     )
     with pytest.raises(MachineFault, match=words) as caught:
         curator.publish("b", build=build)
