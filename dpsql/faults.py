@@ -31,12 +31,15 @@ FAULTS = (
 """What a machine's refusals look like from Python."""
 
 ANEW = "run the same command again"
-UNCHARGED = f"nothing was charged; {ANEW}"
+NOTHING = "nothing was charged"
+UNCHARGED = f"{NOTHING}; {ANEW}"
+RESERVED = f"the charge is reserved; {ANEW}, nothing is charged twice"
+BEGUN = "what had begun stays charged; the same command is charged anew"
 CHARGED = f"charged; {ANEW}, nothing is charged twice"
 UNSURE = f"{ANEW}: it finds out whether this was charged, nothing is charged twice"
 
-_spending: ContextVar[bool | None] = ContextVar("spending", default=None)
-"""Whether a charge has begun in the outermost block; None outside of all."""
+_spending: ContextVar[str | None] = ContextVar("spending", default=None)
+"""What is charged by now in the outermost block, in the words of a line's end; None outside of all."""
 
 
 @contextmanager
@@ -53,28 +56,32 @@ def machine(doing: str, then: str) -> Iterator[None]:
         MachineFault: a fault of the machine.
     """
     outer = _spending.get()
-    _spending.set(bool(outer))
+    _spending.set(outer or "")
     try:
         yield
     except FAULTS as fault:
-        raise MachineFault(f"{doing}: {reason(fault)}", hint=advice(_now(then), fault)) from fault
+        raise MachineFault(f"{doing}: {reason(fault)}", hint=advice(told(then), fault)) from fault
     except (KeyboardInterrupt, SystemExit, RuntimeError) as stop:
         if not hasattr(stop, "__notes__"):
-            stop.add_note(_now(then))
+            stop.add_note(told(then))
         raise
     finally:
         if outer is None:
             _spending.set(None)
 
 
-def spending() -> None:
-    """A charge begins: until the outermost `machine` block ends, none says any more that nothing was charged."""
-    _spending.set(True)
+def spending(then: str = UNSURE) -> None:
+    """A charge begins: until the outermost `machine` block ends, none says any more that nothing was charged.
+
+    Args:
+        then: what is said in its place.
+    """
+    _spending.set(then)
 
 
-def _now(then: str) -> str:
-    """What a block says, unless a charge has begun since."""
-    return UNSURE if then == UNCHARGED and _spending.get() else then
+def told(then: str) -> str:
+    """The end of a line, unless a charge has begun since."""
+    return (_spending.get() or then) if then.startswith(NOTHING) else then
 
 
 def advice(then: str, fault: BaseException) -> str:

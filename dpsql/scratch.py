@@ -3,6 +3,10 @@
 Each caller works in a database of its own, in memory or a file, which nobody else sees by its names and which is gone,
 or closed, afterwards. Raw rows are read, releases are answered from and a ledger is opened by instances of their own,
 with settings of their own.
+
+A file that nobody may read yet is a **draft**: it bears a mark where DuckDB looks for its own, from before the first
+table is in it. DuckDB writes its own once, when it makes the file, and whoever opens a draft is told that it is no
+database. `shown_bytes` is what the file holds without the mark.
 """
 
 from __future__ import annotations
@@ -13,8 +17,13 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 import duckdb
+
+MARK = b"dpsq"
+_MAGIC, _PLACE = b"DUCK", 8
+_BLOCK = 1 << 20
 
 _lock = threading.Lock()
 _numbers = itertools.count()
@@ -41,7 +50,7 @@ def _instance() -> duckdb.DuckDBPyConnection:
 
 @contextmanager
 def scratch(
-    file: Path | None = None, *, block_size: int = 0, read_only: bool = False
+    file: Path | None = None, *, block_size: int = 0, read_only: bool = False, draft: bool = False
 ) -> Iterator[duckdb.DuckDBPyConnection]:
     """A connection whose default database is an empty one in memory, or a file.
 
@@ -49,9 +58,11 @@ def scratch(
         file: opened, or made if it is not there; closed at the end of the block.
         block_size: bytes of a new file's blocks; 0 leaves it to DuckDB.
         read_only: whether the file is only read.
+        draft: whether a new file is a draft.
 
     Raises:
         duckdb.Error: the file cannot be opened.
+        OSError: the mark cannot be written.
     """
     instance, name = _instance(), f"scratch_{next(_numbers)}"
     place = ":memory:" if file is None else str(file.absolute()).replace("'", "''")
@@ -60,6 +71,8 @@ def scratch(
     try:
         connection.execute(f"ATTACH '{place}' AS {name}" + (f" ({options})" if options else ""))
         try:
+            if file is not None and draft:
+                _mark(file)
             connection.execute(f"USE {name}")
             yield connection
         finally:
@@ -71,3 +84,22 @@ def scratch(
         raise
     finally:
         connection.close()
+
+
+def _mark(file: Path) -> None:
+    """Make a draft of a database that DuckDB has just begun."""
+    with file.open("r+b") as opened:
+        opened.seek(_PLACE)
+        opened.write(MARK)
+
+
+def shown_bytes(file: BinaryIO) -> Iterator[bytes]:
+    """All bytes of a file in blocks; those of a draft as they will be once it is shown.
+
+    Args:
+        file: at its beginning.
+    """
+    first = file.read(_PLACE + len(MARK))
+    yield first[:_PLACE] + _MAGIC if first[_PLACE:] == MARK else first
+    while block := file.read(_BLOCK):
+        yield block

@@ -44,9 +44,9 @@ from dpsql.mechanisms.axis import AUTO
 from dpsql.mechanisms.family.measurement import AxisWorkload
 from dpsql.mechanisms.offers import Refusal
 from dpsql.publishing.axes import AxisMaker, open_public
-from dpsql.publishing.key_plans import KeyForecast, charged, key_forecasts
+from dpsql.publishing.key_plans import KeyForecast, key_forecasts
 from dpsql.publishing.known_keys import planning_lists, planning_maker
-from dpsql.publishing.planned import PlannedStatistic, ReleasePlan
+from dpsql.publishing.planned import PlannedStatistic, ReleasePlan, charged
 from dpsql.publishing.selection import NO_SIZES
 from dpsql.publishing.supplements import counted_catalog
 from dpsql.publishing.userlevel.guess import Guess, crowds

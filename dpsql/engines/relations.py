@@ -19,6 +19,7 @@ import numpy.typing as npt
 from dpsql.engines.dialect import Dialect
 from dpsql.engines.placed import common_table, with_tables
 from dpsql.errors import EngineLost
+from dpsql.faults import NOTHING, told
 
 IntArray = npt.NDArray[np.int64]
 Fetch = Callable[[str], Mapping[str, IntArray]]
@@ -31,12 +32,12 @@ class KeyCheck(NamedTuple):
     repeated: bool
 
 
-NOTHING_HAPPENED = "nothing was charged and nothing was left behind"
+NOTHING_HAPPENED = f"{NOTHING} and nothing was left behind"
 
 
 def engine_lost(engine: str, step: str, why: str, hint: str = NOTHING_HAPPENED) -> EngineLost:
     """The one line about a statement that failed; why is a code or our own words, never the engine's text."""
-    return EngineLost(f"{engine}: {step} failed ({why})", hint=hint)
+    return EngineLost(f"{engine}: {step} failed ({why})", hint=told(hint))
 
 
 class Relations(Protocol):

@@ -1,4 +1,4 @@
-"""Durable spends: every release is charged to a lineage's cap before anybody can see it, exactly once.
+"""Durable spends: every release is charged to a lineage's cap before anything is drawn for it, exactly once.
 
 Read in this order: `identity` (what is charged, to whom), `publish` (the protocol and recovery), `rules`
 (what it refuses), `store` (the private DuckDB file, its hash chain and its report), `marks` and `copies` (how an older
@@ -8,7 +8,7 @@ noticed), `locks` and `files` (durable small files).
 Beside the ledger file live `<ledger>.lock` (one spender at a time), `<ledger>.head` (the last entry's hash:
 a ledger that was cut short or restored from an old copy is recognised), `<ledger>.key` (which signs releases,
 `keys`) and, while a release is being made,
-`<ledger>.intent` (which draw to finish or to destroy after a crash).
+`<ledger>.<id>.draft/`, a folder with what is drawn, which nobody can read yet.
 """
 
 from dpsql.ledger.identity import (
@@ -23,12 +23,13 @@ from dpsql.ledger.identity import (
     SpendLine,
     new_release_id,
 )
-from dpsql.ledger.publish import KillPoint, Order, SelectionRecord, publish_file, published_before
+from dpsql.ledger.publish import Draft, KillPoint, Order, publish_file, published_before
 from dpsql.ledger.row_sketches import RowComparison
 from dpsql.ledger.store import BudgetReport, EntryReport, LineageReport, budget_report, ledger_entries
 
 __all__ = [
     "BudgetReport",
+    "Draft",
     "EntryReport",
     "KillPoint",
     "Label",
@@ -41,7 +42,6 @@ __all__ = [
     "Recovery",
     "ReleaseSpend",
     "RowComparison",
-    "SelectionRecord",
     "SourceTable",
     "SpendLine",
     "budget_report",

@@ -38,7 +38,7 @@ class Copied(NamedTuple):
 
     Args:
         path: the ledger file at its new place.
-        entries: how many releases it has charged.
+        entries: how many rows it has, one for each step of a release.
         files: what lies beside it now: head, key, stream states.
     """
 

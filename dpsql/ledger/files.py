@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from dpsql.errors import MachineFault
 from dpsql.faults import UNCHARGED
+from dpsql.scratch import shown_bytes
 
 RELEASE_MODE = 0o444
 PRIVATE_FILE = 0o600
 PRIVATE_DIRECTORY = 0o700
+_FRESH = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 
 
 def beside(ledger: Path, suffix: str) -> Path:
@@ -23,14 +26,16 @@ def beside(ledger: Path, suffix: str) -> Path:
     return ledger.with_name(ledger.name + suffix)
 
 
-def make_directory(path: Path) -> None:
-    """Make a directory that only its owner can look into.
+def check_folder(path: Path) -> None:
+    """Refuse a file's place before anything is spent on it.
 
     Raises:
-        MachineFault: the directory above is not there or cannot be written.
+        MachineFault: the folder is not there or cannot be written.
     """
+    probe = path.with_name(f".{path.name}.new")
     try:
-        path.mkdir(mode=PRIVATE_DIRECTORY)
+        os.close(os.open(probe, os.O_WRONLY | os.O_CREAT, PRIVATE_FILE))
+        probe.unlink()
     except OSError as error:
         raise MachineFault(
             f"nothing can be written into {path.parent} ({error.strerror})",
@@ -97,7 +102,7 @@ def write_private(path: Path, content: bytes) -> None:
     fresh = path.with_name(path.name + ".new")
     fresh.unlink(missing_ok=True)
     try:
-        handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE)
+        handle = os.open(fresh, _FRESH, PRIVATE_FILE)
         with os.fdopen(handle, "wb") as out:
             out.write(content)
             out.flush()
@@ -124,3 +129,43 @@ def file_hash(path: Path) -> str:
 def holds(path: Path, sha256: str) -> bool:
     """Is this file there, with exactly this content?"""
     return path.is_file() and file_hash(path) == sha256
+
+
+def draft_hash(path: Path) -> str:
+    """The SHA-256 of what a draft will hold once it is shown."""
+    digest = hashlib.sha256()
+    with path.open("rb") as source:
+        for block in shown_bytes(source):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def put(
+    source: Path, target: Path, sha256: str, kill_point: Callable[[str], None] = lambda step: None
+) -> None:
+    """Put a release in place: a copy without the mark of a draft, whole or not at all, on whatever disk.
+
+    Args:
+        source: a release or a draft.
+        target: where it is to be shown; what lies there is replaced.
+        sha256: of the release.
+        kill_point: told each step, for tests that kill there.
+
+    Raises:
+        OSError: it cannot be written, or the copy differs.
+    """
+    aside = target.with_name(f".{target.name}.{sha256[:32]}.copy")
+    aside.unlink(missing_ok=True)
+    try:
+        with source.open("rb") as draft, os.fdopen(os.open(aside, _FRESH, PRIVATE_FILE), "wb") as copy:
+            copy.writelines(shown_bytes(draft))
+        if not holds(aside, sha256):
+            raise OSError(errno.EIO, "the copy differs", str(source))
+        aside.chmod(RELEASE_MODE)
+        sync(aside)
+        kill_point("readable")
+        aside.replace(target)
+    finally:
+        aside.unlink(missing_ok=True)
+    kill_point("renamed")
+    sync(target.parent)

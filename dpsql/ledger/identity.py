@@ -17,16 +17,36 @@ import hashlib
 import json
 import math
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import NamedTuple
 
 from dpsql.budget import GRAINS, KEY_GRAINS, Currency, currency_at
-from dpsql.errors import LineageError, PrivacyError
+from dpsql.errors import InternalError, LineageError, PrivacyError
 from dpsql.noise import os_entropy
 
 GENESIS = "0" * 64
+
+RESERVED, BEGUN_KEYS, BEGUN, SEALED, ENDED = "reserved", "begun keys", "begun", "sealed", "ended"
+FOLLOWS: dict[str, tuple[str, ...]] = {
+    "": (RESERVED, SEALED),
+    RESERVED: (RESERVED, BEGUN_KEYS, BEGUN, SEALED),
+    BEGUN_KEYS: (BEGUN, ENDED),
+    BEGUN: (SEALED, ENDED),
+    SEALED: (),
+    ENDED: (),
+}
+"""State of a release in the ledger -> states that may come next; none leads back from `begun`.
+
+| state | what has been drawn | what becomes of it after a crash |
+|---|---|---|
+| reserved | perhaps noise that decides nothing; nobody saw it | taken up again for nothing, by the same label |
+| begun keys | key rounds alone | ended: their share of the charge and all of their delta stay |
+| begun | a step whose outcome decides what follows | ended: the whole charge stays |
+| sealed | the file whose hash it holds | the file is put in place |
+| ended | nothing that is left | the label reserves anew |
+"""
 
 
 @dataclass(frozen=True)
@@ -99,22 +119,25 @@ class ReleaseSpend:
 
     Attributes:
         lineage: whose budget.
-        lines: what for; the lines compose, so their costs add up.
+        charge: what the catalog is charged, in the lineage's currency: the same for every plan that data may choose.
+        lines: what for, as far as it is known before anything is drawn.
         tables: the raw tables that are read about the lineage's people.
         reported: lines without cost: columns whose people paid on their own devices.
     """
 
     lineage: Lineage
+    charge: Fraction
     lines: tuple[SpendLine, ...]
     tables: tuple[SourceTable, ...]
     reported: tuple[SpendLine, ...] = ()
 
-    def cost(self) -> Fraction:
-        """What the lines cost in the lineage's currency.
+    def check(self) -> None:
+        """Refuse lines that cannot be charged.
 
         Raises:
             PrivacyError: no lines, or a line that is not above 0.
             LineageError: a line in another currency.
+            InternalError: the lines add up to more than the charge.
 
         **Privacy**: basic composition in either currency.
         """
@@ -127,19 +150,36 @@ class ReleaseSpend:
                 f"lineage {self.lineage.name!r} counts {name} and cannot hold a spend in {foreign_currency}",
                 hint="publish at the lineage's delta, or name a new lineage",
             )
-        return sum((line.amount for line in self.lines), Fraction(0))
+        if sum((line.amount for line in self.lines), Fraction(0)) > self.charge:
+            raise InternalError("the parts of a release add up to more than its charge")
 
-    def key_cost(self) -> Fraction:
-        """What the lines cost of the lineage's `key_delta`."""
+    @property
+    def delta(self) -> Fraction:
+        """What is charged of the lineage's `key_delta`."""
         return sum((line.delta for line in self.lines), Fraction(0))
 
 
 @dataclass(frozen=True)
 class LedgerEntry:
-    """One release in the ledger. `hash` covers all other fields and the hash of the entry before."""
+    """A release's row in the ledger; the newest one with its id says how the release stands.
+
+    Attributes:
+        sequence: its number in the chain, from 1.
+        release_id: of the release.
+        state: one of `FOLLOWS`.
+        lineage, unit, neighbours, delta, key_delta, cap, limit: whose budget, as texts.
+        label, spec_hash: as of `Label`.
+        lines, tables: what for and from what, as JSON.
+        cost, key_cost: what the release is charged, as it stands, of the lineage's currency and of its `key_delta`.
+        sha256: of the file; empty until it is sealed.
+        target: where the file is to be shown.
+        published_at: when the row was written, UTC.
+        previous, hash: `hash` covers all other fields and the hash of the row before.
+    """
 
     sequence: int
     release_id: str
+    state: str
     lineage: str
     unit: str
     neighbours: str
@@ -170,6 +210,11 @@ class LedgerEntry:
             SpendLine(purpose, Fraction(amount), currency, Fraction(delta))
             for purpose, amount, currency, delta in json.loads(self.lines)
         )
+
+    def ended(self) -> LedgerEntry:
+        """The row of a release that ends once it has begun: unless all has begun, it keeps its key rounds alone."""
+        rounds = sum((line.amount for line in self.spend_lines() if line.delta), Fraction(0))
+        return replace(self, state=ENDED, cost=self.cost if self.state == BEGUN else str(rounds))
 
     def charged_tables(self) -> tuple[ChargedTable, ...]:
         """The raw tables that were read."""
@@ -210,7 +255,7 @@ class Recovery:
     Attributes:
         finished: the release that was charged and has now been put in place, or None.
         lost: the release that stays charged although its file is gone, or None.
-        removed: the directory of a draw that was never charged and is now destroyed, or None.
+        removed: the directory of a draw that nobody saw and that is now destroyed, or None.
     """
 
     finished: Path | None = None
@@ -227,11 +272,13 @@ class Receipt:
         path: where the release is.
         sha256: its hash.
         drawn: False if an earlier release of the same specification and label was returned.
-        charged: what this call charged, in the lineage's currency; 0 if nothing was drawn.
+        charged: what the release was charged, in the lineage's currency; 0 if nothing was drawn.
         left: what the lineage has left, in its currency.
         currency: what the lineage counts.
         recovery: what an earlier crash had left behind, and what was done about it.
         copied: where the earlier release lies that this is a copy of, or None.
+        taken_up: whether an earlier call had reserved the charge.
+        ended: what earlier draws of this label cost for good, since they ended once they had begun.
         forgotten: why the computer's memory does not know of this charge; empty where it does, or nothing was charged.
     """
 
@@ -244,6 +291,8 @@ class Receipt:
     currency: Currency
     recovery: Recovery = Recovery()
     copied: Path | None = None
+    taken_up: bool = False
+    ended: Fraction = Fraction(0)
     forgotten: str = ""
 
     @property

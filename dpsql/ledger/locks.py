@@ -31,7 +31,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from dpsql.errors import IntegrityError, MachineFault, visible
-from dpsql.faults import UNCHARGED
+from dpsql.faults import UNCHARGED, told
 from dpsql.ledger.files import PRIVATE_DIRECTORY, PRIVATE_FILE, beside, sync
 from dpsql.noise import os_entropy
 
@@ -60,7 +60,7 @@ class Lock:
         if not _leads_to(self.path, self.handle):
             raise MachineFault(
                 f"the lock {self.path} was removed while it was held",
-                hint=f"let nobody remove it; {UNCHARGED}",
+                hint=f"let nobody remove it; {told(UNCHARGED)}",
             )
 
 

@@ -1,42 +1,44 @@
-"""The publish protocol: lock, recover, check, draw, charge and record in one commit, show; and recovery.
+"""The publish protocol: lock, recover, check, reserve the charge, draw, seal, show; and recovery.
 
-    step        what is on disk                                     a crash after it
-    checked     nothing new                                         nothing happened
-    intent      <ledger>.intent names the draw's private directory  the directory is removed
-    built       the release, readable by its owner only             the draw is destroyed, nothing charged
-    committed   charge + entry, then <ledger>.head                  the rename is finished
-    renamed     the release in place, mode 0444                     the intent is removed
+    step       the release's row   what else is on disk                      a crash after it
+    checked    -                   nothing new                               nothing happened: nothing was drawn
+    reserved   reserved            the signing key                           the label takes the charge up again
+    drafted    reserved            <ledger>.<id>.draft/, marked              the same; the draft is destroyed
+    begun      begun (keys)        the draft                                 a charge for good; the draft is destroyed
+    sealed     sealed, the hash    the draft, whole and still marked         the release is put in place
+    shown      sealed              the release, mode 0444, and the draft     the draft is removed
 
-Recovery rolls forward and never draws again: a draw that was charged (the ledger holds its entry) is shown,
-one that was not is destroyed.
+The charge is in the ledger before the first byte of entropy, so no exit after it is free. A row that is `reserved` is
+taken up again for nothing, by the same label and specification: what was drawn decided nothing that anybody could see,
+it is destroyed unseen and drawn anew. A step whose outcome decides what follows writes `begun` first; such a row is
+never taken up, whatever ended it, and the label reserves anew (`identity.FOLLOWS`).
+
+An exit does what recovery does, at once. Recovery rolls forward and never draws: what is sealed is shown, whatever else
+lies in a draft's folder is destroyed. A draft bears a mark that every reader refuses, and the copy that is shown is the
+first without it. A file that holds no draw needs no reservation: its charge and its hash are one row.
 """
 
 from __future__ import annotations
 
-import errno
-import hashlib
-import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from fractions import Fraction
 from itertools import chain
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
-from dpsql.errors import BudgetExceeded, IntegrityError, InternalError, MachineFault, ReleaseExists
-from dpsql.faults import CHARGED, UNCHARGED, UNSURE, machine, spending
-from dpsql.ledger.files import (
-    RELEASE_MODE,
-    beside,
-    file_hash,
-    holds,
-    make_directory,
-    sync,
-    write_json,
-)
+from dpsql import faults
+from dpsql.errors import IntegrityError, InternalError, MachineFault, ReleaseExists
+from dpsql.faults import CHARGED, FAULTS, UNCHARGED, UNSURE, machine, spending
+from dpsql.ledger.files import PRIVATE_DIRECTORY, beside, check_folder, draft_hash, holds, put, sync
 from dpsql.ledger.identity import (
+    BEGUN,
+    BEGUN_KEYS,
+    ENDED,
+    RESERVED,
+    SEALED,
     ChargedTable,
     Label,
     LedgerEntry,
@@ -46,7 +48,6 @@ from dpsql.ledger.identity import (
     Recovery,
     ReleaseSpend,
     SourceTable,
-    SpendLine,
     lines_json,
     tables_json,
 )
@@ -62,26 +63,12 @@ from dpsql.ledger.rules import (
     check_target,
     earlier,
     find,
+    named,
 )
 from dpsql.ledger.store import Store
 
 KillPoint: TypeAlias = Callable[[str], None]
-
-
-class PendingDraw(NamedTuple):
-    """A draw on its way: its private directory, the file in it, and where it is to be shown."""
-
-    release_id: str
-    target: Path
-
-    @property
-    def directory(self) -> Path:
-        """The private directory next to the target: the rename stays within one file system."""
-        return self.target.with_name(f".{self.target.name}.{self.release_id}.staging")
-
-    @property
-    def file(self) -> Path:
-        return self.directory / self.target.name
+_DRAFT = ".draft"
 
 
 def no_kill(step: str) -> None:
@@ -100,89 +87,116 @@ def opened(ledger: Path) -> Iterator[tuple[Store, Lock]]:
                 store.close()
 
 
-def settle(store: Store) -> Recovery:
-    """Recover with the ledger open: the head catches up, then the intent is finished or undone."""
-    store.move_head()
-    intent = beside(store.path, ".intent")
-    # A note that a kill cut short: the one before it still stands, or there was none and nothing was drawn.
-    beside(store.path, ".intent.new").unlink(missing_ok=True)
-    if not intent.exists():
-        return Recovery()
-    draft = _read_intent(intent)
-    entry = next((entry for entry in store.entries if entry.release_id == draft.release_id), None)
-    if entry is None:
-        clean(store, draft)
-        return Recovery(removed=draft.directory)
-    with machine("an earlier publish is not finished yet", CHARGED):
-        return _finish(store, draft, entry)
-
-
-def _finish(store: Store, draft: PendingDraw, entry: LedgerEntry) -> Recovery:
-    """Show a draw that was charged."""
-    write_marks(store)
-    if draft.target.exists():
-        if not holds(draft.target, entry.sha256):
-            raise IntegrityError(
-                f"{draft.target} stands where release {entry.label!r} belongs", hint="move that file away"
-            )
-        sync(draft.target.parent)
-        clean(store, draft)
-        return Recovery(finished=draft.target)
-    if holds(draft.file, entry.sha256):
-        show(draft, no_kill)
-        clean(store, draft)
-        return Recovery(finished=draft.target)
-    clean(store, draft)
-    return Recovery(lost=draft.target)
-
-
-def _read_intent(intent: Path) -> PendingDraw:
-    try:
-        value = json.loads(intent.read_text(encoding="utf-8"))
-        return PendingDraw(str(value["release_id"]), Path(value["target"]))
-    except (ValueError, KeyError, TypeError) as error:
-        raise IntegrityError(
-            f"the note {intent} of an unfinished publish is damaged",
-            hint="restore it, or remove it after the unfinished draw",
-        ) from error
-
-
-def write_intent(store: Store, draft: PendingDraw) -> None:
-    """Note, durably, which draw is about to be made."""
-    intent = {"release_id": draft.release_id, "target": str(draft.target)}
-    write_json(beside(store.path, ".intent"), intent)
-
-
-def show(draft: PendingDraw, kill_point: KillPoint) -> None:
-    """Put the charged release in place."""
-    draft.file.chmod(RELEASE_MODE)
-    kill_point("readable")
-    draft.file.rename(draft.target)
-    kill_point("renamed")
-    sync(draft.target.parent)
-
-
-def clean(store: Store, draft: PendingDraw) -> None:
-    """Remove the private directory, with the draw if it is still in there, and then the intent."""
-    if draft.directory.exists():
-        shutil.rmtree(draft.directory)
-    beside(store.path, ".intent").unlink(missing_ok=True)
-
-
-@dataclass
-class SelectionRecord:
-    """What a draw that first chooses what it measures tells the ledger while it runs.
-
-    Whoever sees a draw fail learns something of what was chosen. So a failure after the choice is charged, in the lines
-    that were planned before it.
+class Draft:
+    """A release on its way, as whoever draws it sees it.
 
     Attributes:
-        begun: whether noisy numbers have chosen anything.
-        lines: what was spent in the end; None where that is what was planned.
+        row: how the ledger holds it.
+        file: where it is built; nothing else may be left beside it.
     """
 
-    begun: bool = False
-    lines: tuple[SpendLine, ...] | None = None
+    def __init__(
+        self, held_open: tuple[Store, Lock], row: LedgerEntry, lineage: Lineage, kill_point: KillPoint
+    ) -> None:
+        """A release that is about to be reserved, of a ledger that `opened` gave."""
+        self.row = row
+        self._store, self._lock = held_open
+        self._lineage, self._kill_point = lineage, kill_point
+        self.file = _folder(self._store, row.release_id) / Path(row.target).name
+
+    @property
+    def release_id(self) -> str:
+        """The id that the file must hold."""
+        return self.row.release_id
+
+    def begin(self, *, keys: bool = False) -> None:
+        """Say, durably, that a step begins whose outcome decides what follows: before its first byte of entropy.
+
+        Args:
+            keys: whether key rounds alone have begun; their part is all that is charged if they end here.
+
+        **Privacy**: from here on whatever ends the draw is charged and nothing is drawn again for it.
+        """
+        spending(faults.BEGUN)
+        self.step(BEGUN_KEYS if keys else BEGUN)
+
+    def step(self, state: str, sha256: str = "") -> None:
+        """Write the release's next row."""
+        row = replace(self.row, state=state, sha256=sha256)
+        self._lock.check()
+        with machine("the ledger could not be written", UNSURE):
+            self._store.commit(row, self._lineage, self._kill_point)
+        self.row = row
+
+
+def settle(store: Store) -> Recovery:
+    """Recover with the ledger open: the head catches up, what had begun ends, drafts are shown or destroyed."""
+    store.move_head()
+    found = Recovery()
+    for row in store.standing().values():
+        if row.state in (BEGUN_KEYS, BEGUN):
+            _end(store, row)
+    for folder in sorted(store.path.parent.glob(f"{store.path.name}.*{_DRAFT}")):
+        release_id = folder.name.removeprefix(f"{store.path.name}.").removesuffix(_DRAFT)
+        entry = store.standing().get(release_id)
+        if entry is None or entry.state != SEALED:
+            shutil.rmtree(folder)
+            found = replace(found, removed=folder)
+            continue
+        with machine("an earlier publish is not finished yet", CHARGED):
+            shown = _shown(store, entry)
+            found = replace(found, finished=shown) if shown else replace(found, lost=Path(entry.target))
+    return found
+
+
+def _shown(store: Store, entry: LedgerEntry) -> Path | None:
+    """Put a sealed release in place unless it is there, and remove its draft; None where nothing is left of it."""
+    write_marks(store)
+    folder, target = _folder(store, entry.release_id), Path(entry.target)
+    draft = folder / target.name
+    is_left = draft.is_file() and draft_hash(draft) == entry.sha256
+    if target.exists():
+        if not holds(target, entry.sha256):
+            raise IntegrityError(
+                f"{target} stands where release {entry.label!r} belongs", hint="move that file away"
+            )
+        sync(target.parent)
+    elif is_left:
+        put(draft, target, entry.sha256)
+    shutil.rmtree(folder)
+    return target if target.exists() else None
+
+
+def _folder(store: Store, release_id: str) -> Path:
+    """The private folder of a draft, beside the ledger."""
+    return beside(store.path, f".{release_id}{_DRAFT}")
+
+
+def _end(store: Store, row: LedgerEntry) -> None:
+    """Let a release that had begun end: what had begun stays charged, the rest goes back."""
+    lineage = store.counters[row.lineage].lineage
+    ended = replace(row.ended(), cap=str(lineage.cap), limit=str(lineage.limit))
+    store.commit(ended, lineage, no_kill)
+
+
+def _left(store: Store, draft: Draft) -> None:
+    """What an exit before the release is shown does at once, as recovery would: see `settle`.
+
+    Where the ledger cannot be read any more, recovery will: the draft is refused by every reader until then.
+    """
+    with suppress(*FAULTS, MachineFault):
+        store.refresh()
+        row = store.standing().get(draft.release_id)
+        if row is not None and row.state == SEALED:
+            return
+        if draft.file.parent.exists():
+            shutil.rmtree(draft.file.parent)
+        if row is not None and row.state in (BEGUN_KEYS, BEGUN):
+            _end(store, row)
+
+
+def nothing() -> None:
+    """Nothing is to be done."""
 
 
 @dataclass(frozen=True)
@@ -193,24 +207,26 @@ class Order:
         name: lineage, label and specification: what decides which releases are "the same". Data are not compared: that
             would tell whether they are equal.
         target: where it is to be shown.
-        release_id: the id that `build` writes into it, from `new_release_id()`.
-        build: draws the noise and writes and closes a fresh file at the path it is given.
+        release_id: its id, from `new_release_id()`, unless an earlier call has reserved one.
+        build: draws the noise and writes and closes a fresh file, with the draft's id in it.
         digests: makes digests of each raw table's rows, if there is something to draw; kept as keyed hashes only.
+        prepare: all that can be refused before anything is drawn; nothing is reserved until then.
         public: releases of the lineage that are out; one that the ledger does not know stops spending.
         memory: of this computer; None for made-up rows, which are nobody's.
-        selection: of a draw that chooses what it measures; None for all others.
         rows: sketches of the raw tables' rows; None for batches of a stream and for made-up rows.
+        draws: whether the file holds noise; one that does not is charged when it is sealed.
     """
 
     name: Label
     target: Path
     release_id: str
-    build: Callable[[Path], None]
+    build: Callable[[Draft], None]
     digests: Callable[[], Mapping[str, tuple[str, ...]]]
+    prepare: Callable[[], None] = nothing
     public: tuple[PublicRelease, ...] = ()
     memory: LedgerMemory | None = None
-    selection: SelectionRecord | None = None
     rows: RowComparison | None = None
+    draws: bool = True
 
 
 def publish_file(ledger: Path, spend: ReleaseSpend, order: Order, kill_point: KillPoint = no_kill) -> Receipt:
@@ -218,9 +234,9 @@ def publish_file(ledger: Path, spend: ReleaseSpend, order: Order, kill_point: Ki
 
     Args:
         ledger: the ledger file; made if there has never been one.
-        spend: whose budget, what for, which raw tables.
+        spend: whose budget, how much, what for, which raw tables.
         order: the file.
-        kill_point: called with the name of each step, for tests that kill there.
+        kill_point: called with the name of each step, for tests that kill or raise there.
 
     Returns:
         The receipt. With the same specification and label, the earlier release: nothing is drawn or charged. Where it
@@ -234,23 +250,25 @@ def publish_file(ledger: Path, spend: ReleaseSpend, order: Order, kill_point: Ki
         InternalError: `build` left no file, or files beside it.
         MachineFault: the machine refused; the line says what is charged.
 
-    **Privacy**: what becomes readable has been charged, durably, before; each draw is charged at most once.
+    **Privacy**: the charge is durable before the first draw. A draw is destroyed unseen or shown, and only one that
+    decided nothing is made again for the same charge.
     """
-    name, target, release_id = order.name, order.target.absolute(), order.release_id
-    digests_of_rows = order.digests
+    name, target = order.name, order.target.absolute()
     with machine("the release was not published", UNCHARGED), opened(ledger) as (store, lock):
         kill_point("locked")
         recovery = settle(store)
         kill_point("recovered")
-        published = find(store, name)
-        if published is not None:
-            return replace(_returned(store, published, name, target), recovery=recovery)
+        found = find(store, name)
+        if found is not None and found.state == SEALED:
+            return replace(_returned(store, found, name, target), recovery=recovery)
         check_target(store, target)
+        check_folder(target)
         check_public(store, order.public)
         check_marks(store, target, name.label)
-        check_release_id(store, release_id)
-        check_spend(store, spend)
-        digests = digests_of_rows()
+        if found is None:
+            check_release_id(store, order.release_id)
+        check_spend(store, spend, found)
+        digests = order.digests()
         tables = _charged(store, spend, digests)
         check_copies(store, spend.lineage, tables)
         if order.rows is not None:
@@ -258,43 +276,44 @@ def publish_file(ledger: Path, spend: ReleaseSpend, order: Order, kill_point: Ki
         marks = {table.name: _marks(table, digests) for table in spend.tables}
         if order.memory is not None:
             order.memory.check(spend.lineage.name, {entry.lineage for entry in store.entries}, marks)
+        order.prepare()
+        row = _row(spend, order, tables, found.release_id if found else order.release_id)
+        draft = Draft((store, lock), row, spend.lineage, kill_point)
         kill_point("checked")
-        draft = PendingDraw(release_id, target)
         try:
-            digest = _draw(store, draft, order.build, kill_point)
+            if order.draws:
+                draft.step(RESERVED)
+                spending(faults.RESERVED)
+            digest = _built(draft, order.build, kill_point)
+            spending()
+            draft.step(SEALED, digest)
         except BaseException as error:
-            if order.selection is None or not order.selection.begun:
+            _left(store, draft)
+            if draft.row.state not in (BEGUN_KEYS, BEGUN) or not isinstance(error, Exception):
                 raise
-            _book(store, spend, name, tables, draft)
-            if not isinstance(error, Exception):
-                raise
-            raise MachineFault(
-                f"the release failed after its keys were found ({type(error).__name__})",
-                hint="it is charged, since the failure may tell of them; to publish choose another --label",
+            raise MachineFault(  # its own words may tell of what was chosen
+                f"the release ended once its draws had begun to decide ({type(error).__name__})",
+                hint=faults.BEGUN,
             ) from None
-        spend = _spent(spend, order.selection)
-        entry = _seal(store, spend, name, tables, draft, digest)
-        lock.check()
-        spending()
-        with machine("the ledger could not be written", UNSURE):
-            _commit(store, entry, spend.lineage, draft, kill_point)
+        with machine("the release is not in place yet", CHARGED):
+            put(draft.file, target, digest, kill_point)
+            write_marks(store)
+            shutil.rmtree(draft.file.parent)
         forgotten = ""
         if order.memory is not None:
             forgotten = order.memory.remember(spend.lineage.name, chain(*marks.values()))
-        with machine("the release is not in place yet", CHARGED):
-            show(draft, kill_point)
-            write_marks(store)
-            clean(store, draft)
-        remaining = spend.lineage.limit - store.spent(spend.lineage.name)
+        ended = (Fraction(entry.cost) for entry in named(store, name) if entry.state == ENDED)
         return Receipt(
-            release_id,
+            draft.release_id,
             target,
             digest,
             True,
-            spend.cost(),
-            remaining,
+            spend.charge,
+            spend.lineage.limit - store.spent(spend.lineage.name),
             spend.lineage.currency,
             recovery,
+            taken_up=found is not None,
+            ended=sum(ended, Fraction(0)),
             forgotten=forgotten,
         )
 
@@ -321,7 +340,7 @@ def published_before(ledger: Path, name: Label, target: Path) -> Receipt | None:
         return None
     with machine("the release was not published", UNCHARGED), opened(ledger) as (store, _):
         published = find(store, name)
-        if published is None:
+        if published is None or published.state != SEALED:
             return None
         recovery = settle(store)
         return replace(_returned(store, published, name, target.absolute()), recovery=recovery)
@@ -329,7 +348,7 @@ def published_before(ledger: Path, name: Label, target: Path) -> Receipt | None:
 
 def _returned(store: Store, entry: LedgerEntry, name: Label, target: Path) -> Receipt:
     """The release that a label names, at the place that is asked for: a copy, where it lies elsewhere."""
-    receipt = earlier(store, entry, name, target)
+    receipt = earlier(store, entry, target)
     if receipt.path == target:
         return receipt
     if target.exists():
@@ -337,37 +356,24 @@ def _returned(store: Store, entry: LedgerEntry, name: Label, target: Path) -> Re
             f"{target} is not the release of label {name.label!r}, which is {receipt.path}",
             hint="choose another output; to publish anew, another label as well",
         )
-    aside = target.with_name(f".{target.name}.{receipt.release_id}.copy")
     with machine(f"{target} cannot be written", CHARGED):
-        aside.unlink(missing_ok=True)
-        shutil.copyfile(receipt.path, aside)
-        if not holds(aside, receipt.sha256):
-            raise OSError(errno.EIO, "the copy differs", str(receipt.path))
-        aside.chmod(RELEASE_MODE)
-        sync(aside)
-        aside.rename(target)
-        sync(target.parent)
+        put(receipt.path, target, receipt.sha256)
     return replace(receipt, path=target, copied=receipt.path)
 
 
-def _draw(store: Store, draft: PendingDraw, build: Callable[[Path], None], kill_point: KillPoint) -> str:
-    """Build the release in its private directory; on any failure the draw is destroyed."""
-    write_intent(store, draft)
-    kill_point("intent")
-    try:
-        make_directory(draft.directory)
-        kill_point("directory")
-        build(draft.file)
-        kill_point("built")
-        if [path.name for path in draft.directory.iterdir()] != [draft.file.name]:
-            raise InternalError("the release was not written as one closed file", hint="nothing was charged")
-        sync(draft.file)
-        sync(draft.directory)
-        digest = file_hash(draft.file)
-        kill_point("hashed")
-    except BaseException:
-        clean(store, draft)
-        raise
+def _built(draft: Draft, build: Callable[[Draft], None], kill_point: KillPoint) -> str:
+    """Build the release in its private folder; what it will hash to once it is shown."""
+    file = draft.file
+    file.parent.mkdir(mode=PRIVATE_DIRECTORY)
+    kill_point("directory")
+    build(draft)
+    kill_point("built")
+    if [path.name for path in file.parent.iterdir()] != [file.name]:
+        raise InternalError("the release was not written as one closed file")
+    sync(file)
+    sync(file.parent)
+    digest = draft_hash(file)
+    kill_point("hashed")
     return digest
 
 
@@ -387,19 +393,13 @@ def _marks(table: SourceTable, digests: Mapping[str, tuple[str, ...]]) -> tuple[
     return (*places, *(f"rows {digest}" for digest in digests.get(table.name, ())))
 
 
-def _seal(
-    store: Store,
-    spend: ReleaseSpend,
-    name: Label,
-    tables: tuple[ChargedTable, ...],
-    draft: PendingDraw,
-    digest: str,
-) -> LedgerEntry:
-    """The entry that continues the chain."""
-    lineage = spend.lineage
-    entry = LedgerEntry(
-        sequence=len(store.entries) + 1,
-        release_id=draft.release_id,
+def _row(spend: ReleaseSpend, order: Order, tables: tuple[ChargedTable, ...], release_id: str) -> LedgerEntry:
+    """How the ledger holds a release; its state, and what `Store.commit` fills in, are empty."""
+    lineage, name = spend.lineage, order.name
+    return LedgerEntry(
+        sequence=0,
+        release_id=release_id,
+        state="",
         lineage=lineage.name,
         unit=lineage.unit,
         neighbours=lineage.neighbours,
@@ -411,46 +411,11 @@ def _seal(
         spec_hash=name.spec_hash,
         lines=lines_json((*spend.lines, *spend.reported)),
         tables=tables_json(tables),
-        cost=str(spend.cost()),
-        key_cost=str(spend.key_cost()),
-        sha256=digest,
-        target=str(draft.target),
-        published_at=datetime.now(UTC).isoformat(timespec="seconds"),
-        previous=store.last_hash(),
+        cost=str(spend.charge),
+        key_cost=str(spend.delta),
+        sha256="",
+        target=str(order.target.absolute()),
+        published_at="",
+        previous="",
         hash="",
     )
-    return replace(entry, hash=entry.expected_hash())
-
-
-def _spent(spend: ReleaseSpend, selection: SelectionRecord | None) -> ReleaseSpend:
-    """What was spent: as much as planned, in the lines of what was measured in the end.
-
-    Raises:
-        InternalError: it is more than was planned.
-    """
-    if selection is None or selection.lines is None:
-        return spend
-    measured = replace(spend, lines=selection.lines)
-    if measured.cost() > spend.cost() or measured.key_cost() > spend.key_cost():
-        raise InternalError("a draw spent more than it was planned for")
-    return measured
-
-
-def _book(
-    store: Store, spend: ReleaseSpend, name: Label, tables: tuple[ChargedTable, ...], draft: PendingDraw
-) -> None:
-    """Charge a draw that failed after it had chosen something; its file is gone."""
-    spending()
-    entry = _seal(store, spend, name, tables, draft, hashlib.sha256(draft.release_id.encode()).hexdigest())
-    with machine("the ledger could not be written", UNSURE):
-        store.commit(entry, spend.lineage, no_kill)
-
-
-def _commit(
-    store: Store, entry: LedgerEntry, lineage: Lineage, draft: PendingDraw, kill_point: KillPoint
-) -> None:
-    try:
-        store.commit(entry, lineage, kill_point)
-    except BudgetExceeded:
-        clean(store, draft)
-        raise

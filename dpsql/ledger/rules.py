@@ -7,10 +7,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
 
-from dpsql.budget import KEY_GRAINS
+from dpsql.budget import GRAINS, KEY_GRAINS
 from dpsql.errors import BudgetExceeded, IntegrityError, InternalError, LineageError, ReleaseExists
 from dpsql.ledger.files import file_hash, holds
 from dpsql.ledger.identity import (
+    ENDED,
+    SEALED,
     ChargedTable,
     Label,
     LedgerEntry,
@@ -25,17 +27,28 @@ from dpsql.ledger.store import Store
 
 
 def find(store: Store, name: Label) -> LedgerEntry | None:
-    """The entry of this lineage and label, if there is one."""
-    named = (name.lineage, name.label)
-    return next((entry for entry in store.entries if (entry.lineage, entry.label) == named), None)
+    """The release that a lineage's label stands for, reserved or sealed, if there is one.
 
-
-def earlier(store: Store, entry: LedgerEntry, name: Label, target: Path) -> Receipt:
-    """The release that this label already names, or the reason why it cannot be it."""
-    if entry.spec_hash != name.spec_hash:
+    Raises:
+        ReleaseExists: the label stands for another specification.
+    """
+    found = next((entry for entry in named(store, name) if entry.state != ENDED), None)
+    if found is not None and found.spec_hash != name.spec_hash:
+        done = "published" if found.state == SEALED else "reserved"
         raise ReleaseExists(
-            f"label {entry.label!r} was published with another specification", hint="choose a new label"
+            f"label {name.label!r} was {done} with another specification", hint="choose a new label"
         )
+    return found
+
+
+def named(store: Store, name: Label) -> list[LedgerEntry]:
+    """All releases of a lineage's label as they stand; of those that ended there may be several."""
+    standing = store.standing().values()
+    return [entry for entry in standing if (entry.lineage, entry.label) == (name.lineage, name.label)]
+
+
+def earlier(store: Store, entry: LedgerEntry, target: Path) -> Receipt:
+    """The release that a label already names, or the reason why it cannot be it."""
     lineage = store.counters[entry.lineage].lineage
     for path in (target, Path(entry.target)):
         if holds(path, entry.sha256):
@@ -80,9 +93,15 @@ def check_release_id(store: Store, release_id: str) -> None:
         raise InternalError("this release id was charged before", hint="take one from new_release_id()")
 
 
-def check_spend(store: Store, spend: ReleaseSpend) -> None:
-    """Refuse a spend that contradicts its lineage, reads another lineage's table, or passes the cap."""
-    lineage, cost = spend.lineage, spend.cost()
+def check_spend(store: Store, spend: ReleaseSpend, reserved: LedgerEntry | None) -> None:
+    """Refuse a spend that contradicts its lineage, reads another lineage's table, or passes the cap.
+
+    Args:
+        store, spend: what is to be spent.
+        reserved: what was reserved for it before, if anything; the cap counts it once.
+    """
+    lineage, cost = spend.lineage, spend.charge
+    spend.check()
     for table in spend.tables:
         for owner in _others(store, lineage, table.places, lambda charged: charged.places):
             raise LineageError(
@@ -91,14 +110,17 @@ def check_spend(store: Store, spend: ReleaseSpend) -> None:
     if lineage.name in store.counters:
         _check_identity(lineage, store.counters[lineage.name].lineage)
     remaining, currency = lineage.limit - store.spent(lineage.name), lineage.currency
+    spent = store.counters[lineage.name].key_spent if lineage.name in store.counters else 0
+    if reserved is not None:
+        remaining += Fraction(reserved.grains(), GRAINS)
+        spent -= reserved.key_grains()
     if charge_grains(cost) > limit_grains(remaining):
         raise BudgetExceeded(
             f"lineage {lineage.name!r} has {_short(currency.room(max(remaining, Fraction(0))))} epsilon left"
             f" of {_short(lineage.cap)}{currency.at_delta} and this release costs {_short(currency.epsilon(cost))}",
             hint="lower epsilon; a cap never rises",
         )
-    spent = store.counters[lineage.name].key_spent if lineage.name in store.counters else 0
-    if math.ceil(spend.key_cost() * KEY_GRAINS) + spent > math.floor(lineage.key_delta * KEY_GRAINS):
+    if math.ceil(spend.delta * KEY_GRAINS) + spent > math.floor(lineage.key_delta * KEY_GRAINS):
         raise BudgetExceeded(
             f"lineage {lineage.name!r} has no delta left to choose keys with",
             hint="list the keys of an earlier release in `always`, or take the column out of the views",

@@ -1,15 +1,15 @@
-"""The ledger file: one counter row per lineage with a CHECK, one entry per release, a hash chain; its report.
+"""The ledger file: one counter row per lineage with a CHECK, the rows of each release, a hash chain; its report.
 
 | table | one row per | columns |
 |---|---|---|
 | `meta` | key | format, and the secret key of the data fingerprints |
 | `lineage` | lineage | name, unit, neighbours, delta, cap in epsilon, ceiling, spent, CHECK (spent <= ceiling) |
 | | | key_delta, key_ceiling, key_spent, CHECK (key_spent <= key_ceiling) |
-| `entry` | release | the fields of `LedgerEntry` |
+| `entry` | step of a release | the fields of `LedgerEntry` |
 
-Ceiling and spent are grains of what the lineage counts; those of keys are grains of delta, and `key_delta` is written
-when the row is made and never again: to set it aside later would be a choice between two stopping rules by what was
-seen.
+No row is changed: a release's newest row says how it stands, and what has been spent is the sum of those. Ceiling and
+spent are grains of what the lineage counts; those of keys are grains of delta, and `key_delta` is written when the row
+is made and never again: to set it aside later would be a choice between two stopping rules by what was seen.
 
 DuckDB decides the shape: transactions that each SUM entries overspend (24 of 10 measured), so the counter is
 one row; a cut write-ahead log opens as a shorter history, so `<ledger>.head` keeps the last hash outside.
@@ -22,7 +22,9 @@ import hmac
 import json
 import math
 from collections.abc import Callable
-from dataclasses import astuple, dataclass, fields
+from contextlib import suppress
+from dataclasses import astuple, dataclass, fields, replace
+from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
 from typing import NamedTuple
@@ -30,11 +32,17 @@ from typing import NamedTuple
 import duckdb
 
 from dpsql.budget import GRAINS, KEY_GRAINS
-from dpsql.errors import BudgetExceeded, IntegrityError, MachineFault
-from dpsql.faults import CHARGED, UNCHARGED, UNSURE, machine
+from dpsql.errors import BudgetExceeded, IntegrityError, InternalError, MachineFault
+from dpsql.faults import UNCHARGED, UNSURE, machine
 from dpsql.ledger.files import beside, made_aside, private_log, remove_aside, write_json
 from dpsql.ledger.identity import (
+    BEGUN,
+    BEGUN_KEYS,
+    ENDED,
+    FOLLOWS,
     GENESIS,
+    RESERVED,
+    SEALED,
     ChargedTable,
     LedgerEntry,
     Lineage,
@@ -45,7 +53,7 @@ from dpsql.ledger.locks import held
 from dpsql.noise import os_entropy
 from dpsql.scratch import scratch
 
-_FORMAT = "dpsql-ledger-4"
+_FORMAT = "dpsql-ledger-12"
 _COLUMNS = [field.name for field in fields(LedgerEntry)]
 _SCHEMA = f"""
 CREATE TABLE meta (key VARCHAR PRIMARY KEY, value VARCHAR NOT NULL);
@@ -56,7 +64,7 @@ CREATE TABLE lineage (
     CHECK (key_spent <= key_ceiling), CHECK (key_spent >= 0));
 CREATE TABLE entry (
     {", ".join(f'"{name}" {"BIGINT" if name == "sequence" else "VARCHAR"} NOT NULL' for name in _COLUMNS)},
-    PRIMARY KEY (sequence), UNIQUE (release_id), UNIQUE (lineage, label));
+    PRIMARY KEY (sequence));
 """
 RESTORE = "restore the ledger and its .head file from their newest backup; spending has stopped"
 _OTHER = (
@@ -66,10 +74,10 @@ _OTHER = (
 
 
 class Head(NamedTuple):
-    """What lies beside the ledger: how many entries there are and the last one's hash.
+    """What lies beside the ledger: how many rows there are and the last one's hash.
 
     Args:
-        sequence, hash: of the last entry.
+        sequence, hash: of the last row.
         moved: where the ledger went, or None while it is here.
         files: names of what went with it.
     """
@@ -138,19 +146,38 @@ class Store:
         """The hash that the next entry continues."""
         return self.entries[-1].hash if self.entries else GENESIS
 
+    def standing(self) -> dict[str, LedgerEntry]:
+        """How each release stands: its newest row by its id, in the order of the first."""
+        return {entry.release_id: entry for entry in self.entries}
+
+    def refresh(self) -> None:
+        """Read again what is on disk, and let the head catch up."""
+        self.entries, self.counters, self._secret = self._read()
+        self.move_head()
+
     def commit(self, entry: LedgerEntry, lineage: Lineage, kill_point: Callable[[str], None]) -> None:
         """Charge and record in one transaction, then move the head.
 
         Args:
-            entry: the sealed entry.
+            entry: the row; its place in the chain, its moment and its hash are filled in.
             lineage: whose counter; its row is made, or its cap lowered, in the same transaction.
             kill_point: called inside the transaction, for tests that kill there.
 
         Raises:
             BudgetExceeded: the CHECK of the counter row refused the charge.
+            InternalError: the release stands where this state cannot follow.
             MachineFault: the file or the head cannot be written; the line says what is charged.
         """
-        connection, charge, ceiling = self._connection, entry.grains(), limit_grains(lineage.limit)
+        before = self.standing().get(entry.release_id)
+        if entry.state not in FOLLOWS[before.state if before else ""]:
+            raise InternalError(
+                f"a release that is {before.state if before else 'new'} cannot be {entry.state}"
+            )
+        moment = datetime.now(UTC).isoformat(timespec="seconds")
+        entry = replace(entry, sequence=len(self.entries) + 1, published_at=moment, previous=self.last_hash())
+        entry = replace(entry, hash=entry.expected_hash())
+        charge, keys = _added(entry, before)
+        connection, ceiling = self._connection, limit_grains(lineage.limit)
         private_log(self.path)
         connection.execute("BEGIN")
         try:
@@ -158,39 +185,37 @@ class Store:
                 connection.execute(
                     "UPDATE lineage SET spent = spent + ?, cap = ?, ceiling = ?, key_spent = key_spent + ? "
                     "WHERE name = ?",
-                    [charge, str(lineage.cap), ceiling, entry.key_grains(), lineage.name],
+                    [charge, str(lineage.cap), ceiling, keys, lineage.name],
                 )
             else:
-                who = [lineage.name, lineage.unit, lineage.neighbours, str(lineage.delta), str(lineage.cap)]
-                keys = [
-                    str(lineage.key_delta),
-                    math.floor(lineage.key_delta * KEY_GRAINS),
-                    entry.key_grains(),
-                ]
+                key_ceiling = math.floor(lineage.key_delta * KEY_GRAINS)
                 connection.execute(
                     "INSERT INTO lineage VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                    [*who, ceiling, charge, *keys],
-                )
-            kill_point("charged")
+                    [lineage.name, lineage.unit, lineage.neighbours, str(lineage.delta), str(lineage.cap), ceiling,
+                     charge, str(lineage.key_delta), key_ceiling, keys],
+                )  # fmt: skip
+            kill_point(f"{entry.state}: charged")
             marks = ", ".join("?" * len(_COLUMNS))
             connection.execute(f"INSERT INTO entry VALUES ({marks})", list(astuple(entry)))
-            kill_point("recorded")
+            kill_point(f"{entry.state}: recorded")
             connection.execute("COMMIT")
-        except duckdb.ConstraintException as error:
-            connection.execute("ROLLBACK")
-            raise BudgetExceeded(
-                f"the ledger refused a spend of {entry.cost} on lineage {lineage.name!r}",
-                hint="see dpsql budget",
-            ) from error
-        except duckdb.Error as error:
-            raise MachineFault(f"the ledger {self.path} could not be written", hint=UNSURE) from error
-        with machine("the release is not in place yet", CHARGED):
-            kill_point("committed")
-            self.entries, self.counters, self._secret = self._read()
-            self.move_head()
+        except BaseException as error:
+            with suppress(duckdb.Error):  # a commit that failed has rolled back, one that did not is on disk
+                connection.execute("ROLLBACK")
+            if isinstance(error, duckdb.ConstraintException):
+                raise BudgetExceeded(
+                    f"the ledger refused a spend of {entry.cost} on lineage {lineage.name!r}",
+                    hint="see dpsql budget",
+                ) from error
+            if isinstance(error, duckdb.Error):
+                raise MachineFault(f"the ledger {self.path} could not be written", hint=UNSURE) from error
+            raise
+        kill_point(f"{entry.state}: committed")
+        with machine("the ledger could not be read again", UNSURE):
+            self.refresh()
 
     def move_head(self) -> None:
-        """Write the last entry's hash outside the ledger file, if it is not there yet."""
+        """Write the last row's hash outside the ledger file, if it is not there yet."""
         head = beside(self.path, ".head")
         last = Head(len(self.entries), self.last_hash())
         if read_head(head) != last:
@@ -299,16 +324,28 @@ def _check_chain(entries: list[LedgerEntry], counters: dict[str, Counter]) -> No
     previous = GENESIS
     spent: dict[str, tuple[int, int]] = dict.fromkeys(counters, (0, 0))
     latest: dict[str, LedgerEntry] = {}
+    standing: dict[str, LedgerEntry] = {}
     for number, entry in enumerate(entries, start=1):
         if entry.sequence != number or entry.previous != previous or entry.hash != entry.expected_hash():
             raise IntegrityError(f"the ledger's chain is broken at entry {number}", hint=RESTORE)
         previous = entry.hash
+        before = standing.get(entry.release_id)
+        if entry.state not in FOLLOWS[before.state if before else ""]:
+            raise IntegrityError(f"the ledger's entry {number} cannot follow", hint=RESTORE)
         total, key_total = spent.get(entry.lineage, (0, 0))
-        spent[entry.lineage] = total + entry.grains(), key_total + entry.key_grains()
-        latest[entry.lineage] = entry
+        charge, keys = _added(entry, before)
+        spent[entry.lineage] = total + charge, key_total + keys
+        latest[entry.lineage] = standing[entry.release_id] = entry
     for name, totals in spent.items():
         if name not in counters or name not in latest or not _agrees(counters[name], latest[name], totals):
             raise IntegrityError(f"lineage {name!r} does not agree with its entries", hint=RESTORE)
+
+
+def _added(entry: LedgerEntry, before: LedgerEntry | None) -> tuple[int, int]:
+    """By how many grains a row moves its lineage's counters, given the release's row before."""
+    if before is None:
+        return entry.grains(), entry.key_grains()
+    return entry.grains() - before.grains(), entry.key_grains() - before.key_grains()
 
 
 def _agrees(counter: Counter, entry: LedgerEntry, totals: tuple[int, int]) -> bool:
@@ -325,7 +362,7 @@ def _agrees(counter: Counter, entry: LedgerEntry, totals: tuple[int, int]) -> bo
 
 
 def _check_head(entries: list[LedgerEntry], head: Path) -> None:
-    """The head is the last entry or, after a crash between commit and head, the one before."""
+    """The head is the last row or, after a crash between commit and head, the one before."""
     sequence, last = read_head(head)[:2]
     if not len(entries) - 1 <= sequence <= len(entries):
         raise IntegrityError(f"the ledger holds {len(entries)} entries, its head {sequence}", hint=RESTORE)
@@ -333,12 +370,22 @@ def _check_head(entries: list[LedgerEntry], head: Path) -> None:
         raise IntegrityError("the ledger's head is not on its chain", hint=RESTORE)
 
 
+UNSHOWN = {
+    RESERVED: "reserved: the same publish takes it up",
+    BEGUN_KEYS: "begun: the next publish ends it",
+    BEGUN: "begun: the next publish ends it",
+    ENDED: "ended: what had begun stays charged",
+    SEALED: "file is gone but stays charged",
+}
+
+
 @dataclass(frozen=True)
 class EntryReport:
-    """One release of a lineage.
+    """One release of a lineage, or a charge that none came of.
 
     Attributes:
         label, release_id, published_at, path: which release, when (UTC), and where it was put.
+        state: how it stands, one of `FOLLOWS`; only a sealed one has a file.
         cost: what it was charged, in the lineage's currency.
         epsilon: the same as an epsilon at the lineage's delta, for this release alone.
         lines: what for.
@@ -348,6 +395,7 @@ class EntryReport:
 
     label: str
     release_id: str
+    state: str
     published_at: str
     path: Path
     cost: Fraction
@@ -355,6 +403,11 @@ class EntryReport:
     lines: tuple[SpendLine, ...]
     present: bool
     tables: tuple[ChargedTable, ...]
+
+    @property
+    def unshown(self) -> str:
+        """Why a charge has no file, in words; empty where it has one."""
+        return "" if self.present and self.state == SEALED else UNSHOWN[self.state]
 
 
 @dataclass(frozen=True)
@@ -410,7 +463,7 @@ def budget_report(ledger: Path) -> BudgetReport:
     reports = []
     for name in sorted(store.counters):
         counter = store.counters[name]
-        entries = tuple(_entry_report(entry) for entry in store.entries if entry.lineage == name)
+        entries = tuple(_entry_report(entry) for entry in store.standing().values() if entry.lineage == name)
         spent, remaining = (
             Fraction(grains, GRAINS) for grains in (counter.spent, counter.ceiling - counter.spent)
         )
@@ -420,7 +473,7 @@ def budget_report(ledger: Path) -> BudgetReport:
 
 
 def ledger_entries(ledger: Path) -> tuple[LedgerEntry, ...]:
-    """All entries of a ledger in order, its chain checked; none if it has not been used yet.
+    """The newest row of each release of a ledger, its chain checked; none if it has not been used yet.
 
     Args:
         ledger: the ledger file.
@@ -431,7 +484,7 @@ def ledger_entries(ledger: Path) -> tuple[LedgerEntry, ...]:
     """
     if not ledger.exists() and not beside(ledger, ".head").exists():
         return ()
-    return tuple(read_store(ledger).entries)
+    return tuple(read_store(ledger).standing().values())
 
 
 def _entry_report(entry: LedgerEntry) -> EntryReport:
@@ -439,6 +492,7 @@ def _entry_report(entry: LedgerEntry) -> EntryReport:
     return EntryReport(
         entry.label,
         entry.release_id,
+        entry.state,
         entry.published_at,
         path,
         Fraction(entry.cost),

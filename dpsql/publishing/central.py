@@ -7,7 +7,7 @@ Read top down: `publish_release` is the whole story, each step is a module of it
     draw        draw.py, userlevel   exact integers plus exact noise
     estimate    content.py           post-processing
     write       release.write        the file
-    charge      ledger               one commit = charge + seal
+    charge      ledger               reserved before the draw, sealed after it
 
 Before anything is spent, the releases beside the target are looked at: if the ledger does not know one of its
 lineage, the ledger is not the one that was charged. Whoever may write into the folder must not be able to
@@ -37,6 +37,7 @@ from dpsql.engines.united import declared_values
 from dpsql.errors import CatalogError, MachineFault, ReleaseError
 from dpsql.faults import CHARGED, UNCHARGED, machine
 from dpsql.ledger import (
+    Draft,
     Label,
     Lineage,
     Order,
@@ -135,7 +136,7 @@ NO_ROWS = "that are no rows as `source.csv` says the file is written"
 
 
 def _recovered(receipt: Receipt) -> list[str]:
-    """What recovery found: a release that it finished, one that is charged but lost, a draw that it destroyed."""
+    """What crashes had left: a release now finished, one that is lost, a draw destroyed, charges taken up and lost."""
     recovery, lines = receipt.recovery, []
     if recovery.finished is not None:
         lines.append(
@@ -144,7 +145,15 @@ def _recovered(receipt: Receipt) -> list[str]:
     if recovery.lost is not None:
         lines.append(f"an earlier publish stays charged but its file {recovery.lost} is gone")
     if recovery.removed is not None:
-        lines.append("an earlier publish was cut short before its charge: its draw was destroyed")
+        lines.append("an earlier publish was cut short: its draw was destroyed, nobody saw it")
+    if receipt.taken_up:
+        lines.append("an earlier publish had reserved this charge: it was taken up and is charged once")
+    if receipt.ended:
+        lines.append(
+            f"earlier publishes under this label ended once their draws had begun to decide: epsilon "
+            f"{float(receipt.currency.epsilon(receipt.ended)):g}{receipt.currency.at_delta} stays charged for them, "
+            "and this one was charged anew"
+        )
     return lines
 
 
@@ -228,30 +237,37 @@ def publish_release(
         selection = open_selection(inside, with_raw, listed_keys(inside))
         plan = selection.plan
         progress(Stage("planned", counts=selection.counts))
-        release_id, spend = new_release_id(), release_spend(catalog, plan, with_raw)
+        spend = release_spend(catalog, plan, with_raw)
         seed = signing_seed(ledger_path(catalog))
         currency = spend.lineage.currency.name
         free = tuple(SpendLine(meta.line, Fraction(0), currency) for _, metas in attached for meta in metas)
         spend = replace(spend, reported=free)
 
-        def build(path: Path) -> None:
+        def prepare() -> None:
             prepare_tables(inside, with_raw, plan)
-            plan_drawn, keys = selection.chosen(noise, key, progress, watch.keys)
+            selection.check(noise, key)
+
+        def build(draft: Draft) -> None:
+            if selection.finds:
+                progress(Stage("finding keys of", ", ".join(keys.column.name for keys in selection.plans)))
+            plan_drawn, keys = selection.chosen(noise, key, partial(draft.begin, keys=True), watch.keys)
+            if selection.finds or plan_drawn.decides:
+                draft.begin()
             scan = Scan(inside, with_raw, plan_drawn, noise, key)
             drawn = draw_release(scan, progress)
             watch.drawn(drawn)
             progress(Stage("estimating and writing", target.name))
-            release = release_content(drawn, release_id, insecure=noise.insecure)
+            release = release_content(drawn, draft.release_id, insecure=noise.insecure)
             for extra, metas in attached:
                 release = extra.released(release, scan, catalog, metas)
             promise = replace(release.privacy, values=declared_values(inside))
-            replace(release, privacy=promise, keys=keys).write(path, seed)
+            replace(release, privacy=promise, keys=keys).write(draft.file, seed, draft=True)
 
         sketches = partial(row_sketches, with_raw, spend.tables)
         rows = None if memory is None else RowComparison(sketches, compare, other_people)
         order = Order(
-            name, target, release_id, build, partial(source_digests, with_raw, catalog, spend.tables),
-            tuple(releases_beside(target, name.lineage)), memory, selection.record, rows,
+            name, target, new_release_id(), build, partial(source_digests, with_raw, catalog, spend.tables), prepare,
+            tuple(releases_beside(target, name.lineage)), memory, rows,
         )  # fmt: skip
         receipt = publish_file(ledger_path(catalog), spend, order)
         drawn_plan = selection.plan
@@ -304,7 +320,9 @@ def confirmed_source(catalog: Catalog) -> Source:
 
 
 def release_spend(catalog: Catalog, plan: ReleasePlan, raw: Engine, unit: str | None = None) -> ReleaseSpend:
-    """One ledger line for each draw; replace-one is charged in full, drawn at half the epsilon, a quarter of the mu^2.
+    """The catalog's charge, with a line for each draw that is planned before anything is drawn.
+
+    Replace-one is charged in full, drawn at half the epsilon, a quarter of the mu^2.
 
     Args:
         catalog, plan: the release.
@@ -316,7 +334,7 @@ def release_spend(catalog: Catalog, plan: ReleasePlan, raw: Engine, unit: str | 
         privacy.lineage, unit or privacy.unit.name, privacy.neighbours, privacy.delta, privacy.cap,
         privacy.key_delta,
     )  # fmt: skip
-    return ReleaseSpend(lineage, spend_lines(plan), source_tables(catalog, raw))
+    return ReleaseSpend(lineage, plan.charge, spend_lines(plan), source_tables(catalog, raw))
 
 
 def source_tables(catalog: Catalog, raw: Engine) -> tuple[SourceTable, ...]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from fractions import Fraction
 from math import isinf, prod
 from typing import Literal
 
@@ -200,7 +199,7 @@ def planned_release(
         insecure: whether the noise came from test entropy, or there was none.
     """
     catalog, privacy = plan.catalog, plan.catalog.privacy
-    promised = plan.currency.promise(sum((line.charge for line in plan.lines), Fraction(0)))
+    promised = plan.currency.promise(plan.charge)
     promise = Promise(
         unit=privacy.unit.name,
         neighbours=privacy.neighbours,

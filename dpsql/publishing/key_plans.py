@@ -18,28 +18,14 @@ from dpsql.budget import (
     currency_at,
     gaussian_sigma2,
     key_delta_of,
-    share_of_cap,
 )
 from dpsql.budget.threshold import SQUARED_SENSITIVITY, UNIT, key_threshold
 from dpsql.errors import CatalogError
 from dpsql.publishing.axes import AxisMaker
-from dpsql.publishing.planned import Step
+from dpsql.publishing.planned import Step, charged
 from dpsql.star import Catalog
-from dpsql.star.model import Privacy
 from dpsql.star.private_columns import PrivateColumn, private_columns
 from dpsql.star.private_keys import LARGEST_LIST
-
-
-def charged(privacy: Privacy) -> Fraction:
-    """What one release of a catalog is charged, in its lineage's currency.
-
-    **Privacy**: of `releases` equal shares of the cap, each rounded down, all together stay within it.
-    """
-    currency = currency_at(privacy.delta, privacy.key_delta)
-    if privacy.releases is not None:
-        return share_of_cap(privacy.cap, currency, privacy.releases)
-    assert privacy.epsilon is not None
-    return currency.counted(privacy.epsilon)
 
 
 class KeyRound(NamedTuple):

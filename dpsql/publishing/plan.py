@@ -30,8 +30,16 @@ from dpsql.mechanisms.law import NoiseLaw, laws_for
 from dpsql.noise.coins import HEADROOM
 from dpsql.publishing.axes import AxisMaker
 from dpsql.publishing.bounding import UNIT_PLANS, bounding_of
-from dpsql.publishing.key_plans import charged, key_plans
-from dpsql.publishing.planned import AxisPlanner, Bounds, PlannedStatistic, ReleasePlan, UnitQuery, set_name
+from dpsql.publishing.key_plans import key_plans
+from dpsql.publishing.planned import (
+    AxisPlanner,
+    Bounds,
+    PlannedStatistic,
+    ReleasePlan,
+    UnitQuery,
+    charged,
+    set_name,
+)
 from dpsql.star.catalog import Catalog, StarView
 from dpsql.star.graph import ResolvedMeasure, sums_rows
 from dpsql.star.model import View

@@ -24,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dpsql.axis import Axis
-from dpsql.budget import Currency, currency_at
+from dpsql.budget import Currency, currency_at, share_of_cap
 from dpsql.mechanisms.axis.strategy import AxisChoice, AxisStrategy, axis_budgets
 from dpsql.mechanisms.family.measurement import MeasuredAxis, Measurement, Terms
 from dpsql.mechanisms.family.product import PRODUCT
@@ -34,7 +34,7 @@ from dpsql.mechanisms.law import NoiseLaw, as_laplace
 from dpsql.publishing.axes import AxisMaker, declared_workload
 from dpsql.star.catalog import Catalog, StarTable, StarView
 from dpsql.star.graph import ResolvedAxis, ResolvedMeasure, sums_rows
-from dpsql.star.model import AxisSpec
+from dpsql.star.model import AxisSpec, Privacy
 from dpsql.tree import Workload
 from dpsql.variance import AxisVariance
 from dpsql.variance.kronecker import AxisSplit
@@ -137,6 +137,18 @@ class AxisPlanner:
                 return i
         self.entries.append(PlannedAxis(resolved, self.axis(resolved), choice, workload))
         return len(self.entries) - 1
+
+
+def charged(privacy: Privacy) -> Fraction:
+    """What one release of a catalog is charged, in its lineage's currency.
+
+    **Privacy**: of `releases` equal shares of the cap, each rounded down, all together stay within it.
+    """
+    currency = currency_at(privacy.delta, privacy.key_delta)
+    if privacy.releases is not None:
+        return share_of_cap(privacy.cap, currency, privacy.releases)
+    assert privacy.epsilon is not None
+    return currency.counted(privacy.epsilon)
 
 
 @dataclass(frozen=True)
@@ -331,6 +343,24 @@ class ReleasePlan:
         """What its lines are amounts of."""
         privacy = self.catalog.privacy
         return currency_at(privacy.delta, privacy.key_delta)
+
+    @property
+    def charge(self) -> Fraction:
+        """What the ledger is charged, in its currency: a function of the catalog, whatever is found in data.
+
+        At least what `lines` add up to: some mechanisms round their parts down.
+        """
+        return charged(self.catalog.privacy)
+
+    @property
+    def decides(self) -> bool:
+        """Whether a draw decides which rows are drawn next, and so how much there is to count, keep and write.
+
+        Bounds that are chosen (`max_ids: auto`) change what rows weigh and nothing else of the kind: how such a release
+        ends does not hang on them.
+        """
+        rows = (s for s in self.statistics if not s.counts_units)
+        return any(s.measurement.facts.linear is None for s in rows)
 
     @property
     def cells(self) -> int:

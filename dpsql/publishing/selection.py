@@ -19,6 +19,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -27,11 +28,10 @@ from dpsql.axis import PublicTable
 from dpsql.engines.engine import Engine, kind_of
 from dpsql.engines.key_weights import KeyQuery, key_sql, weights_statement
 from dpsql.engines.placed import JoinSide, PlacedRows, UnitKey
-from dpsql.errors import CatalogError
-from dpsql.ledger import SelectionRecord, SpendLine
+from dpsql.errors import CatalogError, InternalError
+from dpsql.ledger import SpendLine
 from dpsql.mechanisms.law import GAUSSIAN
 from dpsql.noise import Noise
-from dpsql.progress import Progress, Stage
 from dpsql.publishing.axes import axis_maker
 from dpsql.publishing.key_plans import KeyPlan, KeyRound, key_plans, list_limits
 from dpsql.publishing.plan import plan_release
@@ -305,7 +305,6 @@ class ReleaseSelection:
         limits: most keys of each list.
         listed: earlier keys of each column, which are leaves again.
         replanned: makes the plan from lists.
-        record: what the ledger must know of the step; None where nothing is found.
     """
 
     catalog: Catalog
@@ -315,7 +314,11 @@ class ReleaseSelection:
     limits: Mapping[str, int]
     listed: Mapping[str, ListedKeys]
     replanned: Callable[[KeyLists], ReleasePlan]
-    record: SelectionRecord | None
+
+    @property
+    def finds(self) -> bool:
+        """Whether there are keys to find."""
+        return any(plan.rounds for plan in self.plans)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -323,29 +326,35 @@ class ReleaseSelection:
         counts = {"statistics": len(self.plan.statistics), "axes": len(self.plan.axes)}
         return counts if self.plans else {**counts, "cells": self.plan.cells}
 
+    def check(self, noise: Noise, key: bytes) -> None:
+        """Refuse what the schema refuses, before anything is reserved; draws nothing. `prepare_tables` has run."""
+        for of in dict.fromkeys(s.of for s in self.plan.statistics):
+            counted_rows(self.catalog, self.raw, self.plan, of)
+        for plan in self.plans:
+            if plan.rounds:
+                key_statement(KeyScan(self.catalog, self.raw, self.plan, noise, key), plan.column, ())
+
     def chosen(
-        self, noise: Noise, key: bytes, progress: Progress, watch: KeyWatch = unwatched_keys
+        self, noise: Noise, key: bytes, begin: Callable[[], None], watch: KeyWatch = unwatched_keys
     ) -> tuple[ReleasePlan, tuple[KeyListPart, ...]]:
         """The plan to draw, and the lists of its private columns; finds the keys where there are some to find.
 
-        **Privacy**: spends the lines of the steps. The ledger is told before the first draw: a failure from here on is
-        charged.
+        Args:
+            noise, key: as of `KeyScan`.
+            begin: tells the ledger that key rounds begin.
+            watch: sees the keys of each draw.
+
+        **Privacy**: spends the lines of the steps, once they have begun in the ledger.
         """
-        if self.record is None:
+        if not self.finds:
             return self.plan, tuple(
                 self._part(plan, fixed_list(plan.column, self.listed[plan.column.name]))
                 for plan in self.plans
             )
+        begin()
         scan = KeyScan(self.catalog, self.raw, self.plan, noise, key, watch)
-        for column in (plan.column for plan in self.plans):
-            key_statement(scan, column, ())  # whatever the schema refuses is refused before anything is drawn
-        for of in dict.fromkeys(s.of for s in self.plan.statistics):
-            counted_rows(self.catalog, self.raw, self.plan, of)
-        progress(Stage("finding keys of", ", ".join(plan.column.name for plan in self.plans)))
-        self.record.begun = True
         lists = choose_keys(scan, self.plans, self.listed, self.limits)
         self.plan = self.replanned(lists)
-        self.record.lines = spend_lines(self.plan)
         return self.plan, tuple(self._part(plan, lists[plan.column.name]) for plan in self.plans)
 
     def _part(self, plan: KeyPlan, found: KeyList) -> KeyListPart:
@@ -382,11 +391,22 @@ def open_selection(catalog: Catalog, raw: Engine, listed: Mapping[str, ListedKey
                 hint="raise `most` or `cells`, or leave `known` out",
             )
     if any(plan.rounds for plan in plans):
-        replanned(made_up_lists(catalog, limits))
-        plan, record = replanned(empty), SelectionRecord()
+        _within_charge(replanned(made_up_lists(catalog, limits)))
+        plan = replanned(empty)
     else:
-        plan, record = replanned(fixed_lists(catalog, listed)), None
-    return ReleaseSelection(catalog, raw, plan, plans, limits, listed, replanned, record)
+        plan = replanned(fixed_lists(catalog, listed))
+    return ReleaseSelection(catalog, raw, _within_charge(plan), plans, limits, listed, replanned)
+
+
+def _within_charge(plan: ReleasePlan) -> ReleasePlan:
+    """A plan, once its lines were compared with what its catalog is charged.
+
+    Raises:
+        InternalError: they add up to more.
+    """
+    if sum((line.charge for line in plan.lines), Fraction(0)) > plan.charge:
+        raise InternalError("a plan costs more than its catalog is charged")
+    return plan
 
 
 def list_part(plan: KeyPlan, found: KeyList, most: int, known: str | None) -> KeyListPart:

@@ -24,6 +24,7 @@ from typing import BinaryIO, NamedTuple
 
 from dpsql.errors import InterfaceError, ReleaseError
 from dpsql.release.held import OpenFile, held, unreadable
+from dpsql.scratch import shown_bytes
 
 MAGIC = b"dpsql release, signed 1\n"
 KEY, SIGNATURE = 32, 64
@@ -53,7 +54,7 @@ def sign(path: Path, seed: bytes) -> str:
     """Sign a closed release file, once.
 
     Args:
-        path: the file, which nobody has open.
+        path: the file, which nobody has open; of a draft that is signed which will be shown.
         seed: 32 secret bytes.
 
     Returns:
@@ -64,9 +65,11 @@ def sign(path: Path, seed: bytes) -> str:
     """
     from nacl.signing import SigningKey  # takes longer to load than a query
 
-    key = SigningKey(seed)
+    key, digest = SigningKey(seed), hashlib.sha256()
     with path.open("rb") as file:
-        signature = key.sign(MAGIC + _digest(file, path.stat().st_size)).signature
+        for block in shown_bytes(file):
+            digest.update(block)
+    signature = key.sign(MAGIC + digest.digest()).signature
     with path.open("ab") as file:
         file.write(MAGIC + bytes(key.verify_key) + signature)
     return bytes(key.verify_key).hex()

@@ -179,20 +179,23 @@ class ReleaseBuilder:
             covariances=tuple(self.covariances),
         )
 
-    def write(self, path: Path, seed: bytes | None = None, *, block_size: int = 1 << 16) -> None:
+    def write(
+        self, path: Path, seed: bytes | None = None, *, block_size: int = 1 << 16, draft: bool = False
+    ) -> None:
         """Write the file.
 
         Args:
             path: where; must not exist.
             seed: the secret key that signs the file; None leaves it unsigned.
             block_size: bytes of the file's blocks; small ones (16,384 at least) suit small tables.
+            draft: whether readers refuse it until it is shown (`dpsql.scratch`).
 
         Raises:
             InternalError: the path exists.
         """
         if path.exists():
             raise InternalError(f"{path.name} exists and a release is never reopened for writing")
-        with scratch(path, block_size=block_size) as connection:
+        with scratch(path, block_size=block_size, draft=draft) as connection:
             connection.execute("BEGIN")  # one commit: each would write a log and sync it
             self.fill(connection)
             connection.execute("COMMIT; CHECKPOINT")

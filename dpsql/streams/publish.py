@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 from dpsql.engines.duck import RawSide
 from dpsql.errors import BatchOrderError, IntegrityError, OperationalError
 from dpsql.faults import CHARGED, UNCHARGED, machine, spending
-from dpsql.ledger import Label, Order, Receipt, ledger_entries, new_release_id, publish_file
+from dpsql.ledger import Draft, Label, Order, Receipt, ledger_entries, new_release_id, publish_file
 from dpsql.ledger.locks import signing_seed
 from dpsql.ledger.memory import LedgerMemory
 from dpsql.noise import Entropy, Noise
@@ -448,12 +448,12 @@ def _charged(
         "strategies": frozen(plan),
     }  # fmt: skip
 
-    def build(path: Path) -> None:
-        path.write_text(json.dumps(promise) + "\n", encoding="utf-8")
+    def build(draft: Draft) -> None:
+        draft.file.write_text(json.dumps(promise) + "\n", encoding="utf-8")
 
     order = Order(
         Label(privacy.lineage, directory.name, spec_hash(catalog)), directory / PROMISE, release_id, build,
-        partial(source_digests, raw, plan.catalog, spend.tables), tuple(releases_beside(directory, privacy.lineage)),
-        memory,
+        partial(source_digests, raw, plan.catalog, spend.tables),
+        public=tuple(releases_beside(directory, privacy.lineage)), memory=memory, draws=False,
     )  # fmt: skip
     return publish_file(ledger_path(catalog), spend, order)

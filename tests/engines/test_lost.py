@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from dpsql.errors import EngineLost
+from dpsql.faults import RESERVED
 from dpsql.ledger import budget_report, ledger_entries
 from dpsql.noise import ZeroNoise, insecure_test_entropy
 from dpsql.progress import Progress, Stage, silent
@@ -106,10 +107,12 @@ def test_files_that_go_away(
     here = catalog(tmp_path, files(folder), "truncate", max_ids=max_ids)
     message = lost(here, tmp_path, "nobody's password", taken(sales, doing))
     assert message.startswith(f"DuckDB: {step} failed (IOException)")
-    assert message.endswith("nothing was charged and nothing was left behind")
+    reserved = doing == COUNTING
+    assert message.endswith(RESERVED if reserved else "nothing was charged and nothing was left behind")
     (folder / "aside").rename(sales)
-    publish_release(here, tmp_path / "r.dpsql", noise=ZeroNoise(), key=KEY)
-    assert charged(here) == 1
+    published = publish_release(here, tmp_path / "r.dpsql", noise=ZeroNoise(), key=KEY)
+    assert published.receipt.taken_up is reserved
+    assert charged(here) == len(ledger_entries(ledger_path(here))) == 1
 
 
 def test_files_that_go_away_from_reported_columns(tmp_path: Path) -> None:
@@ -118,7 +121,7 @@ def test_files_that_go_away_from_reported_columns(tmp_path: Path) -> None:
     here, (sales,) = load_catalog(place / "catalog.yaml"), place.glob("sales.*")
     before = sorted(path.name for path in place.rglob("*") if "ledger" not in path.name)
     with pytest.raises(
-        EngineLost, match=r"^DuckDB: counting squares of sales failed \(IOException\); nothing was"
+        EngineLost, match=r"^DuckDB: counting squares of sales failed \(IOException\); the charge is reserved"
     ):
         publish_release(
             here,
@@ -129,7 +132,7 @@ def test_files_that_go_away_from_reported_columns(tmp_path: Path) -> None:
         )
     (place / "aside").rename(sales)
     assert sorted(path.name for path in place.rglob("*") if "ledger" not in path.name) == before
-    assert not ledger_entries(place / "ledger.duckdb")
+    assert [entry.state for entry in ledger_entries(place / "ledger.duckdb")] == ["reserved"]
 
 
 def test_files_that_go_away_from_a_stream(tmp_path: Path) -> None:
@@ -158,8 +161,9 @@ def test_files_that_go_away_from_a_stream(tmp_path: Path) -> None:
 
 
 def charged(shop: Catalog) -> int:
-    """Releases that the catalog's ledger was charged for."""
-    return sum(len(lineage.entries) for lineage in budget_report(ledger_path(shop)).lineages)
+    """Releases that the catalog's ledger has sealed."""
+    entries = [entry for lineage in budget_report(ledger_path(shop)).lineages for entry in lineage.entries]
+    return sum(entry.state == "sealed" for entry in entries)
 
 
 def lost(shop: Catalog, folder: Path, password: str, progress: Progress = silent) -> str:
@@ -305,5 +309,5 @@ def test_spark_that_goes_away(way: str, tmp_path: Path, request: pytest.FixtureR
     assert len(lines) == 2, done.stdout[-2000:] + done.stderr[-2000:]
     assert lines[0].startswith("LOST Spark: ")
     assert why in lines[0]
-    assert lines[0].endswith("nothing was charged and nothing was left behind")
+    assert lines[0].endswith(RESERVED)
     assert lines[1] == "RELEASES 0 False"

@@ -11,9 +11,8 @@ import sys
 from fractions import Fraction
 from pathlib import Path
 
-import duckdb
-
 from dpsql.ledger import (
+    Draft,
     Label,
     Lineage,
     Order,
@@ -24,30 +23,33 @@ from dpsql.ledger import (
     new_release_id,
     publish_file,
 )
+from dpsql.scratch import scratch
 
 EPSILON = Fraction(1, 10)
 LINEAGE = Lineage("people", "row", "add_remove", Fraction(0), Fraction(100))
 STEPS = (
-    *("locked", "recovered", "checked", "intent", "directory", "drawing", "built", "hashed"),
-    *("charged", "recorded", "committed", "readable", "renamed"),
+    *("locked", "recovered", "checked", "reserved:charged", "reserved:recorded", "reserved:committed"),
+    *("directory", "drawing", "built", "hashed", "sealed:charged", "sealed:recorded", "sealed:committed"),
+    *("readable", "renamed"),
 )
-INSIDE = STEPS[3:]  # from the intent on there is something that a crash could leave behind
+RESERVED, SEALED = STEPS.index("reserved:committed"), STEPS.index("sealed:committed")
+INSIDE = STEPS[3:]  # from the reservation on there is something that a crash could leave behind
 
 
 def publish(folder: Path, label: str, last_step: str) -> Receipt:
     """One publish; appends each step to <folder>/steps and may end in kill -9."""
-    release_id = new_release_id()
     steps = os.open(folder / "steps", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
     def kill_point(step: str) -> None:
-        os.write(steps, f"{label} {release_id} {step}\n".encode())
+        step = step.replace(" ", "")
+        os.write(steps, f"{label} {step}\n".encode())
         if step == last_step:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    def build(path: Path) -> None:
-        with duckdb.connect(str(path)) as release:
+    def build(draft: Draft) -> None:
+        with scratch(draft.file, draft=True) as release:
             release.execute("CREATE TABLE measurement AS SELECT random() AS value FROM range(20000)")
-            release.execute("CREATE TABLE meta AS SELECT ? AS release_id", [release_id])
+            release.execute("CREATE TABLE meta AS SELECT ? AS release_id", [draft.release_id])
             kill_point("drawing")
             release.execute("INSERT INTO measurement SELECT random() FROM range(200000)")
 
@@ -55,9 +57,9 @@ def publish(folder: Path, label: str, last_step: str) -> Receipt:
         return publish_file(
             folder / "ledger" / "ledger.duckdb",
             ReleaseSpend(
-                LINEAGE, (SpendLine("view", EPSILON, "epsilon"),), (SourceTable("rows", ("rows",)),)
+                LINEAGE, EPSILON, (SpendLine("view", EPSILON, "epsilon"),), (SourceTable("rows", ("rows",)),)
             ),
-            Order(Label("people", label, "spec"), folder / f"{label}.dpsql", release_id, build, dict),
+            Order(Label("people", label, "spec"), folder / f"{label}.dpsql", new_release_id(), build, dict),
             kill_point,
         )
     finally:

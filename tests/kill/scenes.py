@@ -60,11 +60,20 @@ class Scene(NamedTuple):
     check: Callable[[Path, dict[str, Any]], None]
 
 
-def make_shop(folder: Path, views: str = SEXES) -> None:
+def make_shop(folder: Path, views: str = SEXES, text: str = CATALOG) -> None:
     """Rows of a shop and a catalog, on a computer that remembers nothing of earlier scenes."""
     os.environ["DPSQL_STATE"] = str(folder.with_name(f"{folder.name}-state"))
-    part = CATALOG[: CATALOG.index("stream:" if views == SEXES else "views:")]
+    part = text[: text.index("views:" if views == DAYS else "stream:")]
     make_stream_shop(folder, customers=40, text=part + views)
+
+
+def _keyed(folder: Path) -> None:
+    """The shop with a column whose values nobody listed."""
+    text = CATALOG.replace("delta: DELTA", "delta: 1e-6, key_delta: 4e-7")
+    regions = "views:\n  regions: {of: sales, axes: [customer.region], measures: [count]}\n"
+    make_shop(
+        folder, regions, text.replace("[north, south, east, west], nullable: true", "private, nullable: true")
+    )
 
 
 def _released(folder: Path) -> None:
@@ -133,6 +142,17 @@ def _publishes(releases: int) -> Callable[[Path, dict[str, Any]], None]:
     return check
 
 
+def _begun(folder: Path, report: dict[str, Any]) -> None:
+    """One release is shown; what a kill ended once it had begun is charged beside it, and nothing else is."""
+    (lineage,) = budget_report(folder / ".dpsql" / "ledger.duckdb").lineages
+    states = [entry.state for entry in lineage.entries]
+    assert states in (["sealed"], ["ended", "sealed"]), states
+    rounds = sum(line.amount for line in lineage.entries[0].lines if line.delta)
+    assert states == ["sealed"] or lineage.entries[0].cost in (rounds, lineage.entries[1].cost)
+    assert abs(lineage.spent - sum(entry.cost for entry in lineage.entries)) < Fraction(1, 10**12)
+    verify(folder / "b.dpsql")
+
+
 def _appends(batches: int) -> Callable[[Path, dict[str, Any]], None]:
     def check(folder: Path, report: dict[str, Any]) -> None:
         assert report["batch"] == batches - 1
@@ -159,8 +179,9 @@ def _publish(folder: Path) -> list[object]:
 
 
 SCENES = (
-    Scene("first publish", make_shop, _publish, "b.dpsql", ".intent", ".intent", _publishes(1)),
-    Scene("publish", _released, _publish, "b.dpsql", ".intent", ".intent", _publishes(2)),
+    Scene("first publish", make_shop, _publish, "b.dpsql", ".draft", ".draft", _publishes(1)),
+    Scene("publish", _released, _publish, "b.dpsql", ".draft", ".draft", _publishes(2)),
+    Scene("keyed publish", _keyed, _publish, "b.dpsql", ".draft", ".draft", _begun),
     Scene("first append", lambda folder: make_shop(folder, DAYS), lambda folder: append_words(folder, 1),
           "retail.dpsql/manifest.json", ".stream", ".stream", _appends(1)),
     Scene("append", _streaming, lambda folder: append_words(folder, 2),
@@ -236,4 +257,4 @@ class Stage:
 
 def _is_left(path: Path) -> bool:
     """Whether a path is of something that was begun."""
-    return path.name.endswith((".staging", ".new", ".wal", ".intent", "-journal"))
+    return path.name.endswith((".draft", ".copy", ".new", ".wal", "-journal"))

@@ -1,7 +1,7 @@
 """kill -9 during publish: nothing partial, nothing lost, nothing charged twice, no draw left over.
 
-Thirteen kills are systematic, one at each step of the protocol (three of them inside the ledger's
-transaction or right at its end); the others come at random moments. Each child notes the steps that it
+Fifteen kills are systematic, one at each step of the protocol (six of them inside the ledger's
+transactions or right at their ends); the others come at random moments. Each child notes the steps that it
 reaches, so the tests know, and demand, that six in ten kills land inside a publish.
 """
 
@@ -17,9 +17,10 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from dpsql.errors import IntegrityError, OperationalError
+from dpsql.errors import IntegrityError, OperationalError, ReleaseError
 from dpsql.ledger import budget_report
 from dpsql.ledger.publish import opened, settle
+from dpsql.release import open_release
 from tests.kill import publishing_child as child
 
 CHILD = Path(child.__file__)
@@ -29,40 +30,51 @@ def start(folder: Path, label: str, step: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, str(CHILD), str(folder), label, step])
 
 
-def steps_of(folder: Path, label: str) -> list[tuple[str, str]]:
-    """(release id, step) in order; a line that the kill cut short does not count."""
+def steps_of(folder: Path, label: str) -> list[str]:
+    """Steps in order; a line that the kill cut short does not count."""
     path = folder / "steps"
     lines = path.read_text().splitlines() if path.exists() else []
     parts = [line.split() for line in lines]
-    return [(part[1], part[2]) for part in parts if len(part) == 3 and part[0] == label]
+    return [part[1] for part in parts if len(part) == 2 and part[0] == label and part[1] in child.STEPS]
 
 
 def check_after_kill(folder: Path, label: str) -> bool:
     """Recover, publish again, and check every promise. Returns whether the kill was inside the publish."""
     reached = steps_of(folder, label)
-    first_id, last = reached[-1] if reached else ("", "")
+    last = child.STEPS.index(reached[-1]) if reached else 0
     ledger = folder / "ledger" / "ledger.duckdb"
+    check_drafts(folder)
     if ledger.exists():
         with opened(ledger) as (store, _):
             settle(store)
     assert left_over(folder) == []
     shown = (folder / f"{label}.dpsql").exists()
     charged = [e for lineage in budget_report(ledger).lineages for e in lineage.entries if e.label == label]
-    assert shown == bool(charged)  # no release without its charge, no charge without its release
-    if last in child.STEPS[child.STEPS.index("committed") :]:
-        assert shown
+    assert len(charged) <= 1 and shown == any(entry.state == "sealed" for entry in charged)
+    assert charged or last < child.RESERVED  # nothing is drawn that is not charged
+    assert shown or last < child.SEALED
     receipt = child.publish(folder, label, "none")
-    assert receipt.drawn == (not shown)
-    assert (receipt.release_id == first_id) == shown  # rolled forward, or drawn afresh: never the dead draw
+    assert receipt.drawn == (not shown) and receipt.taken_up == (bool(charged) and not shown)
+    if charged:
+        assert receipt.release_id == charged[0].release_id
     with duckdb.connect(str(receipt.path), read_only=True) as release:
         assert release.execute("SELECT release_id FROM meta").fetchall() == [(receipt.release_id,)]
         assert release.execute("SELECT count(*) FROM measurement").fetchall() == [(220_000,)]
     assert left_over(folder) == []
-    return last in child.INSIDE
+    return reached != [] and reached[-1] in child.INSIDE
+
+
+def check_drafts(folder: Path) -> None:
+    """No reader opens what a kill has left of a draw."""
+    for draft in (folder / "ledger").glob("*.draft/*.dpsql"):
+        with pytest.raises(duckdb.Error), duckdb.connect(str(draft)):
+            pass
+        with pytest.raises(ReleaseError):
+            open_release(draft, insecure=True)
 
 
 def left_over(folder: Path) -> list[Path]:
-    return [*folder.glob(".*.staging"), *folder.glob("*.wal"), *(folder / "ledger").glob("*.intent*")]
+    return [*folder.glob(".*.copy"), *folder.glob("*.wal"), *(folder / "ledger").glob("*.draft")]
 
 
 def check_totals(folder: Path, labels: int) -> None:
@@ -101,7 +113,7 @@ def kill_loop(folder: Path, rounds: int, random_kills: int, seed: int) -> None:
     check_totals(folder, kills)
 
 
-def test_15_kills(tmp_path):
+def test_17_kills(tmp_path):
     kill_loop(tmp_path, rounds=1, random_kills=2, seed=1)
 
 
@@ -111,10 +123,10 @@ def test_200_kills(tmp_path):
     kill_loop(tmp_path, rounds=5, random_kills=135, seed=2)
 
 
-@pytest.mark.parametrize("step", ["committed", "readable"])
+@pytest.mark.parametrize("step", ["sealed:committed", "readable"])
 def test_a_charged_draw_that_vanished_stays_charged_and_says_so(tmp_path, step):
     start(tmp_path, "a", step).wait(60)
-    (draw,) = tmp_path.glob(".*.staging/a.dpsql")
+    (draw,) = tmp_path.glob("ledger/*.draft/a.dpsql")
     draw.unlink()
     with opened(tmp_path / "ledger" / "ledger.duckdb") as (store, _):
         assert settle(store).lost == tmp_path / "a.dpsql"

@@ -45,7 +45,7 @@ def test_a_backup_is_whole_private_and_can_be_restored(curator, tmp_path):
     seed, safe = signing_seed(curator.ledger), tmp_path / "safe"
     bare = backup_ledger(curator.ledger, safe / "bare", with_key=False)
     full = backup_ledger(curator.ledger, safe / "full", with_key=True)
-    assert (bare.entries, [file.name for file in bare.files]) == (1, ["bare.head"])
+    assert (bare.entries, [file.name for file in bare.files]) == (2, ["bare.head"])
     assert [file.name for file in full.files] == ["full.head", "full.key"]
     assert sorted(file.name for file in safe.iterdir()) == [
         "bare",
@@ -76,7 +76,7 @@ def test_a_restored_old_copy_spends_nothing(curator, tmp_path, elsewhere):
     for released in curator.folder.rglob("b.dpsql"):
         released.unlink()
     for folder in (curator.folder, curator.folder / "out"):
-        with pytest.raises(IntegrityError, match="is an older copy: it holds 1 entries"):
+        with pytest.raises(IntegrityError, match="is an older copy: it holds 2 entries"):
             curator.publish("c", target=folder / "c.dpsql")
     assert curator.draws == 2 and spent(curator.ledger) == Fraction(2, 5)
     assert not curator.publish("a").drawn  # what it knows it still tells
@@ -138,7 +138,7 @@ def test_a_move_leaves_a_note_and_takes_key_and_streams_along(curator, tmp_path)
     other = curator.ledger.with_name("b.00000000.stream")
     other.write_text("of another ledger")
     moved = move_ledger(curator.ledger, new)
-    assert moved.entries == 1 and {file.name for file in moved.files} == {
+    assert moved.entries == 2 and {file.name for file in moved.files} == {
         *("shop.ledger.head", "shop.ledger.key", state.name)
     }
     assert not state.exists() and other.exists() and not curator.ledger.exists()
@@ -151,7 +151,7 @@ def test_a_move_leaves_a_note_and_takes_key_and_streams_along(curator, tmp_path)
             attempt()
     with pytest.raises(OperationalError, match="was moved to"):
         move_ledger(curator.ledger, tmp_path / "third")
-    assert move_ledger(curator.ledger, new).entries == 1  # again: done
+    assert move_ledger(curator.ledger, new).entries == 2  # again: done
     curator.ledger = new
     assert curator.publish("b").left == Fraction(16, 5) and signing_seed(new) == seed
     assert new.with_name(state.name).read_text() == "sums"
@@ -194,7 +194,7 @@ def test_a_move_that_was_cut_short_is_finished_and_never_two_spend(curator, tmp_
         with contextlib.suppress(Error):
             can_spend += bool(budget_report(copy / ledger.name).lineages)
     assert can_spend <= 1
-    assert move_ledger(old, new).entries == 1
+    assert move_ledger(old, new).entries == 2
     curator.ledger = new
     assert curator.publish("b").left == Fraction(16, 5)
     assert not list(new.parent.glob("*.new")) and json.loads(beside(old, ".head").read_text())[
@@ -214,7 +214,7 @@ def test_commands(curator, tmp_path):
     done = dpsql_command("ledger", "backup", curator.ledger, "-o", tmp_path / "copy", "--json")
     assert json.loads(done.stdout) == {
         "command": "ledger backup", "code": 0,
-        "ledger": str(tmp_path / "copy"), "entries": 1, "files": [str(tmp_path / "copy.head")],
+        "ledger": str(tmp_path / "copy"), "entries": 2, "files": [str(tmp_path / "copy.head")],
     }  # fmt: skip
     moved = dpsql_command("ledger", "move", curator.ledger, tmp_path / "new")
     assert moved.returncode == 0 and "moved the ledger to" in moved.stderr

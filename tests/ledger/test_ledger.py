@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -23,7 +24,9 @@ from dpsql.errors import (
     PrivacyError,
     ReleaseExists,
 )
+from dpsql.faults import BEGUN as BEGUN_WORDS
 from dpsql.ledger import (
+    Draft,
     KillPoint,
     Label,
     Lineage,
@@ -32,7 +35,6 @@ from dpsql.ledger import (
     Receipt,
     Recovery,
     ReleaseSpend,
-    SelectionRecord,
     SourceTable,
     SpendLine,
     budget_report,
@@ -65,11 +67,16 @@ class Curator:
         currency: str = "epsilon",
         tables: tuple[str, ...] = ("sales", "customer"),
         kill_point: KillPoint = lambda step: None,
+        build: Callable[[Path], object] | None = lambda path: path.write_bytes(os.urandom(64)),
+        draw: Callable[[Draft], None] = lambda draft: None,
+        lines: tuple[SpendLine, ...] = (),
         **others: object,
     ) -> Receipt:
-        def build(path: Path) -> None:
+        def drawn(draft: Draft) -> None:
             self.draws += 1
-            path.write_bytes(os.urandom(64))
+            draw(draft)
+            if build is not None:
+                build(draft.file)
 
         line = SpendLine("view demand", Fraction(epsilon), currency)
 
@@ -77,13 +84,14 @@ class Curator:
             return {name: (f"{name}: {source}",) for name in tables}
 
         name = Label(lineage.name, label, spec)
-        order = Order(name, self.folder / f"{label}.dpsql", new_release_id(), build, digests)
-        spend = ReleaseSpend(lineage, (line,), tuple(SourceTable(table, (table,)) for table in tables))
+        order = Order(name, self.folder / f"{label}.dpsql", new_release_id(), drawn, digests)
+        places = tuple(SourceTable(table, (table,)) for table in tables)
+        spend = ReleaseSpend(lineage, Fraction(epsilon), lines or (line,), places)
         return publish_file(self.ledger, spend, replace(order, **others), kill_point)
 
     def left_over(self) -> list[str]:
-        names = [path.name for path in self.folder.iterdir() if path.name.endswith(".staging")]
-        return names + [path.name for path in self.ledger.parent.iterdir() if path.name.endswith(".intent")]
+        names = [path.name for path in self.folder.iterdir() if path.name.endswith(".copy")]
+        return names + [path.name for path in self.ledger.parent.iterdir() if path.name.endswith(".draft")]
 
 
 @pytest.fixture
@@ -115,27 +123,31 @@ def test_ten_releases_of_a_tenth_use_up_the_cap_exactly(curator):
     assert curator.draws == 10 and curator.left_over() == []
 
 
-def test_chosen_keys_spend_their_delta_to_the_last_grain_and_no_more_than_planned(curator: Curator) -> None:
-    delta = Fraction(1, 10**7)
-    keyed = Lineage("shop", "customer.customer_id", "add_remove", 2 * delta, Fraction(4), delta)
-    lines = tuple(SpendLine(f"keys {part}", Fraction(1, 100), "mu2", delta / 2) for part in "ab")
+DELTA = Fraction(1, 10**7)
+KEYED = Lineage("shop", "customer.customer_id", "add_remove", 2 * DELTA, Fraction(4), DELTA)
+ROUNDS = tuple(SpendLine(f"keys {part}", Fraction(1, 100), "mu2", DELTA / 2) for part in "ab")
+VIEW = SpendLine("view demand", Fraction(1, 50), "mu2")
 
-    def publish(label: str, planned: tuple[SpendLine, ...], spent: tuple[SpendLine, ...]) -> Receipt:
-        name = Label("shop", label, "spec")
-        order = Order(
-            name, curator.folder / f"{label}.dpsql", new_release_id(), lambda path: path.write_bytes(b"x"),
-            lambda: {}, selection=SelectionRecord(lines=spent),
-        )  # fmt: skip
-        return publish_file(curator.ledger, ReleaseSpend(keyed, planned, ()), order)
 
-    with pytest.raises(InternalError):
-        publish("more", lines[:1], lines)
-    assert publish("half", lines[:1], lines[:1]).drawn
+def keyed(curator: Curator, label: str, lines: tuple[SpendLine, ...], **others: object) -> Receipt:
+    """A release whose lines, some of them key rounds, are charged a twentieth in all."""
+    return curator.publish(label, "0.05", lineage=KEYED, currency="mu2", lines=lines, **others)
+
+
+def test_chosen_keys_spend_their_delta_to_the_last_grain(curator: Curator) -> None:
+    assert keyed(curator, "half", ROUNDS[:1]).drawn
     with pytest.raises(BudgetExceeded, match="no delta left to choose keys"):
-        publish("beyond", lines, lines)
-    assert publish("rest", lines[1:], lines[1:]).drawn
+        keyed(curator, "beyond", ROUNDS)
+    assert keyed(curator, "rest", ROUNDS[1:]).drawn
     with pytest.raises(BudgetExceeded, match="no delta left to choose keys"):
-        publish("none", lines[:1], lines[:1])
+        keyed(curator, "none", ROUNDS[:1])
+
+
+def test_a_release_is_charged_what_its_catalog_says_and_no_plan_costs_more(curator: Curator) -> None:
+    assert keyed(curator, "a", (*ROUNDS[:1], VIEW)).charged == Fraction(1, 20)
+    with pytest.raises(InternalError, match="more than its charge"):
+        curator.publish("b", "0.01", lineage=KEYED, currency="mu2", lines=(VIEW,))
+    assert curator.draws == 1
 
 
 def test_a_release_that_was_charged_and_not_shown_is_finished_and_said(curator: Curator) -> None:
@@ -153,17 +165,75 @@ def test_a_release_that_was_charged_and_not_shown_is_finished_and_said(curator: 
     assert shown.recovery == Recovery(finished=shown.path) and curator.draws == 2
 
 
-@pytest.mark.parametrize("chosen", [False, True])
-def test_a_failure_is_charged_once_noisy_numbers_have_chosen(curator: Curator, chosen: bool) -> None:
-    record = SelectionRecord()
+def fails(path: Path) -> None:
+    path.write_text("a draw")
+    raise ValueError("the draw failed")
 
-    def fails(path: Path) -> None:
-        record.begun = record.begun or chosen
-        raise ValueError("the draw failed")
 
-    with pytest.raises(MachineFault if chosen else ValueError):
-        curator.publish("a", build=fails, selection=record)
-    assert curator.publish("b").left == 4 - Fraction(2, 5) * (2 if chosen else 1)
+def test_a_reservation_is_taken_up_again_for_nothing(curator: Curator) -> None:
+    with pytest.raises(ValueError, match="the draw failed"):
+        curator.publish("a", build=fails)
+    assert curator.left_over() == []
+    (reserved,) = budget_report(curator.ledger).lineages[0].entries
+    assert (reserved.state, reserved.cost, reserved.present) == ("reserved", Fraction(2, 5), False)
+    with pytest.raises(ReleaseExists, match="reserved with another specification"):
+        curator.publish("a", spec="other")
+    again = curator.publish("a", target=curator.folder / "b.dpsql")
+    assert again.drawn and again.taken_up and not again.ended and again.left == 4 - Fraction(2, 5)
+    (sealed,) = budget_report(curator.ledger).lineages[0].entries
+    assert (sealed.state, sealed.release_id, sealed.path) == ("sealed", reserved.release_id, again.path)
+
+
+def test_the_last_of_a_cap_is_taken_up_too(curator: Curator) -> None:
+    with pytest.raises(ValueError):
+        curator.publish("a", "4", build=fails)
+    with pytest.raises(BudgetExceeded):
+        curator.publish("b", "0.1")
+    assert curator.publish("a", "4").left == 0
+
+
+@pytest.mark.parametrize(
+    ("begun", "kept", "deltas"), [(["keys"], Fraction(1, 100), 1), (["keys", "all"], Fraction(1, 20), 1),
+                                  (["all"], Fraction(1, 20), 0)]
+)  # fmt: skip
+@pytest.mark.parametrize("stop", [KeyboardInterrupt, ValueError])
+def test_what_had_begun_is_never_taken_up(
+    curator: Curator, begun: list[str], kept: Fraction, deltas: int, stop: type[BaseException]
+) -> None:
+    """Key rounds cost their share and all of their delta, anything else the whole; the label is charged anew."""
+
+    def stopped(draft: Draft) -> None:
+        for step in begun:
+            draft.begin(keys=step == "keys")
+        draft.file.write_text("a draw")
+        raise stop("city 1")
+
+    lines = (*ROUNDS[:deltas], VIEW)
+    with pytest.raises(KeyboardInterrupt if stop is KeyboardInterrupt else MachineFault) as caught:
+        keyed(curator, "a", lines, **{"build": None, "draw": stopped})
+    if stop is ValueError:
+        assert str(caught.value).endswith(BEGUN_WORDS) and "city" not in str(caught.value)
+    assert curator.left_over() == []
+    (lineage,) = budget_report(curator.ledger).lineages
+    assert (lineage.spent, lineage.key_spent) == (kept, deltas * DELTA / 2)
+    again = keyed(curator, "a", lines)
+    assert not again.taken_up and again.ended == kept
+    (lineage,) = budget_report(curator.ledger).lineages
+    assert (lineage.spent, lineage.key_spent) == (kept + Fraction(1, 20), 2 * deltas * DELTA / 2)
+    assert [entry.state for entry in lineage.entries] == ["ended", "sealed"]
+    with pytest.raises(BudgetExceeded if deltas else ReleaseExists):
+        keyed(curator, "b" if deltas else "a", lines, **({} if deltas else {"spec": "other"}))
+
+
+def test_no_two_key_rounds_are_drawn_on_one_charge(curator: Curator) -> None:
+    def twice(draft: Draft) -> None:
+        draft.begin(keys=True)
+        draft.begin(keys=True)
+
+    with pytest.raises(MachineFault, match="InternalError"):
+        keyed(curator, "a", (*ROUNDS[:1], VIEW), **{"build": None, "draw": twice})
+    (lineage,) = budget_report(curator.ledger).lineages
+    assert [entry.state for entry in lineage.entries] == ["ended"]
 
 
 def test_a_release_is_private_until_it_is_read_only(curator):
@@ -198,7 +268,7 @@ def test_the_ledger_and_its_log_are_never_open_to_others(curator, monkeypatch):
     finally:
         os.umask(old)
     assert all(seen.values()), seen
-    assert {("made", "ledger.duckdb"), ("committed", "ledger.duckdb.wal")} <= {*seen}
+    assert {("made", "ledger.duckdb"), ("sealed: committed", "ledger.duckdb.wal")} <= {*seen}
 
 
 def test_same_specification_and_label_is_returned_without_a_draw(curator):
@@ -387,24 +457,26 @@ def test_spends_must_be_positive(curator):
     with pytest.raises(PrivacyError, match="above 0"):
         curator.publish("a", "0")
     with pytest.raises(PrivacyError, match="above 0"):
-        ReleaseSpend(SHOP, (), ()).cost()
+        ReleaseSpend(SHOP, Fraction(1), (), ()).check()
 
 
-def test_a_build_that_fails_leaves_nothing_and_costs_nothing(curator):
+def test_a_build_that_fails_leaves_nothing_and_costs_once(curator):
     def broken(path):
         path.write_text("half a draw")
         raise KeyboardInterrupt
 
+    with pytest.raises(OperationalError, match="choose another output"):
+        curator.publish("a", target=curator.folder / "absent" / "a.dpsql")
+    assert budget_report(curator.ledger).lineages == ()
     with pytest.raises(KeyboardInterrupt):
         curator.publish("a", build=broken)
     with pytest.raises(InternalError, match="one closed file"):
         curator.publish("a", build=lambda path: None)
     with pytest.raises(InternalError, match="one closed file"):
         curator.publish("a", build=lambda path: [path.with_name(n).touch() for n in (path.name, "a.wal")])
-    with pytest.raises(OperationalError, match="choose another output"):
-        curator.publish("a", target=curator.folder / "absent" / "a.dpsql")
     assert curator.left_over() == [] and not (curator.folder / "a.dpsql").exists()
-    assert budget_report(curator.ledger).lineages == ()
+    (lineage,) = budget_report(curator.ledger).lineages
+    assert lineage.spent == Fraction(2, 5) and curator.publish("a").left == 4 - Fraction(2, 5)
 
 
 def test_a_release_id_is_used_once(curator):
@@ -469,13 +541,13 @@ def test_an_old_copy_a_missing_head_and_a_missing_ledger_stop_spending(curator):
         curator.publish(label)
     new = curator.ledger.read_bytes()
     curator.ledger.write_bytes(old)
-    with pytest.raises(IntegrityError, match="holds 2 entries, its head 4"):
+    with pytest.raises(IntegrityError, match="holds 4 entries, its head 8"):
         curator.publish("e")
     curator.ledger.unlink()
     with pytest.raises(IntegrityError, match="is gone"):
         curator.publish("e")
     curator.ledger.write_bytes(new)
-    for text in ('{"sequence": 4, "hash": "0"}', "{", "[]"):
+    for text in ('{"sequence": 8, "hash": "0"}', "{", "[]"):
         head.write_text(text)
         with pytest.raises(IntegrityError, match="head"):
             curator.publish("e")
@@ -504,7 +576,7 @@ def test_a_draw_whose_file_is_gone_after_its_charge_is_reported_as_lost(curator)
     """A crash between the commit and the rename, and somebody who clears folders."""
 
     def crash(step: str) -> None:
-        if step == "committed":
+        if step == "sealed: committed":
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -523,13 +595,14 @@ def test_a_file_that_is_no_ledger(curator):
         curator.publish("b")
 
 
-def test_a_note_that_a_kill_cut_short_is_removed(curator):
+def test_a_draft_of_nobody_is_destroyed(curator):
     curator.publish("a")
-    half = curator.ledger.with_name(curator.ledger.name + ".intent.new")
-    half.write_text('{"release_id": "')
+    stranger = curator.ledger.with_name(f"{curator.ledger.name}.{'0' * 32}.draft")
+    stranger.mkdir()
+    (stranger / "b.dpsql").write_text("a draw")
     with opened(curator.ledger) as (store, _):
-        assert settle(store) == Recovery()
-    assert not half.exists() and (curator.folder / "a.dpsql").exists()
+        assert settle(store) == Recovery(removed=stranger)
+    assert not stranger.exists() and (curator.folder / "a.dpsql").exists()
 
 
 def test_recovery_without_a_crash_finds_nothing(curator):

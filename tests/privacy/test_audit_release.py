@@ -113,7 +113,7 @@ def test_what_is_no_release_is_not_audited(release: Path, tmp_path: Path, statem
 TAMPERING = {
     "UPDATE meta SET value = '\"alice\"' WHERE key = 'release_id'": "release id",
     "UPDATE meta SET value = replace(value, '\"epsilon\": \"8\"', '\"epsilon\": \"4\"') WHERE key = 'privacy'":
-        "budget add up",
+        "within the promise",
     "UPDATE meta SET value = replace(value, '\"mid\": 1000', '\"mid\": 1001') WHERE key = 'statistics'":
         "meta follows",
     "UPDATE meta SET value = replace(value, '\"decimal\"', '\"int\"') WHERE key = 'statistics'": "meta follows",

@@ -32,13 +32,13 @@ def spend_once(folder: str, name: str, cap: Fraction) -> bool:
         publish_file(
             Path(folder) / "ledger.duckdb",
             ReleaseSpend(
-                lineage, (SpendLine("view", EPSILON, "epsilon"),), (SourceTable("rows", ("rows",)),)
+                lineage, EPSILON, (SpendLine("view", EPSILON, "epsilon"),), (SourceTable("rows", ("rows",)),)
             ),
             Order(
                 Label("people", name, "spec"),
                 Path(folder) / f"{name}.dpsql",
                 new_release_id(),
-                lambda path: path.write_bytes(os.urandom(16)) and None,
+                lambda draft: draft.file.write_bytes(os.urandom(16)) and None,
                 dict,
             ),
         )
@@ -62,7 +62,7 @@ def check(folder: Path, processes: int, attempts: int, cap: Fraction) -> None:
     assert granted == len(lineage.entries) == cap / EPSILON < processes * attempts
     assert lineage.spent == cap and lineage.left == 0
     assert len(list(folder.glob("*.dpsql"))) == granted and all(entry.present for entry in lineage.entries)
-    assert not list(folder.glob("*.intent")) and not list(folder.glob(".*.staging"))
+    assert not list(folder.glob("*.draft")) and not list(folder.glob(".*.copy"))
 
 
 def test_60_concurrent_spends(tmp_path):

@@ -19,7 +19,7 @@ from dpsql import api
 from dpsql.answer import Answerer
 from dpsql.budget.threshold import key_weight
 from dpsql.curate.prove import madeup, prove
-from dpsql.errors import CatalogError, Error, LineageError, MachineFault, ReleaseExists
+from dpsql.errors import CatalogError, Error, LineageError, MachineFault
 from dpsql.ledger import budget_report
 from dpsql.mechanisms.law import GAUSSIAN
 from dpsql.noise import ExactNoise, Noise, ZeroNoise, os_entropy
@@ -243,27 +243,40 @@ def test_lists_of_no_key_of_one_and_of_most(tmp_path: Path, most: int, shown: in
     assert len(groups) == shown + 1 and sum(row[1] for row in groups) == pytest.approx(total, abs=1e-6)
 
 
+@pytest.mark.parametrize("at", ["the second round", "the views"])
 @pytest.mark.parametrize("stop", [KeyboardInterrupt, ValueError])
-def test_a_failure_after_the_keys_were_found_is_charged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stop: type[BaseException], publishes: None
+def test_a_failure_after_keys_were_drawn_is_charged_for_good(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stop: type[BaseException], at: str, publishes: None
 ) -> None:
-    catalog = write(tmp_path)
+    """Key rounds alone cost their share and all of their delta, once views are drawn the whole is charged."""
+    catalog, calls = write(tmp_path), []
+    passed = selection._passed
 
-    def failing(*_: object) -> None:
-        raise stop("item 3")
+    def failing(*given: Any) -> Any:
+        calls.append(given)
+        if at == "the views" or len(calls) > 1:
+            raise stop("item 3")
+        return passed(*given)
 
-    monkeypatch.setattr(central, "draw_release", failing)
+    monkeypatch.setattr(
+        *((central, "draw_release") if at == "the views" else (selection, "_passed")), failing
+    )
     with pytest.raises(KeyboardInterrupt if stop is KeyboardInterrupt else MachineFault) as caught:
         publish(catalog)
     if stop is ValueError:
-        assert "it is charged" in str(caught.value) and "item" not in str(caught.value)
+        assert "what had begun stays charged" in str(caught.value) and "item" not in str(caught.value)
     (lineage,) = budget_report(ledger_path(load_catalog(catalog))).lineages
-    assert lineage.spent > 0 and lineage.key_spent > 0 and not lineage.entries[0].present
-    assert not list(tmp_path.glob("?*.dpsql")) and not list(tmp_path.glob(".*.staging"))
+    (ended,) = lineage.entries
+    rounds = sum(line.amount for line in ended.lines if line.delta)
+    assert ended.state == "ended" and lineage.key_spent > 0
+    assert (
+        lineage.spent == ended.cost and (ended.cost == rounds) == (at != "the views") and ended.cost >= rounds
+    )
+    assert not list(tmp_path.glob("?*.dpsql")) and not list((tmp_path / ".dpsql").glob("*.draft"))
     monkeypatch.undo()
-    with pytest.raises(ReleaseExists, match="charged but its file is gone"):
-        publish(catalog)
-    assert publish(catalog, "again.dpsql").exists()
+    publish(catalog)
+    (anew,) = budget_report(ledger_path(load_catalog(catalog))).lineages
+    assert anew.key_spent == 2 * lineage.key_spent and [e.state for e in anew.entries] == ["ended", "sealed"]
 
 
 def test_a_failure_before_the_keys_were_found_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -56,7 +56,7 @@ def edit(shop: Path, old: str, new: str) -> Path:
 
 
 def leftovers(shop: Path) -> list[str]:
-    return [p.name for p in shop.iterdir() if p.suffix == ".dpsql" or p.name.endswith(".staging")]
+    return [p.name for p in shop.iterdir() if p.suffix == ".dpsql" or p.name.endswith((".draft", ".copy"))]
 
 
 def test_unknown_catalog_key(shop):

@@ -43,9 +43,7 @@ def refuse(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, number: int
     (lineage,) = budget_report(ledger).lineages
     assert (lineage.spent, len(lineage.entries)) == (1, 1)
     assert read_manifest(shop.directory).batches == day + 1
-    assert not [
-        path for path in shop.folder.rglob("*") if path.name.endswith((".new", ".intent", ".staging"))
-    ]
+    assert not [path for path in shop.folder.rglob("*") if path.name.endswith((".new", ".draft", ".copy"))]
     return True
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -170,10 +171,10 @@ def _check_ledger(release: Release, catalog: Catalog) -> Iterator[Check]:
     yield Check("charged to the ledger", True, charged)
     yield Check("the file is the one that was charged", file_hash(release.path) == ledger_entry.sha256)
     yield Check("the catalog is the one it was made from", spec_hash(catalog) == release.meta.spec_hash)
-    spends = tuple(
-        SpentAmount(line.purpose, str(line.amount), str(line.delta)) for line in ledger_entry.spend_lines()
-    )
-    yield Check("the file names the amounts that were charged", spends == release.meta.spends)
+    promise = release.meta.privacy
+    claimed = Fraction(promise.mu2 or promise.epsilon), Fraction(promise.key_delta or 0)
+    reserved = Fraction(ledger_entry.cost), Fraction(ledger_entry.key_cost)
+    yield Check("the file claims what was charged", claimed == reserved)
 
 
 FOLDERS = ("segments", "states")

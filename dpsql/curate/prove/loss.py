@@ -107,7 +107,7 @@ class Loss:
         draws: in order.
         claimed: what the ledger was charged, in `currency`.
         currency: `epsilon` or `mu2`.
-        lines: purpose and charge of each ledger line.
+        lines: purpose of each part of what was drawn, and how much of the charge.
         delta: what the ledger was charged for private keys.
         chance: with which one side shows keys that the other does not have, at most.
     """

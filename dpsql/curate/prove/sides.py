@@ -80,11 +80,11 @@ def measure_pair(left: NeighbourSide, right: NeighbourSide, seed: int) -> Measur
     releases: list[DrawnRelease] = []
     draws = record_pair(partial(left.publish, drawn=releases.append), right.publish, seed)
     (ledger_entry,) = ledger_entries(ledger_path(left.catalog))
-    lines = ledger_entry.spend_lines()
-    charged = sum((line.amount for line in lines), Fraction(0))
-    spent = tuple((line.purpose, line.amount) for line in lines)
-    delta = sum((line.delta for line in lines), Fraction(0))
-    loss = Loss(draws.losses, charged, lines[0].currency, spent, delta, draws.chance)
+    spent = tuple((line.purpose, line.amount) for line in ledger_entry.spend_lines())
+    if releases:  # what was drawn may have other parts than what was planned before keys were found
+        spent = tuple((line.purpose, line.charge) for line in releases[0].plan.lines)
+    charged, delta = Fraction(ledger_entry.cost), Fraction(ledger_entry.key_cost)
+    loss = Loss(draws.losses, charged, ledger_entry.currency.name, spent, delta, draws.chance)
     return MeasuredPair(loss, draws, releases[0] if releases else None)
 
 

@@ -176,6 +176,7 @@ def _entry_json(release: EntryReport) -> dict[str, Any]:
         "label": release.label,
         "release_id": release.release_id,
         "published_at": release.published_at,
+        "state": release.state,
         "path": str(release.path),
         "present": release.present,
         "cost": str(release.epsilon),
@@ -210,12 +211,17 @@ def budget_text(report: BudgetReport) -> str:
                 "the part of delta that finding private keys may spend"
             )
         for release in lineage.entries:
-            gone = "" if release.present else ", file is gone but stays charged"
+            why = f", {release.unshown}" if release.unshown else ""
             lines.append(
-                f"  {release.published_at}  {amount(release.epsilon)}  {release.label} -> {release.path}{gone}"
+                f"  {release.published_at}  {amount(release.epsilon)}  {release.label} -> {release.path}{why}"
             )
-            lines += [f"    {amount(line.amount)}  {line.purpose}" for line in release.lines]
+            lines += [f"    {_part(line.amount, release)}  {line.purpose}" for line in release.lines]
     return "\n".join(lines)
+
+
+def _part(spent: Fraction, release: EntryReport) -> str:
+    """A line as a part of what was charged: it has no epsilon of its own."""
+    return f"{float(spent / release.cost) if release.cost else 0.0:.1%}"
 
 
 def amount(value: Fraction) -> str:

@@ -79,7 +79,7 @@ def report_page(release: Release, beside: OpenReleases | None = None) -> str:
         *collected(release.meta.local),
         *(_together(beside) if beside is not None else ()),
         "<h2>What was spent</h2>",
-        table(("on", "amount"), _spent(release.meta.spends)),
+        table(("on", "part"), _spent(release.meta.spends)),
         f"<p>{FREE}</p>",
         *_scales(release.meta.scales, model["weight_error"] > 0),
         *_bounding(release.meta.bounding),
@@ -124,7 +124,7 @@ def _spent(spends: Sequence[SpentAmount]) -> list[tuple[str, ...]]:
     return [
         (
             spend.purpose,
-            f"{short(spend.amount)} ({float(Fraction(spend.amount) / total):.0%})" if total else "0",
+            f"{float(Fraction(spend.amount) / total):.0%}" if total else "0",
         )
         for spend in spends
     ]

@@ -9,6 +9,7 @@ import math
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from pathlib import Path
 from typing import NamedTuple, TextIO
 
@@ -146,12 +147,12 @@ def releases(state: ShellState, rest: str) -> str:
 
 def budget(state: ShellState, rest: str) -> str:
     """What each open release spent, on what; questions cost nothing."""
-    rows = [
-        [release.name, str(spend.purpose), str(spend.amount)]
-        for release in state.releases.releases
-        for spend in release.meta.spends
-    ]
-    return columns_text(["release", "spent on", "amount"], rows) + "\nquestions cost nothing"
+    rows = []
+    for release in state.releases.releases:
+        amounts = {spend.purpose: Fraction(spend.amount) for spend in release.meta.spends}
+        total = sum(amounts.values()) or 1
+        rows += [[release.name, purpose, f"{float(part / total):.1%}"] for purpose, part in amounts.items()]
+    return columns_text(["release", "spent on", "part"], rows) + "\nquestions cost nothing"
 
 
 def explain(state: ShellState, rest: str) -> str:
