@@ -23,9 +23,9 @@ from benchmarks.userlevel.questions import Questions, answers
 from benchmarks.userlevel.releases import Release, Star
 from benchmarks.userlevel.simulator import People, releases
 from benchmarks.userlevel.stars import HELD_BACK, JUDGED, TOLD
+from dpsql.contributions.guess import Guess, crowds
+from dpsql.contributions.rehearsal import make_up, stands_for
 from dpsql.curate.foresight import SEEDS
-from dpsql.publishing.userlevel.guess import Guess, crowds
-from dpsql.publishing.userlevel.made_up import make_up, stands_for
 
 Cell = tuple[str, str]
 """A class of questions and an aggregate."""

@@ -14,23 +14,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpsql.engines.dialect import DUCK, Dialect
-from dpsql.engines.duck import RawSide
-from dpsql.engines.engine import Engine
-from dpsql.engines.registry import open_engine
-from dpsql.engines.relations import CommonRelations
-from dpsql.mechanisms.axis.strategy import gathers
-from dpsql.mechanisms.family.people import doubling_edges
-from dpsql.mechanisms.family.whitened import UNIT, whiten
-from dpsql.mechanisms.law import GAUSSIAN
-from dpsql.noise import ZeroNoise
-from dpsql.publishing.axes import axis_maker
-from dpsql.publishing.cells import row_value
-from dpsql.publishing.plan import plan_release
-from dpsql.publishing.rows import counted_rows, prepare_tables
-from dpsql.publishing.userlevel.choose import RecipeTable, placed_table, row_edges, sum_edges
-from dpsql.publishing.userlevel.shapes import norm_views, pure_reach, whitened_parts
-from dpsql.publishing.userlevel.sql import (
+from dpsql.contributions.clipping import norm_views, pure_reach, whitened_parts
+from dpsql.contributions.histogram import doubling_edges
+from dpsql.contributions.norm_clipping import UNIT, whiten
+from dpsql.contributions.selection import RecipeTable, placed_table, row_edges, sum_edges
+from dpsql.contributions.statements import (
     DIFFERENCE,
     WEIGHT,
     WeightedRows,
@@ -44,6 +32,18 @@ from dpsql.publishing.userlevel.sql import (
     people_per_bin,
     weighted_cells,
 )
+from dpsql.engines.dialect import DUCK, Dialect
+from dpsql.engines.duck import RawSide
+from dpsql.engines.engine import Engine
+from dpsql.engines.registry import open_engine
+from dpsql.engines.relations import CommonRelations
+from dpsql.mechanisms.axis.strategy import gathers
+from dpsql.mechanisms.law import GAUSSIAN
+from dpsql.noise import ZeroNoise
+from dpsql.publishing.axes import axis_maker
+from dpsql.publishing.cells import row_value
+from dpsql.publishing.plan import plan_release
+from dpsql.publishing.rows import counted_rows, prepare_tables
 from dpsql.star import Catalog
 from tests.engines.catalogs import catalog, files, server, spark_files
 from tests.engines.servers import Server

@@ -6,7 +6,6 @@ from math import exp, pi, sqrt
 
 import numpy as np
 import pytest
-
 from dpsql.mechanisms.family.differences import VARIANCES, shrink
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
-from dpsql.mechanisms.axis.leaves import LeafStrategy
 from dpsql.mechanisms.family.differences import (
     DifferenceNoise,
     carried,
@@ -15,6 +13,8 @@ from dpsql.mechanisms.family.differences import (
     interaction,
     line_of,
 )
+
+from dpsql.mechanisms.axis.leaves import LeafStrategy
 from dpsql.tree import FloatArray, IntArray
 from dpsql.variance.kronecker import AxisSplit, ProductReading
 from dpsql.variance.reading import piece, reading

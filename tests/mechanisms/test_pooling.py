@@ -7,16 +7,16 @@ from math import exp, hypot, inf, log, sqrt
 import numpy as np
 import pytest
 
-from dpsql.mechanisms.family.people import NoisyHistogram, NoisyTotal, PeopleEstimate
-from dpsql.mechanisms.family.pooling import ALIKE, Scaled, TotalsFactor, factors, pool, unevenness
-from dpsql.mechanisms.family.tails import HighTotal, TailError, told_total
+from dpsql.contributions.factors import ALIKE, Scaled, TotalsFactor, factors, pool, unevenness
+from dpsql.contributions.histogram import NoisyHistogram, NoisyTotal, PeopleEstimate
+from dpsql.contributions.tail import ClippedTotal, TailError, told_total
 
 
 def scaled(value: float, noise: float, tail: TailError, low: float, **options: float) -> Scaled:
     """A total whose noise and tail are given relative to it."""
     drawn = NoisyTotal(round(value), noise * value, 10)
     return Scaled(
-        HighTotal(drawn, 0.0, TailError(*(x * value for x in tail))), PeopleEstimate(low, 0.0), **options
+        ClippedTotal(drawn, 0.0, TailError(*(x * value for x in tail))), PeopleEstimate(low, 0.0), **options
     )
 
 
@@ -123,7 +123,7 @@ def test_rows_that_are_told_stay_as_they_are():
 
 def lost(measure: Scaled) -> Scaled:
     return Scaled(
-        HighTotal(measure.high.clipped, 0.0, measure.high.tail, blind=True), measure.low, measure.rows
+        ClippedTotal(measure.high.clipped, 0.0, measure.high.tail, blind=True), measure.low, measure.rows
     )
 
 

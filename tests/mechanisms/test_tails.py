@@ -8,8 +8,8 @@ from math import exp, hypot, inf, log, log2, sqrt
 import numpy as np
 import pytest
 
-from dpsql.mechanisms.family.people import NoisyHistogram, NoisyTotal, cleaned, doubling_edges
-from dpsql.mechanisms.family.tails import best_clip, high_total, mean_excess, read_tail, told_total
+from dpsql.contributions.histogram import NoisyHistogram, NoisyTotal, cleaned, doubling_edges
+from dpsql.contributions.tail import best_clip, high_total, mean_excess, read_tail, told_total
 from tests.thinned import by_default
 from tests.twins import bin_of
 

@@ -15,11 +15,11 @@ import duckdb
 import numpy as np
 import pytest
 
+from dpsql.contributions.norm_clipping import LARGEST_NORM
+from dpsql.contributions.statements import LARGEST_DIFFERENCE
+from dpsql.contributions.statements import _root as root_sql
 from dpsql.engines.dialect import DUCK
 from dpsql.engines.template import UNIT, is_kept
-from dpsql.mechanisms.family.whitened import LARGEST_NORM
-from dpsql.publishing.userlevel.sql import LARGEST_DIFFERENCE
-from dpsql.publishing.userlevel.sql import _root as root_sql
 from dpsql.variance.distinct import gap_total, gap_weights, gaps_of
 
 pytestmark = pytest.mark.slow

@@ -9,9 +9,10 @@ from itertools import product
 import numpy as np
 import pytest
 
-from dpsql.engines.duck import StoredRelations, no_sources
-from dpsql.mechanisms.family.people import spread
-from dpsql.mechanisms.family.whitened import (
+from dpsql.contributions import recipe as userlevel
+from dpsql.contributions import shapes
+from dpsql.contributions.histogram import spread
+from dpsql.contributions.norm_clipping import (
     LARGEST_NORM,
     UNIT,
     WhitenedStatistic,
@@ -19,13 +20,8 @@ from dpsql.mechanisms.family.whitened import (
     pure_bound,
     whiten,
 )
-from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, Gaussian
-from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
-from dpsql.publishing.cells import row_value
-from dpsql.publishing.userlevel import recipe as userlevel
-from dpsql.publishing.userlevel import shapes
-from dpsql.publishing.userlevel.choose import DIFFERENCES
-from dpsql.publishing.userlevel.sql import (
+from dpsql.contributions.selection import DIFFERENCES
+from dpsql.contributions.statements import (
     WeightedRows,
     make_differences,
     make_norms,
@@ -34,6 +30,10 @@ from dpsql.publishing.userlevel.sql import (
     make_weights,
     weighted_cells,
 )
+from dpsql.engines.duck import StoredRelations, no_sources
+from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, Gaussian
+from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
+from dpsql.publishing.cells import row_value
 from tests.strategies import dense
 from tests.twins import difference_of, pure_difference, pure_weight, row_square, weight_of
 from tests.userlevel_star import Row, open_table, uneven_rows, write_star

@@ -18,6 +18,9 @@ from benchmarks.userlevel.simulator import releases
 from benchmarks.userlevel.stars import Views
 from dpsql import api
 from dpsql.answer.answerer import Answerer
+from dpsql.contributions import made_up
+from dpsql.contributions.guess import Guess, crowds
+from dpsql.contributions.rehearsal import made_rows, make_up, stands_for
 from dpsql.curate import foresight
 from dpsql.doors.cli.plan import plan, plan_text
 from dpsql.errors import InterfaceError, ReleaseError
@@ -26,9 +29,6 @@ from dpsql.publishing.axes import axis_maker, open_public
 from dpsql.publishing.central import publish_release
 from dpsql.publishing.plan import plan_release
 from dpsql.publishing.planned import ReleasePlan
-from dpsql.publishing.userlevel import made_up
-from dpsql.publishing.userlevel.guess import Guess, crowds
-from dpsql.publishing.userlevel.made_up import made_rows, make_up, stands_for
 from dpsql.release import open_release
 from dpsql.star import load_catalog
 from tests.thinned import by_default

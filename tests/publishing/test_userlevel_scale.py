@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpsql.budget import scaled_denominator
-from dpsql.errors import InternalError
-from dpsql.mechanisms.axis.strategy import draw_view
-from dpsql.mechanisms.family.people import (
+from dpsql.contributions import shapes
+from dpsql.contributions.clipping import CLIPPINGS
+from dpsql.contributions.histogram import (
     NoisyHistogram,
     NoisyTotal,
     PeopleEstimate,
@@ -22,8 +22,7 @@ from dpsql.mechanisms.family.people import (
     pooled,
     spread,
 )
-from dpsql.mechanisms.family.tails import last_clear
-from dpsql.mechanisms.family.whitened import (
+from dpsql.contributions.norm_clipping import (
     LARGEST_PURE_DIFFERENCE,
     ONE_LEVEL,
     UNIT,
@@ -33,29 +32,30 @@ from dpsql.mechanisms.family.whitened import (
     typical_square,
     whiten,
 )
-from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, LAWS
-from dpsql.noise import ZeroNoise
-from dpsql.publishing.userlevel import shapes
-from dpsql.publishing.userlevel.choose import (
+from dpsql.contributions.selection import (
     DIFFERENCES,
     LARGEST_BOUND,
     LOW_QUANTILES,
-    Owned,
+    ContributionHistogram,
     counts_of,
     low_quantile,
     recipe_shares,
     row_edges,
 )
-from dpsql.publishing.userlevel.shapes import SHAPES
+from dpsql.contributions.tail import last_clear
+from dpsql.errors import InternalError
+from dpsql.mechanisms.axis.strategy import draw_view
+from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, LAWS
+from dpsql.noise import ZeroNoise
 from tests.strategies import dense
 from tests.userlevel_star import open_table, write_star
 
 
-@pytest.mark.parametrize("law", SHAPES)
+@pytest.mark.parametrize("law", CLIPPINGS)
 @pytest.mark.parametrize("public_rows", [True, False])
 @pytest.mark.parametrize("measures", [[], ["a"], ["a", "b", "c"]])
 def test_shares_add_to_one_exactly(measures, public_rows, law):
-    steps, views = recipe_shares(SHAPES[law].shares, measures, public_rows=public_rows)
+    steps, views = recipe_shares(CLIPPINGS[law].shares, measures, public_rows=public_rows)
     assert sum(steps.values(), Fraction(0)) + views == 1
     assert all(share > 0 for share in steps.values())
     assert views >= Fraction(71 if law == GAUSSIAN else 72, 100)
@@ -120,17 +120,17 @@ def test_shapes_without_budget_are_refused():
     assert pure_bound(1, 3, 100) == 3
 
 
-def owned(people: list[int]) -> Owned:
+def owned(people: list[int]) -> ContributionHistogram:
     """Rows per unit, without noise worth the name."""
     value = np.array([*people, *[0] * (17 - len(people))])
-    return Owned(NoisyHistogram(row_edges(), value, 1.0))
+    return ContributionHistogram(NoisyHistogram(row_edges(), value, 1.0))
 
 
-@pytest.mark.parametrize("law", SHAPES)
+@pytest.mark.parametrize("law", CLIPPINGS)
 def test_the_low_bound_weighs_noise_against_what_is_left_out(tmp_path, law):
     """rel^2 + (fear out)^2 over five quantiles, by the sum itself; never off the grid, whatever histograms show."""
     table = open_table(write_star(tmp_path, [], {}, delta="0" if law == LAPLACE else "1e-6"), ZeroNoise())
-    shape, rng = SHAPES[law], np.random.default_rng(1)
+    shape, rng = CLIPPINGS[law], np.random.default_rng(1)
     middles = np.array([1.0, *(2**0.5 * 2**i for i in range(15)), 2.0**15])
     for _ in range(30):
         people = owned((rng.pareto(1.0, rng.integers(2, 12)) * 10 ** rng.uniform(0, 4)).astype(int).tolist())
@@ -206,7 +206,7 @@ def test_long_axes_leave_the_clip_of_sums_of_cents_alone(axes):
 def test_the_expected_noise_is_that_of_the_draw(tmp_path, delta):
     """Under a delta at the norm of a typical unit: a spend of mu^2, not of rho."""
     table = open_table(write_star(tmp_path, [], {}, delta=delta), ZeroNoise()).centred({"sales.amount": 1000})
-    shape, tau = SHAPES[table.law], 8
+    shape, tau = CLIPPINGS[table.law], 8
     if table.law == GAUSSIAN:
         whitening = whiten(shapes.whitened_parts(table, tau))
         spend = sum((s.spend for s in table.statistics.values()), Fraction(0))

@@ -1,6 +1,6 @@
 """Views have the noise of rho = mu^2."""
 
-from dpsql.publishing.userlevel import shapes
+from dpsql.contributions import shapes
 from tests.privacy.market import chosen
 from tests.privacy.plant import Plant
 

@@ -1,6 +1,6 @@
 """A total is clipped at twice its bound."""
 
-from dpsql.publishing.userlevel import choose
+from dpsql.contributions import choose
 from tests.privacy.market import chosen
 from tests.privacy.plant import Plant
 

@@ -1,6 +1,6 @@
 """A person stands in two bins."""
 
-from dpsql.publishing.userlevel import choose
+from dpsql.contributions import choose
 from tests.privacy.market import chosen
 from tests.privacy.plant import Plant
 

@@ -1,6 +1,6 @@
 """Differences reach twice as far as Laplace noise covers."""
 
-from dpsql.publishing.userlevel import shapes
+from dpsql.contributions import shapes
 from tests.privacy.market import chosen_pure
 from tests.privacy.plant import Plant
 

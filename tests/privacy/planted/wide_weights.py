@@ -1,6 +1,6 @@
 """Weights leave twice the norm that noise covers."""
 
-from dpsql.publishing.userlevel import shapes
+from dpsql.contributions import shapes
 from tests.privacy.market import chosen
 from tests.privacy.plant import Plant
 
