@@ -114,7 +114,7 @@ def settle_table(table: RecipeTable) -> DrawnRecipe:
         )
         for i, s in table.statistics.items()
     }  # fmt: skip
-    few = max(1.0, (1 - choices.quantile) * choices.owned.people / 2)
+    few = max(1.0, (1 - choices.quantile) * choices.owned.people * table.stands_for / 2)
     corrected = {i: scaled.corrected(i, few) for i in views}
     scale = TableScale(table.of, choices, scaled.factors, table.public_rows)
     return DrawnRecipe(settled, views, corrected, scale)

@@ -92,7 +92,7 @@ def make_up(plan: ReleasePlan, of: str, guess: Guess, crowds: Crowds, seed: int)
     with contextlib.closing(raw), registered(raw.connection, NAME, rows):
         raw.connection.execute(f"CREATE TEMP TABLE made_up_rows AS SELECT * FROM {NAME}")
         table = RecipeTable(
-            raw.relations("a rehearsal"), quieter(plan, of, times), of, "made_up_rows", columns, noise
+            raw.relations("a rehearsal"), quieter(plan, of, times), of, "made_up_rows", columns, noise, times
         )
         return RehearsedTable(settle_table(table), times)
 

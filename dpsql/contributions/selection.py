@@ -307,6 +307,7 @@ class RecipeTable:
         rows: table of all its placed rows with their `unit`.
         columns: SQL of each bounded measure, by `table.column`.
         noise: where noise comes from.
+        stands_for: units of the whole table that each unit of a made-up sample stands for.
     """
 
     relations: Relations
@@ -315,6 +316,7 @@ class RecipeTable:
     rows: str
     columns: Mapping[str, str]
     noise: Noise
+    stands_for: int = 1
 
     @property
     def statistics(self) -> dict[int, PlannedStatistic]:

@@ -33,7 +33,7 @@ from pydantic import TypeAdapter
 from dpsql.release.reports import LocalMeta, ReportedMeta
 from dpsql.tree import FloatArray
 
-FORMAT = 11
+FORMAT = 12
 """Format version; a reader refuses another one."""
 
 UNIT = 1 << 20
