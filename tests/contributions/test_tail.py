@@ -232,6 +232,19 @@ def test_more_budget_never_widens_a_total():
     assert halves[0] > halves[1] > halves[2]
 
 
+@pytest.mark.parametrize("law", [GAUSSIAN, LAPLACE])
+@pytest.mark.parametrize("owned", [(6, 60), (6, 40), (12, 12)])
+def test_people_beyond_a_gap_may_be_anywhere_in_their_bin(owned, law):
+    """A twentieth own the second number of rows: no bin shows where inside of it they are."""
+    amounts = np.repeat(owned, [5700, 300])
+    exact, held = np.bincount(bin_of(amounts, EDGES), minlength=17), 0
+    for seed in range(25):
+        high = drawn_total(exact, amounts, law, 1.0, seed)
+        down, up = (hypot(high.clipped.sd, side) for side in (high.tail.down, high.tail.up))
+        held += high.value - 1.96 * down <= amounts.sum() <= high.value + 1.96 * up
+    assert held >= 21
+
+
 def test_empty_bins_say_that_nobody_is_beyond():
     """2,731 people in the last bin and nobody in the next: X(2 e_k) is less than a tenth of a row."""
     exact = np.array([7015, 8506, 15008, 14736, 2731, *[0] * 12])

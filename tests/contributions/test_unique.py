@@ -34,7 +34,9 @@ def test_one_row_a_unit_by_the_catalog_has_no_recipe(tmp_path: Path, delta: str)
     """Keys may lead to the unit over several tables; a row that repeats its key all the same does not count."""
     with duckdb.connect(str(tmp_path / "unique.duckdb")) as raw:
         raw.execute("CREATE TABLE member AS SELECT i AS id FROM range(500) t(i)")
-        raw.execute("CREATE TABLE profile AS SELECT i AS id, i % 4 AS plan, i % 10 AS paid FROM range(400) t(i)")
+        raw.execute(
+            "CREATE TABLE profile AS SELECT i AS id, i % 4 AS plan, i % 10 AS paid FROM range(400) t(i)"
+        )
         raw.execute("CREATE TABLE note AS SELECT i AS id, i % 4 AS mood FROM range(100) t(i)")
         raw.execute("INSERT INTO note SELECT 7, 3 FROM range(200)")
     file = tmp_path / "unique.yaml"
@@ -53,7 +55,9 @@ def test_one_row_a_unit_by_the_catalog_has_no_recipe(tmp_path: Path, delta: str)
 
 def test_a_key_that_is_not_the_way_to_the_unit_says_nothing(tmp_path: Path) -> None:
     file = tmp_path / "unique.yaml"
-    text = CATALOG.format(delta="").replace("note: {role: fact, key: id, ", "note: {role: fact, key: number, ")
+    text = CATALOG.format(delta="").replace(
+        "note: {role: fact, key: id, ", "note: {role: fact, key: number, "
+    )
     file.write_text(text)
     star = load_catalog(file).star
     assert star.tables["profile"].unique and not star.tables["note"].unique

@@ -129,7 +129,6 @@ def test_a_draw_elsewhere_is_seen(breach: str) -> None:
         (AdaptedView, "value", Noisy),
         (NoisyHistogram, "value", Noisy),
         (StatisticContent, "value", Noisy),
-        (StatisticContent, "difference", Noisy | None),
         (NoisyNode, "values", Noisy),
     ],
 )

@@ -252,7 +252,7 @@ BY_REGION = "SELECT region, COUNT(*) FROM sales JOIN customer USING (id) GROUP B
         ("0", 30, 90),
         ("1e-6", 60, 60),
         # nobody between 7 and 59 rows, and all of a bin at 60: where inside of a bin its people are, no bin shows
-        pytest.param("0", 60, 60, marks=pytest.mark.xfail(strict=True, reason="one amount inside a bin")),
+        ("0", 60, 60),
     ],
 )
 def test_intervals_cover_groups_that_own_more(tmp_path, delta, least, most):
