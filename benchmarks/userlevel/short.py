@@ -103,11 +103,10 @@ def judge(figures: Figures, star: str, law: str, measured: Measured) -> None:
     """Coverage of every class of a star."""
     short = {f"{kind} {name}": measured.share((kind, name)) for kind, name in cells(measured)}
     low = sorted(name for name, share in short.items() if share < CLASS_BAR)
-    what = f"userlevel {star} {law} (further), "
-    figures.at_most(f"{what}classes of questions below {CLASS_BAR:.0f}% {low}", len(low), 0)
+    print(f"told   userlevel {star} {law}, classes below {CLASS_BAR:.0f}%: {low}", flush=True)
+    figures.at_most("userlevel further stars, classes that cover too few", len(low), 0, f"{star} {law}")
     mean = float(np.mean(list(short.values())))
-    figures.at_least(f"{what}mean coverage of its classes, %", mean, MEAN_BARS[0])
-    figures.at_most(f"{what}mean coverage of its classes at most, %", mean, MEAN_BARS[1])
+    figures.within("userlevel further stars, mean coverage of classes, %", mean, *MEAN_BARS, f"{star} {law}")
 
 
 def main() -> int:
@@ -125,9 +124,9 @@ def main() -> int:
             halves, inside = shop(Path(folder), given.published)
             figures.at_most(f"userlevel shop, widest half of {len(halves)} totals, sales", max(halves), TOTAL)
             covered = 100 * float(np.mean(inside))
-            what = f"userlevel shop, answers covered over {len(halves)} publishes"
-            figures.at_least(f"{what}, %", covered, COVERED[0])
-            figures.at_most(f"{what} at most, %", covered, COVERED[1])
+            figures.within(
+                f"userlevel shop, % of answers covered, {len(halves)} publishes", covered, *COVERED
+            )
         for name in given.stars:
             for law in given.laws:
                 opened = open_case(name, law, Path(folder))
