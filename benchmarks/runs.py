@@ -73,7 +73,9 @@ RUNS: tuple[Run, ...] = (
             "unseen_lines",
         ),
     ),
-    *_modules("Accuracy about people", "userlevel", "measure", "predicted", "made_up", "people", "nulls"),
+    *_modules(
+        "Accuracy about people", "userlevel", "measure", "predicted", "made_up", "people", "nulls", "short"
+    ),
     *_modules("Facts about people", "people", "measure"),
     *_modules("Keys that nobody listed", "keys", "measure"),
     *_modules(

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from dpsql.answer.result import Result
     from dpsql.collecting.forecast import CollectionForecast
     from dpsql.collecting.run import Collected
+    from dpsql.contributions.guess import Guess
     from dpsql.curate.audit import AuditReport
     from dpsql.curate.certificate import Certificate
     from dpsql.curate.design import CatalogDesign
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from dpsql.engines.frames import Frames
     from dpsql.ledger import BudgetReport
     from dpsql.publishing.central import Published
-    from dpsql.publishing.userlevel.guess import Guess
     from dpsql.release.verify import Verified
     from dpsql.star import Catalog
     from dpsql.streams.publish import Appended, Arrival, Compared

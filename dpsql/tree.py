@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import pairwise, repeat
 from typing import NamedTuple, NewType
 
@@ -166,55 +166,6 @@ def kary_tree(n: int, k: int) -> Tree:
     if n < 1 or k < 2:
         raise InterfaceError(f"no tree has {n} leaves and {k} children per node", hint="n >= 1 and k >= 2")
     return grow(n, lambda lo, _: np.full(len(lo), k, np.int64))
-
-
-class Halves(NamedTuple):
-    """Every half of a line of leaves, halved again down to single leaves; coarse ones first.
-
-    Args:
-        lo, mid, hi: node k holds [lo, hi) and is halved at mid, shape (n - 1,).
-        level: 0 for the whole.
-    """
-
-    lo: IntArray
-    mid: IntArray
-    hi: IntArray
-    level: IntArray
-
-    def sums(self, x: FloatArray) -> FloatArray:
-        """Sums of numbers of leaves over the left and the right half of each node: (.., n) -> (2, .., n - 1)."""
-        prefix = np.zeros((*x.shape[:-1], x.shape[-1] + 1))
-        np.cumsum(x, axis=-1, out=prefix[..., 1:])
-        at = [prefix[..., end] for end in (self.lo, self.mid, self.hi)]
-        return np.stack([at[1] - at[0], at[2] - at[1]])
-
-    def steps(self, t: FloatArray, part: FloatArray) -> FloatArray:
-        """What all nodes add to leaves: t over its part to each of the left half, less to each of the right one.
-
-        Args:
-            t: of each node, shape (n - 1,).
-            part: of each leaf, shape (n,); a half without rows gets nothing.
-        """
-        up, down = (
-            np.divide(t, half_sum, out=np.zeros_like(t), where=half_sum > 0) for half_sum in self.sums(part)
-        )
-        change = np.zeros(part.size + 1)
-        np.add.at(change, self.lo, up)
-        np.add.at(change, self.mid, -up - down)
-        np.add.at(change, self.hi, down)
-        return np.cumsum(change)[:-1]
-
-
-@lru_cache(maxsize=64)
-def halves(n: int) -> Halves:
-    """The inner nodes of the binary tree on n leaves.
-
-    >>> halves(3).mid.tolist()
-    [2, 1]
-    """
-    tree = kary_tree(n, 2)
-    inner = np.flatnonzero(~tree.is_leaf)
-    return Halves(tree.lo[inner], tree.hi[tree.first_child[inner]], tree.hi[inner], tree.level[inner])
 
 
 def levels_tree(n: int, widest: int) -> Tree:

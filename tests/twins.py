@@ -8,7 +8,7 @@ from math import isqrt
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.mechanisms.family.whitened import LARGEST_NORM, UNIT
+from dpsql.contributions.norm_clipping import LARGEST_NORM, UNIT
 from dpsql.tree import IntArray
 
 
@@ -45,24 +45,6 @@ def weight_of(norm: int, clip: int) -> int:
     return min(UNIT, isqrt(UNIT**2 * clip // norm))
 
 
-def difference_of(norm: int, weight: int, factor: int, clip: int) -> int:
-    """What a factor times a person's weight leaves out of 1: E with E^2 norm <= UNIT^2 clip.
-
-    Args:
-        norm: 2^p nu^2 of one person.
-        weight: W.
-        factor: R0 in units of 2^-20.
-        clip: 2^p K_D^2.
-
-    >>> difference_of(1, UNIT // 2, UNIT, 1) == UNIT // 2, difference_of(16, UNIT // 2, UNIT, 1) == UNIT // 4
-    (True, True)
-    """
-    if norm == 0 or norm >= LARGEST_NORM:
-        return 0
-    most = isqrt(min(UNIT**2 * clip // norm, 1 << 46))
-    return max(-most, min(most, UNIT - ((factor * weight) >> 20)))
-
-
 def pure_weight(rows: int, reach: Sequence[int], tau: int, bounds: Sequence[int]) -> int:
     """The pure twin: the largest W <= UNIT with W n <= UNIT tau and W sum |y| <= UNIT T for each measure.
 
@@ -78,25 +60,3 @@ def pure_weight(rows: int, reach: Sequence[int], tau: int, bounds: Sequence[int]
     limits = [UNIT * tau // rows] if rows > 0 else []
     limits += [UNIT * bound // total for total, bound in zip(reach, bounds, strict=True) if total > 0]
     return min([UNIT, *limits])
-
-
-def pure_difference(
-    rows: int, reach: Sequence[int], weight: int, factor: int, tau: int, bounds: Sequence[int]
-) -> int:
-    """What a factor times a person's weight leaves out of 1: E with |E| n <= UNIT t_D, |E| sum |y| <= UNIT T_D.
-
-    Args:
-        rows: n_u.
-        reach: sum |y| of each measure.
-        weight: W.
-        factor: R0 in units of 2^-20.
-        tau: t_D.
-        bounds: T_D of each measure.
-
-    >>> pure_difference(10, [], UNIT // 4, UNIT, 5, []) == UNIT // 2, pure_difference(2, [], UNIT, 2 * UNIT, 5, [])
-    (True, -1048576)
-    """
-    limits = [UNIT * tau // rows]
-    limits += [UNIT * bound // max(total, 1) for total, bound in zip(reach, bounds, strict=True)]
-    most = min(limits)
-    return max(-most, min(most, UNIT - ((factor * weight) >> 20)))

@@ -160,6 +160,7 @@ class Judged:
         self.figures, self.reach = figures, method()
         self.ratios: dict[str, list[float]] = {"errors": [], "half-widths": []}
         self.short: dict[str, list[str]] = {law: [] for law in LAWS}
+        self.coverage: dict[tuple[str, str, str], list[tuple[float, float]]] = defaultdict(list)
 
     def add(self, star: str, law: str, measured: Measured) -> None:
         """Judge the cells of one star at one privacy."""
@@ -170,15 +171,18 @@ class Judged:
             reach = self.reach.get((star, law, *cell))
             if reach is None:
                 continue
-            bar = reach.held - HELD_SLACK
-            self.figures.at_least(
-                "userlevel, % of intervals that cover less the bar", measured.share(cell) - bar, 0, what
-            )
+            self.coverage[law, *cell].append((measured.share(cell), reach.held))
             self.ratios["errors"].append(measured.error(cell) / reach.error)
             self.ratios["half-widths"].append(measured.half(cell) / reach.half)
 
     def finish(self, laws: Sequence[str]) -> None:
         """Figures of all of them."""
+        for (law, kind, aggregate), pairs in self.coverage.items():
+            here, there = np.mean(pairs, axis=0)
+            self.figures.at_least(
+                "userlevel, % of intervals that cover, mean of stars, less the bar",
+                float(here - there) + HELD_SLACK, 0, f"{law}, {kind}, {aggregate}",
+            )  # fmt: skip
         for law in laws:
             for what in self.short[law]:
                 print(f"told   held less than {BAR:.0f}: {what}", flush=True)

@@ -22,10 +22,10 @@ from benchmarks.userlevel.measure import LAWS, open_case
 from benchmarks.userlevel.questions import Questions, answers
 from benchmarks.userlevel.releases import Release, Star
 from benchmarks.userlevel.simulator import People, releases
-from benchmarks.userlevel.stars import HELD_BACK, JUDGED, TOLD
+from benchmarks.userlevel.stars import FURTHER, HELD_BACK, JUDGED, TOLD
+from dpsql.contributions.guess import Guess, crowds
+from dpsql.contributions.rehearsal import make_up, stands_for
 from dpsql.curate.foresight import SEEDS
-from dpsql.publishing.userlevel.guess import Guess, crowds
-from dpsql.publishing.userlevel.made_up import make_up, stands_for
 
 Cell = tuple[str, str]
 """A class of questions and an aggregate."""
@@ -107,7 +107,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    names = [*HELD_BACK, *JUDGED, *TOLD]
+    names = [*HELD_BACK, *FURTHER, *JUDGED, *TOLD]
     parser.add_argument("--draws", type=int, default=20, help="of noise, of each star and privacy")
     parser.add_argument("--stars", nargs="+", default=names, choices=names)
     parser.add_argument("--laws", nargs="+", default=list(LAWS), choices=LAWS)

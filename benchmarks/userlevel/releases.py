@@ -18,6 +18,8 @@ import numpy.typing as npt
 
 from benchmarks.baselines.common import SimulationNoise
 from dpsql.answer.plan import ReleaseView, views_of
+from dpsql.contributions.recipe import DrawnRecipe, settle_table
+from dpsql.contributions.selection import RecipeTable
 from dpsql.engines import open_sources
 from dpsql.engines.duck import RawSide
 from dpsql.noise import Noise
@@ -28,8 +30,6 @@ from dpsql.publishing.content import release_content
 from dpsql.publishing.plan import plan_release
 from dpsql.publishing.planned import ReleasePlan
 from dpsql.publishing.rows import place_rows, prepare_tables
-from dpsql.publishing.userlevel.choose import RecipeTable
-from dpsql.publishing.userlevel.recipe import DrawnRecipe, settle_table
 from dpsql.release.format import UNIT, AxisMeta, Meta, StatisticMeta
 from dpsql.star import Catalog, load_catalog
 from dpsql.tree import Tree

@@ -4,7 +4,7 @@ A release chooses its bounds, weights and centres from its own noisy numbers, so
 next. All of them are sums over people of what the engine computes from their rows: people by amounts, clipped totals,
 norms and weighted cells. Here these sums are products with sparse matrices (people by cells) that are made once, in the
 place of the engine's SQL. Everything else is the code that publishes and the code that answers: histograms' noise,
-tails, clips, factors, weights, differences, corrections, readings, intervals.
+tails, clips, factors, weights, readings, intervals.
 
     python -m benchmarks.userlevel.simulator --stars nafld --draws 40
 
@@ -24,13 +24,13 @@ import numpy as np
 from scipy import sparse
 
 from benchmarks.userlevel.releases import Release, Star
+from dpsql.contributions import clipping, selection
+from dpsql.contributions.norm_clipping import UNIT, Whitening
+from dpsql.contributions.statements import NormView, WeightedRows
 from dpsql.errors import InternalError
 from dpsql.mechanisms.axis.leaves import LeafStrategy
-from dpsql.mechanisms.family.whitened import LARGEST_DIFFERENCE, UNIT, Whitening
 from dpsql.publishing import content
 from dpsql.publishing.planned import PlannedStatistic
-from dpsql.publishing.userlevel import choose, shapes
-from dpsql.publishing.userlevel.sql import WEIGHT, NormView, WeightedRows
 from dpsql.tree import FloatArray, IntArray
 
 
@@ -138,13 +138,6 @@ class People:
         self.weight = np.floor(np.sqrt(np.minimum(ratio, float(UNIT) ** 2)))
         return "weights"
 
-    def make_differences(self, weights: str, of: str, factor: int, clip: int) -> str:
-        """See `sql.make_differences`."""
-        ratio = np.divide(float(UNIT) ** 2 * clip, self.norm, out=np.zeros(self.number), where=self.norm > 0)
-        most = np.floor(np.sqrt(np.minimum(ratio, float(LARGEST_DIFFERENCE) ** 2)))
-        self.difference = np.clip(UNIT - np.floor(factor * self.weight / UNIT), -most, most)
-        return "differences"
-
     def make_pure_weights(self, rows: str, of: str, tau: int, bounds: Sequence[tuple[str, int]]) -> str:
         """See `sql.make_pure_weights`."""
         ((value, bound),) = bounds
@@ -153,27 +146,15 @@ class People:
             sizes = np.abs(self.value - (mid or 0))
             self._sizes = {mid or 0: np.bincount(self.unit, sizes, self.number).astype(np.int64)}
         (self.size,) = self._sizes.values()
-        self.weight = np.minimum(UNIT, self._most(tau, [bound]))
-        return "weights"
-
-    def make_pure_differences(
-        self, weights: str, of: str, factor: int, tau: int, bounds: Sequence[int]
-    ) -> str:
-        """See `sql.make_pure_differences`."""
-        most = self._most(tau, bounds)
-        self.difference = np.clip(UNIT - np.floor(factor * self.weight / UNIT), -most, most)
-        return "differences"
-
-    def _most(self, tau: int, bounds: Sequence[int]) -> FloatArray:
-        (bound,) = bounds
         of_rows, of_sums = UNIT * tau // self.owned, UNIT * bound // np.maximum(self.size, 1)
-        return np.minimum(of_rows, of_sums).astype(np.float64)
+        self.weight = np.minimum(UNIT, np.minimum(of_rows, of_sums)).astype(np.float64)
+        return "weights"
 
     def weighted_cells(
         self, plan: object, of: str, bound: WeightedRows, columns: Mapping[str, str]
     ) -> Weighted:
         """See `sql.weighted_cells`."""
-        return Weighted(self, self.weight if bound.weight == WEIGHT else self.difference)
+        return Weighted(self, self.weight)
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,12 +183,9 @@ def simulated(star: Star) -> Iterator[Star]:
     """
     people = People(star)
     asked = {
-        choose: ("people_per_bin", "clipped_total"),
-        shapes: (
-            "make_norms", "make_weights", "make_differences", "make_pure_weights", "make_pure_differences",
-            "weighted_cells",
-        ),
-    }  # fmt: skip
+        selection: ("people_per_bin", "clipped_total"),
+        clipping: ("make_norms", "make_weights", "make_pure_weights", "weighted_cells"),
+    }
     kept: dict[int, object] = {}
     axis_parts = content.axis_parts
 
@@ -221,7 +199,7 @@ def simulated(star: Star) -> Iterator[Star]:
                 stack.enter_context(
                     mock.patch.object(module, name, lambda _, *rest, method=method: method(*rest))
                 )
-        stack.enter_context(mock.patch.object(choose, "make_people", lambda *_: "people"))
+        stack.enter_context(mock.patch.object(selection, "make_people", lambda *_: "people"))
         stack.enter_context(mock.patch.object(content, "axis_parts", lambda a: kept[0] if kept else once(a)))
         yield replace(star)
 

@@ -184,15 +184,14 @@ def scale_notes(plan: ViewPlan, terms: Sequence[Term], release: Release) -> list
                 "if a few own a large part (bots, resellers), totals are too low by that part"
             )
         )
-    axes = [release.axes[i].name for i in plan.view.axes]
-    notes += [
-        Note(
-            f"groups of {axis} follow how much a unit of {unit} owns; small ones may be off by more than "
-            "their interval"
+    beyond = 1 - 1 / scale.measure("").factor
+    if beyond > WORTH_A_NOTE:
+        notes.append(
+            Note(
+                f"Of the rows of {scale.of} about {beyond:.0%} were left out by weights; a group may hold none of them "
+                "or more than twice its share."
+            )
         )
-        for axis in axes
-        if axis in scale.follows
-    ]
     return notes
 
 
@@ -225,6 +224,9 @@ def _plus_minus(scale: MeasureScale) -> str:
 
 TOLD = 0.005
 """A part of a total that is not worth a note."""
+
+WORTH_A_NOTE = 0.01
+"""A part of the rows left out by weights from which groups have a note."""
 
 
 def _above(scale: ScaleMeta, terms: Sequence[Term], unit: str) -> Iterator[str]:

@@ -27,10 +27,10 @@ from dpsql.answer.uncertainty.composite import Composite
 from dpsql.answer.uncertainty.forms import Noisy, Ratio, one
 from dpsql.answer.uncertainty.reads import PlanVariances
 from dpsql.axis.model import OrderedRule
+from dpsql.contributions.guess import Crowds, ordinary_leaves
+from dpsql.contributions.rehearsal import evenly
 from dpsql.curate.dry import Rehearsal
 from dpsql.publishing.planned import ReleasePlan
-from dpsql.publishing.userlevel.guess import Crowds, ordinary_leaves
-from dpsql.publishing.userlevel.made_up import evenly
 from dpsql.release import Release
 
 SEEN = 3.0

@@ -27,6 +27,8 @@ import numpy.typing as npt
 
 from dpsql.answer.answerer import Answerer
 from dpsql.axis import KeyListRule
+from dpsql.contributions.guess import Crowds, Guess
+from dpsql.contributions.rehearsal import RehearsedTable, chosen_tables, make_up
 from dpsql.mechanisms.axis import AUTO
 from dpsql.mechanisms.axis.strategy import axis_budgets
 from dpsql.mechanisms.family.joint_rows import MOST_TRIES, drawn_bounds, mean_tries
@@ -45,8 +47,6 @@ from dpsql.publishing.planned import PlannedStatistic, ReleasePlan
 from dpsql.publishing.selection import ListedKeys, fixed_list, list_part
 from dpsql.publishing.squares import COUNT, hybrid_statistics
 from dpsql.publishing.supplements import supplemented
-from dpsql.publishing.userlevel.guess import Crowds, Guess
-from dpsql.publishing.userlevel.made_up import RehearsedTable, chosen_tables, make_up
 from dpsql.release import Release
 from dpsql.release.assemble import Statistic, without_numbers
 from dpsql.release.format import UNIT, RowsBeyondBound, ScaleMeta
@@ -215,7 +215,6 @@ def _drawn(plan: ReleasePlan, made: Mapping[str, RehearsedTable]) -> DrawnReleas
         tuple(each.drawn.scale for each in made.values()),
         (),
         {place: drawn.corrected[i] for place, (i, drawn) in enumerate(mine) if i in drawn.corrected},
-        {place: drawn.differences[i] for place, (i, drawn) in enumerate(mine) if i in drawn.differences},
     )
 
 

@@ -20,6 +20,7 @@ from typing import NamedTuple
 from dpsql.answer.answerer import Answerer
 from dpsql.answer.predict import PredictedColumn, predict
 from dpsql.budget import currency_at
+from dpsql.contributions.guess import Guess, crowds
 from dpsql.curate.classes import ClassForecast, Hopeless, hopeless
 from dpsql.curate.dry import (
     AllowedSelection,
@@ -49,7 +50,6 @@ from dpsql.publishing.known_keys import planning_lists, planning_maker
 from dpsql.publishing.planned import PlannedStatistic, ReleasePlan, charged
 from dpsql.publishing.selection import NO_SIZES
 from dpsql.publishing.supplements import counted_catalog
-from dpsql.publishing.userlevel.guess import Guess, crowds
 from dpsql.release.write import LOOKUP_ARITY
 from dpsql.star import Catalog
 from dpsql.star.graph import ledger_path

@@ -18,11 +18,11 @@ from typing import NamedTuple
 import numpy as np
 
 from dpsql.answer.predict import PredictedColumn, predict
+from dpsql.contributions.guess import Crowds, Guess
+from dpsql.contributions.rehearsal import chosen_tables
 from dpsql.curate.classes import ClassForecast, ask_classes, typical_of
 from dpsql.curate.dry import Priced, Rehearsal, dry_answerer, rehearse
 from dpsql.errors import Error, InterfaceError
-from dpsql.publishing.userlevel.guess import Crowds, Guess
-from dpsql.publishing.userlevel.made_up import chosen_tables
 from dpsql.star import Catalog
 from dpsql.star.base import nearest
 

@@ -405,7 +405,6 @@ def counts(
     groups: Sequence[StatisticGroup],
     weight: str,
     dialect: Dialect,
-    most: int = UNIT,
 ) -> str:
     """The sums of each group, from one table of rows that count.
 
@@ -414,14 +413,13 @@ def counts(
         numbers, groups: what is summed, and by which of its columns.
         weight: the column of what a row counts for; empty where that is 1.
         dialect: of the engine.
-        most: the most that a row counts for.
     """
     if dialect.materialised is None:
-        return _grouping_sets(table, numbers, groups, weight, dialect, most)
+        return _grouping_sets(table, numbers, groups, weight, dialect)
     width = max(len(group.values) for group in groups)
     parts = []
     for k, (number, group) in enumerate(zip(numbers, groups, strict=True)):
-        sums = [_sum(value, weight, dialect, most) for value in group.values]
+        sums = [_sum(value, weight, dialect) for value in group.values]
         sums += ["CAST(0 AS BIGINT)"] * (width - len(sums))
         listed = ", ".join(f"{each} AS v{i}" for i, each in enumerate(sums))
         parts.append(
@@ -436,11 +434,10 @@ def _grouping_sets(
     groups: Sequence[StatisticGroup],
     weight: str,
     dialect: Dialect,
-    most: int,
 ) -> str:
     """The same in one pass; sets are told apart by GROUPING, and a group reads its own sums alone."""
     every = list(dict.fromkeys(value for group in groups for value in group.values))
-    sums = ", ".join(f"{_sum(value, weight, dialect, most)} AS y{i}" for i, value in enumerate(every))
+    sums = ", ".join(f"{_sum(value, weight, dialect)} AS y{i}" for i, value in enumerate(every))
     width = max(len(group.values) for group in groups)
     marks = ", ".join(f"GROUPING({n.name}) AS g{k}, {n.name}" for k, n in enumerate(numbers))
     sets = ", ".join(f"({number.name})" for number in numbers)
@@ -459,13 +456,13 @@ def _grouping_sets(
     return f"SELECT {', '.join(columns)} FROM ({inner}) AS g"
 
 
-def _sum(value: Value, weight: str, dialect: Dialect, most: int) -> str:
+def _sum(value: Value, weight: str, dialect: Dialect) -> str:
     """SQL of what a cell holds of a value: a BIGINT, cut."""
     if not value.measure and not weight:
         return "count(*)"
     if value.measure and value.mid is None and not weight:
         return f"count({value.measure})"
-    reach = value.reach * (most if weight else 1)
+    reach = value.reach * (UNIT if weight else 1)
     if not value.measure:
         row = weight
     elif value.mid is None:

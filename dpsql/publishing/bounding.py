@@ -26,21 +26,20 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 import numpy as np
 
 from dpsql.budget import currency_at
+from dpsql.contributions.clipping import CLIPPINGS
+from dpsql.contributions.norm_clipping import UNIT
+from dpsql.contributions.recipe import Corrected, TableScale, settle_table
+from dpsql.contributions.selection import Buy, Divided, divide, placed_table
 from dpsql.engines.engine import Engine
 from dpsql.engines.template import Bound, EveryRow, RowWeighting, Sampled, beyond_bound, coefficients
 from dpsql.mechanisms.family.joint_rows import draw_together
-from dpsql.mechanisms.family.whitened import UNIT
-from dpsql.mechanisms.law import NoiseLaw, NoisyRows, NoisyView, laws_for, refined
+from dpsql.mechanisms.law import NoiseLaw, NoisyRows, laws_for, refined
 from dpsql.noise import Noise
 from dpsql.progress import Progress, Stage
 from dpsql.publishing.cells import Cells, CountedCells
 from dpsql.publishing.people import PeopleRows, draw_people, plan_people
 from dpsql.publishing.planned import PlannedStatistic, ReleasePlan, Step, UnitQuery
 from dpsql.publishing.rows import CountedRows, counted_rows
-from dpsql.publishing.userlevel.choose import Buy, Divided, divide, placed_table
-from dpsql.publishing.userlevel.groups import Corrected
-from dpsql.publishing.userlevel.recipe import TableScale, settle_table
-from dpsql.publishing.userlevel.shapes import SHAPES
 from dpsql.star import Catalog
 from dpsql.tree import Exact
 
@@ -95,7 +94,6 @@ class DrawnTable(NamedTuple):
         scales: the table's scale, if it has one.
         beyond: the rows beyond the contribution bound, where they are measured.
         corrected: of a table with a scale, what each statistic holds beside its scaled estimates.
-        differences: noisy integers of what the scale leaves out of groups, where that was measured.
     """
 
     statistics: dict[int, PlannedStatistic]
@@ -103,7 +101,6 @@ class DrawnTable(NamedTuple):
     scales: tuple[TableScale, ...] = ()
     beyond: tuple[RowsBeyond, ...] = ()
     corrected: Mapping[int, Corrected] = NOTHING
-    differences: Mapping[int, NoisyView] = NOTHING
 
 
 class Bounding(Protocol):
@@ -242,7 +239,7 @@ class DeclaredBound:
 
 @dataclass(frozen=True)
 class Auto:
-    """Weights, bounds and one factor are chosen at publish from noisy numbers: see `userlevel`.
+    """Weights, bounds and one factor are chosen at publish from noisy numbers: see `dpsql.contributions`.
 
     Args:
         of: as of `Bounding`.
@@ -266,8 +263,8 @@ class Auto:
         """
         places = [i for i, s in enumerate(statistics) if s.of == self.of]
         table_statistics = [statistics[i] for i in places]
-        shape = SHAPES[table_statistics[0].law]
-        steps, reduced = divide(table_statistics, shape.shares, buy, public_rows=self.public_rows)
+        clipping = CLIPPINGS[table_statistics[0].law]
+        steps, reduced = divide(table_statistics, clipping.shares, buy, public_rows=self.public_rows)
         reduced_at = dict(zip(places, reduced, strict=True))
         return Divided(steps, [reduced_at.get(i, s) for i, s in enumerate(statistics)])
 
@@ -275,9 +272,7 @@ class Auto:
         scan = run.scan
         relations = scan.raw.relations(f"choosing bounds for {self.of}")
         drawn = settle_table(placed_table(relations, scan.plan, self.of, run.counted, scan.noise))
-        return DrawnTable(
-            dict(drawn.statistics), dict(drawn.views), (drawn.scale,), (), drawn.corrected, drawn.differences
-        )
+        return DrawnTable(dict(drawn.statistics), dict(drawn.views), (drawn.scale,), (), drawn.corrected)
 
 
 KEPT: dict[str, BoundedRows] = {rule.name: rule for rule in (Truncate(), RowWeight())}
@@ -312,7 +307,7 @@ class DrawnRelease(NamedTuple):
         views: noisy integers of each statistic, in the plan's order.
         scales: of each table with `max_ids: auto`.
         beyond: of each table that measures its rows beyond the contribution bound.
-        corrected, differences: as of `DrawnTable`.
+        corrected: as of `DrawnTable`.
     """
 
     plan: ReleasePlan
@@ -320,7 +315,6 @@ class DrawnRelease(NamedTuple):
     scales: tuple[TableScale, ...] = ()
     beyond: tuple[RowsBeyond, ...] = ()
     corrected: Mapping[int, Corrected] = NOTHING
-    differences: Mapping[int, NoisyView] = NOTHING
 
 
 def table_run(scan: Scan, of: str) -> TableRun:
@@ -351,7 +345,6 @@ def draw_release(scan: Scan, progress: Progress) -> DrawnRelease:
         tuple(scale for table in tables for scale in table.scales),
         tuple(rows for table in tables for rows in table.beyond),
         {i: each for table in tables for i, each in table.corrected.items()},
-        {i: each for table in tables for i, each in table.differences.items()},
     )
 
 

@@ -4,7 +4,7 @@ Read top down: `publish_release` is the whole story, each step is a module of it
 
     plan        plan.py              public: axes, strategies, budgets
     rows        rows.py, cells.py    raw rows to integer histograms
-    draw        draw.py, userlevel   exact integers plus exact noise
+    draw        bounding.py, contributions   exact integers plus exact noise
     estimate    content.py           post-processing
     write       release.write        the file
     charge      ledger               reserved before the draw, sealed after it

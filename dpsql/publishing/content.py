@@ -16,13 +16,13 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from dpsql.contributions.factors import Relative, TotalsFactor
+from dpsql.contributions.recipe import TableScale
 from dpsql.mechanisms.family.measurement import DrawnMember, MeasuredAxis
-from dpsql.mechanisms.family.pooling import Relative, TotalsFactor
 from dpsql.mechanisms.law import NoisyRows
 from dpsql.publishing.bounding import DrawnRelease, bounding_of
 from dpsql.publishing.null_rows import family_covariances
 from dpsql.publishing.planned import PlannedStatistic, ReleasePlan
-from dpsql.publishing.userlevel.recipe import TableScale
 from dpsql.release.assemble import Assembled, Description, Statistic, assemble
 from dpsql.release.format import (
     ChoiceMeta,
@@ -152,7 +152,6 @@ def _member(plan: ReleasePlan, drawn: DrawnRelease, index: int) -> DrawnMember:
         drawn.views[index],
         statistic.factor,
         None if corrected is None else corrected.leaves,
-        drawn.differences[index].value if index in drawn.differences else None,
     )
 
 
@@ -269,7 +268,7 @@ def scale_meta(scale: TableScale) -> ScaleMeta:
     choices = scale.choices
     return ScaleMeta(
         of=scale.of, tau=choices.tau, quantile=choices.quantile, weighted_down=choices.weighted_down,
-        follows=scale.follows, unseen=round(choices.owned.unseen), rows=round(choices.rows.value),
+        unseen=round(choices.owned.unseen), rows=round(choices.rows.value),
         public_rows=scale.public_rows,
         measures=tuple(_measure_scale(name, factor) for name, factor in scale.factors.items()),
     )  # fmt: skip

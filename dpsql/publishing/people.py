@@ -39,6 +39,14 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from dpsql.contributions.histogram import (
+    NoisyHistogram,
+    cleaned,
+    doubling_edges,
+    draw_histogram,
+    quantile,
+    rounded,
+)
 from dpsql.engines.engine import Engine
 from dpsql.engines.placed import PlacedRows
 from dpsql.engines.template import stored_rows
@@ -47,14 +55,6 @@ from dpsql.mechanisms.axis import AUTO
 from dpsql.mechanisms.family import product
 from dpsql.mechanisms.family.distinct import LONGEST, UNIT, Gaps, Touched, cell_reach, cell_weight
 from dpsql.mechanisms.family.measurement import Measurement
-from dpsql.mechanisms.family.people import (
-    NoisyHistogram,
-    cleaned,
-    doubling_edges,
-    draw_histogram,
-    quantile,
-    rounded,
-)
 from dpsql.mechanisms.family.question import FamilyAxis, FamilyView
 from dpsql.mechanisms.law import NoiseLaw, NoisyRows
 from dpsql.mechanisms.offers import Offer

@@ -90,7 +90,6 @@ def assemble(
             estimated.integers.budget,
             node_sums(units, summed),
             _nonnegative(statistic, units, step, axis_trees),
-            estimated.integers.difference,
         )
         meta = replace(statistic_meta(number, statistic, models), step=step)
         parts.append(StatisticPart(meta, content))
@@ -187,7 +186,6 @@ def statistic_meta(
         nonnegative_model=None if smooth is None or smooth.model is None else _number(models, smooth.model),
         preferred=smooth.preferred if smooth is not None else described.nonnegative and estimated.prefers,
         noise_mid=described.noise_mid,
-        difference=estimated.integers.difference is not None,
     )
 
 

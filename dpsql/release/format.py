@@ -121,7 +121,6 @@ class StatisticMeta:
         preferred: whether non-negative estimates answer unless unbiased ones are asked for.
         biased: whether the estimate itself is biased (DiffHR): intervals then tell of noise alone.
         noise_mid: what the noise of the view's count is multiplied by in a sum; None where that is `mid`.
-        difference: whether `difference_<s>` holds noisy integers of what one factor leaves out.
         step: what stored estimates count 2^-20 of, in stored units: 1, or the power of two by which the numbers of a
             family were divided so that 64 bits hold them.
         cut: whether exact sums may have been cut where 64 bits end; nothing is answered from it then.
@@ -148,7 +147,6 @@ class StatisticMeta:
     nonnegative_model: int | None = None
     preferred: bool = False
     noise_mid: float | None = None
-    difference: bool = False
     step: int = 1
     cut: bool = False
 
@@ -197,7 +195,6 @@ class ScaleMeta:
         of: the counted table.
         tau, quantile: rows of a typical unit, and which quantile that is.
         weighted_down: up to about which share of the rows belongs to units with more than tau.
-        follows: names of axes whose groups are seen to follow how much a unit owns; small ones may be off most.
         unseen: up to about how many units could own rows beyond what is counted, and noise hides them.
         rows: the noisy total of rows.
         public_rows: whether the number of rows was told exactly.
@@ -208,7 +205,6 @@ class ScaleMeta:
     tau: int
     quantile: float
     weighted_down: float
-    follows: tuple[str, ...]
     unseen: int
     rows: int
     public_rows: bool

@@ -139,8 +139,6 @@ def expected_tables(meta: Meta) -> dict[str, dict[str, str]]:
         rows = {f"r{i}": "INTEGER" for i in range(1, indices(statistic.reading, axes) + 1) or (0,)}
         nodes = {f"n{i}": "INTEGER" for i in range(1, axes + 1) or (0,)}
         tables[f"measurement_{s}"] = rows | {"value": "BIGINT", "budget": "BIGINT"}
-        if statistic.difference:
-            tables[f"difference_{s}"] = rows | {"value": "BIGINT"}
         extra = {"nonnegative": "BIGINT"} if statistic.nonnegative else {}
         tables[f"node_combination_{s}"] = nodes | {"estimate": "BIGINT"} | extra
     for i, keys in enumerate(meta.keys):

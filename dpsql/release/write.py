@@ -87,14 +87,12 @@ class StatisticContent:
         nodes: estimates of all node combinations in units of 2^-20, shape (nodes_1, .., nodes_d); of a statistic that
             is stored as pairs those of `pair_places`, in a line.
         nonnegative: the non-negative estimates, or None.
-        difference: noisy integers of what a factor leaves out, in the shape of `value`, or None.
     """
 
     value: Noisy
     budget: IntArray
     nodes: IntArray
     nonnegative: IntArray | None = None
-    difference: Noisy | None = None
 
 
 class AxisPart(NamedTuple):
@@ -324,8 +322,6 @@ def _write_statistic(
     none = np.zeros((0,) * indices(stored.meta.reading, len(stored.meta.axes)), np.int64)
     rows = drawn if statistic.value.size else dict.fromkeys(drawn, none)
     create_cells(connection, f"measurement_{s}", "r", rows)
-    if statistic.difference is not None:
-        create_cells(connection, f"difference_{s}", "r", {"value": statistic.difference})
     nodes = {"estimate": statistic.nodes}
     if statistic.nonnegative is not None:
         nodes["nonnegative"] = statistic.nonnegative

@@ -29,6 +29,7 @@ from dpsql.star.graph import (
     ResolvedMeasure,
     UnitPath,
     is_own,
+    is_unique_per_unit,
     max_ids,
     reachable,
     sums_rows,
@@ -89,6 +90,7 @@ class StarTable:
         hops: every foreign key on the way from it, nearest first.
         unit: where a row says whose it is; None where each row is a unit.
         one_row: whether each row is a unit, or names the unit that it is.
+        unique: whether a unit owns at most one row by the keys of the catalog.
         bounding: how many rows of one unit count.
     """
 
@@ -96,12 +98,13 @@ class StarTable:
     hops: tuple[Hop, ...]
     unit: UnitPath | None
     one_row: bool
+    unique: bool
     bounding: BoundingRule
 
     @property
     def cuts(self) -> bool:
         """Whether a declared number of rows counts of a unit that may own more."""
-        return self.bounding.max_ids > 0 and not self.one_row
+        return self.bounding.max_ids > 0 and not self.unique
 
     def is_own(self, path: KeyPath) -> bool:
         """Whether all rows of a unit share what lies at the end of a path: it lies behind the unit's own key."""
@@ -206,9 +209,10 @@ def _table(catalog: CatalogFields, of: str) -> StarTable:
     rows = 0 if isinstance(limit, str) else limit
     spec, one_row = catalog.tables[of], unit.table in (None, of)
     written = CLIPPED_SHARE if spec.clipped_share is None else spec.clipped_share
-    measured = rows > 0 and not one_row and catalog.stream is None
+    unique = one_row or is_unique_per_unit(catalog, of)
+    measured = rows > 0 and not unique and catalog.stream is None
     rule = BoundingRule(spec.bounding, rows, written if measured else Fraction(0))
-    return StarTable(of, hops, unit_path(catalog, of), one_row, rule)
+    return StarTable(of, hops, unit_path(catalog, of), one_row, unique, rule)
 
 
 class Catalog(CatalogFields):

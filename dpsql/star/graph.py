@@ -215,12 +215,27 @@ def max_ids(catalog: CatalogFields, of: str) -> int | str:
     if catalog.privacy.unit.table in (None, of):
         return 1
     declared = catalog.tables[of].max_ids
+    if not isinstance(declared, int) and is_unique_per_unit(catalog, of):
+        return 1
     if declared is None:
         raise CatalogError(
             f"tables.{of}.max_ids: how many rows one {catalog.privacy.unit.name} may own is not said",
             hint="write `max_ids: <number>` or `max_ids: auto`",
         )
     return declared
+
+
+def is_unique_per_unit(catalog: CatalogFields, of: str) -> bool:
+    """Whether a unit owns at most one row by the catalog: each key on the way to the unit names a row of its table.
+
+    Rows that repeat the key all the same are bounded to one a unit as rows beyond any `max_ids` are.
+    """
+    owner = unit_path(catalog, of)
+    if owner is None:
+        return True
+    tables = reachable(catalog, of)
+    hops = (*owner.path, owner.column)
+    return all(catalog.tables[tables[hops[:at]]].key == hop for at, hop in enumerate(hops))
 
 
 def ledger_path(catalog: CatalogFields) -> Path:

@@ -29,12 +29,10 @@ class Integers(NamedTuple):
     Args:
         value: noisy integers, shape (rows_1, .., rows_d); (rows,) where the axes are measured together.
         budget: integer budget of each, the same shape.
-        difference: noisy integers of what one factor leaves out, in the shape of `value`, or None.
     """
 
     value: Noisy
     budget: IntArray
-    difference: Noisy | None = None
 
 
 class Smooth(NamedTuple):

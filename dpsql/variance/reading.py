@@ -90,7 +90,7 @@ TABLES: dict[str, Mapping[str, str]] = {
     AskedVariance.kind: _LINES,
     BoxVariance.kind: _LINES,
     FittedErrors.kind: _LINES,
-    Spread.kind: {"part": WHOLE, "place": WHOLE, "value": REAL, "together": REAL, "halved": REAL},
+    Spread.kind: {"part": WHOLE, "place": WHOLE, "value": REAL},
     ChannelModel.kind: {"part": WHOLE, "place": WHOLE, "value": REAL},
     distinct.GAPS: dict.fromkeys(("place", "norm", "leaves", "own"), WHOLE),
     distinct.CELLS: dict.fromkeys(("place", "norm", "leaves", "own"), WHOLE),

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from dpsql import api
 from dpsql.answer import Answerer
+from dpsql.contributions.guess import Guess
 from dpsql.curate.design import CatalogDesign, design_catalog, rounded
 from dpsql.curate.design.views import Designed
 from dpsql.curate.forecast import dry_answerer, priced_plan
@@ -24,7 +25,6 @@ from dpsql.errors import CatalogError, InterfaceError, NoViewError
 from dpsql.noise import ZeroNoise
 from dpsql.publishing.axes import axis_maker, open_public
 from dpsql.publishing.central import publish_release
-from dpsql.publishing.userlevel.guess import Guess
 from dpsql.release import open_release
 from dpsql.star import load_catalog
 

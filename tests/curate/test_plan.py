@@ -16,6 +16,7 @@ from click.testing import CliRunner
 from dpsql import api
 from dpsql.answer.answerer import Answerer
 from dpsql.answer.predict import PredictedColumn
+from dpsql.contributions.guess import Guess
 from dpsql.curate.dry import dry_release, priced_plan
 from dpsql.curate.forecast import break_even
 from dpsql.curate.plan_picture import plan_picture
@@ -25,7 +26,6 @@ from dpsql.errors import CatalogError, InterfaceError, ReleaseError
 from dpsql.noise import ExactNoise, insecure_test_entropy
 from dpsql.publishing.axes import axis_maker, open_public
 from dpsql.publishing.central import publish_release
-from dpsql.publishing.userlevel.guess import Guess
 from dpsql.release import open_release
 from dpsql.star import load_catalog
 from dpsql.star.model import Privacy

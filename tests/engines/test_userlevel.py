@@ -1,4 +1,4 @@
-"""What `max_ids: auto` asks of the rows is one number everywhere: histograms, totals, cells under weights, differences.
+"""What `max_ids: auto` asks of the rows is one number everywhere: histograms, totals, cells under weights.
 
 On the shop (`tests.engines.star`), with an axis long enough for two levels, and given choices instead of drawn ones.
 """
@@ -14,36 +14,32 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dpsql.contributions.clipping import norm_views, pure_reach, whitened_parts
+from dpsql.contributions.histogram import doubling_edges
+from dpsql.contributions.norm_clipping import UNIT, whiten
+from dpsql.contributions.selection import RecipeTable, placed_table, row_edges, sum_edges
+from dpsql.contributions.statements import (
+    WeightedRows,
+    clipped_total,
+    make_norms,
+    make_people,
+    make_pure_weights,
+    make_weights,
+    people_per_bin,
+    weighted_cells,
+)
 from dpsql.engines.dialect import DUCK, Dialect
 from dpsql.engines.duck import RawSide
 from dpsql.engines.engine import Engine
 from dpsql.engines.registry import open_engine
 from dpsql.engines.relations import CommonRelations
 from dpsql.mechanisms.axis.strategy import gathers
-from dpsql.mechanisms.family.people import doubling_edges
-from dpsql.mechanisms.family.whitened import UNIT, whiten
 from dpsql.mechanisms.law import GAUSSIAN
 from dpsql.noise import ZeroNoise
 from dpsql.publishing.axes import axis_maker
 from dpsql.publishing.cells import row_value
 from dpsql.publishing.plan import plan_release
 from dpsql.publishing.rows import counted_rows, prepare_tables
-from dpsql.publishing.userlevel.choose import RecipeTable, placed_table, row_edges, sum_edges
-from dpsql.publishing.userlevel.shapes import norm_views, pure_reach, whitened_parts
-from dpsql.publishing.userlevel.sql import (
-    DIFFERENCE,
-    WEIGHT,
-    WeightedRows,
-    clipped_total,
-    make_differences,
-    make_norms,
-    make_people,
-    make_pure_differences,
-    make_pure_weights,
-    make_weights,
-    people_per_bin,
-    weighted_cells,
-)
 from dpsql.star import Catalog
 from tests.engines.catalogs import catalog, files, server, spark_files
 from tests.engines.servers import Server
@@ -108,20 +104,16 @@ def answers(table: RecipeTable) -> dict[str, Any]:
         edges = doubling_edges(1 << max(0, whitening.point - 8), 20)
         found["norms"] = people_per_bin(relations, norms, "norm", edges).tolist()
         weights = make_weights(relations, norms, "sales", (1 << whitening.point) + 1)
-        found["cells"] = cells(table, weights, WEIGHT)
-        left = make_differences(relations, weights, "sales", FACTOR, (1 << whitening.point) // 3)
     else:
         values = [(row_value(s, table.columns), pure_reach(s, TAU)) for s in sums.values()]
         weights = make_pure_weights(relations, table.rows, "sales", TAU, values)
-        found["cells"] = cells(table, weights, WEIGHT)
-        left = make_pure_differences(relations, weights, "sales", FACTOR, TAU + 2, [70_001, 12_347])
-    found["differences"] = cells(table, left, DIFFERENCE)
+    found["cells"] = cells(table, weights)
     return found
 
 
-def cells(table: RecipeTable, weights: str, weight: str) -> list[Any]:
+def cells(table: RecipeTable, weights: str) -> list[Any]:
     """Those of all statistics."""
-    bound = WeightedRows(table.rows, weights, weight)
+    bound = WeightedRows(table.rows, weights)
     found = weighted_cells(table.relations, table.plan, "sales", bound, table.columns)
     return [exact.tolist() for s in table.statistics.values() for exact in found.of(s)]
 
@@ -134,14 +126,12 @@ def by_duckdb(shop: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
 
 
 def test_steps_hold_something(shop: Path, by_duckdb: dict[str, dict[str, Any]], tmp_path: Path) -> None:
-    """People in several bins, weights below 1, differences of both signs, and rows that gather leaves."""
+    """People in several bins, weights below 1, and rows that gather leaves."""
     for law in LAWS:
         found = by_duckdb[law]
         assert sum(count > 0 for count in found["rows"]) > 4
         weighted = sum(np.sum(each) for each in found["cells"][:1])
         assert 0 < weighted < 4_000 * UNIT and weighted % UNIT
-        values = np.concatenate([np.ravel(each) for each in found["differences"]])
-        assert values.min() < 0 < values.max()
     with opened(catalog(tmp_path, files(shop), "auto", days=DAYS)) as (_, plan):
         assert any(gathers(axis.strategy) for axis in plan.axes)
 

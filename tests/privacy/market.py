@@ -57,7 +57,7 @@ def weighed(folder: Path) -> Loss:
 
 
 def chosen(folder: Path, delta: str = "1e-6") -> Loss:
-    """The same where bounds, totals, weights and differences are chosen at publish."""
+    """The same where bounds, totals and weights are chosen at publish."""
     catalog = written().replace("max_ids: 2, bounding: truncate", "max_ids: auto")
     catalog = catalog.replace("epsilon: 1,", f"epsilon: 1, delta: {delta},")
     return measure(catalog, market((50, 99), ordered=500), market(), folder)

@@ -16,6 +16,7 @@ import pytest
 from scipy.special import ndtr
 
 from dpsql.budget import epsilon_of, mu2_of
+from dpsql.contributions.histogram import doubling_edges, draw_histogram, draw_total
 from dpsql.curate.audit import blackbox as audit
 from dpsql.errors import InterfaceError
 from dpsql.mechanisms.axis.dense import dense_strategy
@@ -25,8 +26,7 @@ from dpsql.mechanisms.axis.sine import SineStrategy
 from dpsql.mechanisms.axis.strategy import AxisStrategy, measure
 from dpsql.mechanisms.axis.tree import tree_strategy
 from dpsql.mechanisms.axis.zero_sum import zero_sum_strategy
-from dpsql.mechanisms.family.people import doubling_edges, draw_histogram, draw_total
-from dpsql.mechanisms.family.whitened import shape_strategy
+from dpsql.mechanisms.family.weighted_leaves import shape_strategy
 from dpsql.mechanisms.law import GAUSSIAN
 from dpsql.noise import ExactNoise, Noise, insecure_test_entropy, noised
 from dpsql.tree import kary_tree

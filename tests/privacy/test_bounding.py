@@ -12,12 +12,12 @@ import pytest
 
 from dpsql import api
 from dpsql.answer.answerer import Answerer
+from dpsql.contributions.norm_clipping import UNIT
 from dpsql.curate.audit import audit_release
 from dpsql.engines import open_sources
 from dpsql.engines.registry import open_engine
 from dpsql.errors import CatalogError
 from dpsql.ledger import ledger_entries
-from dpsql.mechanisms.family.whitened import UNIT
 from dpsql.noise import ExactNoise, Noise, ZeroNoise, os_entropy
 from dpsql.publishing.axes import axis_maker
 from dpsql.publishing.bounding import REACH, Scan

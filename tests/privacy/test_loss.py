@@ -85,24 +85,19 @@ def test_a_weight_chosen_from_data_is_used_up(tmp_path: Path):
     """A heavy customer is clipped, so she costs all that the views spend; the recipe's own steps are not all hers."""
     views = VIEWS.replace("mechanism: identity", "share: 1")
     loss = pair(tmp_path, shop("unit: customer.id, epsilon: 1, delta: 1e-6", "max_ids: auto,", views), 5000)
-    drawn = [draw.mu2 for draw in loss.draws if draw.where.endswith("userlevel.shapes.draw")]
+    drawn = [draw.mu2 for draw in loss.draws if draw.where.endswith("contributions.clipping.draw")]
     views = [amount for purpose, amount in loss.lines if purpose.startswith("view ")]
-    (left,) = [amount for purpose, amount in loss.lines if purpose == "sales: differences"]
-    assert len(drawn) == 2 * len(views)
-    assert 0.98 <= sum(drawn[: len(views)]) / sum(views) <= 1
-    assert 0.98 <= sum(drawn[len(views) :]) / left <= 1
+    assert len(drawn) == len(views)
+    assert 0.98 <= sum(drawn) / sum(views) <= 1
 
 
-def test_pure_weights_and_differences_are_used_up(tmp_path: Path):
-    """The same without a delta: a heavy customer is clipped to tau rows, and what a factor leaves out of her to t_D."""
+def test_pure_weights_are_used_up(tmp_path: Path):
+    """The same without a delta: a heavy customer is clipped to tau rows."""
     views = VIEWS.replace("mechanism: identity", "share: 1").replace("count, sales.amount", "count")
     loss = pair(tmp_path, shop("unit: customer.id, epsilon: 1", "max_ids: auto,", views), 5000)
-    drawn = [draw.epsilon for draw in loss.draws if draw.where.endswith("strategy.draw_view")]
+    (drawn,) = [draw.epsilon for draw in loss.draws if draw.where.endswith("strategy.draw_view")]
     (view,) = [amount for purpose, amount in loss.lines if purpose.startswith("view ")]
-    (left,) = [amount for purpose, amount in loss.lines if purpose == "sales: differences"]
-    assert len(drawn) == 2
-    assert 0.98 <= drawn[0] / view <= 1
-    assert 0.98 <= drawn[1] / left <= 1
+    assert 0.98 <= drawn / view <= 1
 
 
 @pytest.mark.parametrize("mechanism", ["diffhr", "signal"])

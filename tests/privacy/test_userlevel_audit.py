@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from benchmarks.baselines.common import SimulationNoise
+from dpsql.contributions.histogram import doubling_edges, draw_histogram, draw_total
+from dpsql.contributions.norm_clipping import UNIT, WhitenedStatistic, whiten
 from dpsql.curate.audit import blackbox as audit
 from dpsql.mechanisms.axis.leaves import LeafStrategy
 from dpsql.mechanisms.axis.strategy import draw_view
-from dpsql.mechanisms.family.people import doubling_edges, draw_histogram, draw_total
-from dpsql.mechanisms.family.whitened import UNIT, WhitenedStatistic, whiten
 from dpsql.mechanisms.law import GAUSSIAN, LAPLACE
 from tests.strategies import draw_at
 from tests.twins import bin_of, pure_weight, weight_of

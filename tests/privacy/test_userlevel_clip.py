@@ -9,9 +9,10 @@ from itertools import product
 import numpy as np
 import pytest
 
-from dpsql.engines.duck import StoredRelations, no_sources
-from dpsql.mechanisms.family.people import spread
-from dpsql.mechanisms.family.whitened import (
+from dpsql.contributions import clipping
+from dpsql.contributions import recipe as userlevel
+from dpsql.contributions.histogram import spread
+from dpsql.contributions.norm_clipping import (
     LARGEST_NORM,
     UNIT,
     WhitenedStatistic,
@@ -19,23 +20,19 @@ from dpsql.mechanisms.family.whitened import (
     pure_bound,
     whiten,
 )
-from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, Gaussian
-from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
-from dpsql.publishing.cells import row_value
-from dpsql.publishing.userlevel import recipe as userlevel
-from dpsql.publishing.userlevel import shapes
-from dpsql.publishing.userlevel.choose import DIFFERENCES
-from dpsql.publishing.userlevel.sql import (
+from dpsql.contributions.statements import (
     WeightedRows,
-    make_differences,
     make_norms,
-    make_pure_differences,
     make_pure_weights,
     make_weights,
     weighted_cells,
 )
+from dpsql.engines.duck import StoredRelations, no_sources
+from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, Gaussian
+from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
+from dpsql.publishing.cells import row_value
 from tests.strategies import dense
-from tests.twins import difference_of, pure_difference, pure_weight, row_square, weight_of
+from tests.twins import pure_weight, row_square, weight_of
 from tests.userlevel_star import Row, open_table, uneven_rows, write_star
 
 VICTIM = 10_000
@@ -77,13 +74,11 @@ def per_unit_cells(table, axes, shape, value):
 
 @dataclass
 class Settled:
-    """What a table's draws were asked for on the way: the views', then the differences'."""
+    """What a table's draws were asked for on the way."""
 
     drawn: userlevel.DrawnRecipe
     whitening: Whitening
     variances: list[Fraction]
-    factor: int
-    reach: int
     clip: int
 
 
@@ -102,9 +97,8 @@ def settle(table, monkeypatch) -> Settled:
 
         monkeypatch.setattr(place, name, kept_too)
 
-    keep(shapes, "whiten", lambda found, *_: kept.update(whitening=found))
-    keep(shapes, "make_weights", lambda _, *given: kept.update(clip=given[3]))
-    keep(shapes, "make_differences", lambda _, *given: kept.update(factor=given[3], reach=given[4]))
+    keep(clipping, "whiten", lambda found, *_: kept.update(whitening=found))
+    keep(clipping, "make_weights", lambda _, *given: kept.update(clip=given[3]))
     keep(Gaussian, "draw_at", lambda _, law, exact, axes, variance, *rest: variances.append(variance))
     drawn = userlevel.settle_table(table)
     return Settled(drawn, variances=variances, **kept)
@@ -119,16 +113,15 @@ def told(table, name: str, column: str) -> dict[int, int]:
 
 @pytest.mark.parametrize("days", [12, pytest.param(130, marks=pytest.mark.slow)])
 def test_a_thousand_random_customers_stay_within_the_budget(tmp_path, monkeypatch, days):
-    """sum over statistics and rows of (W row)^2 / V <= mu^2, and of (E row)^2 <= mu_D^2, in fractions."""
+    """sum over statistics and rows of (W row)^2 / V <= mu^2, in fractions."""
     rows, customers = random_customers(1000, days, days)
     table = open_table(
         write_star(tmp_path, rows, customers, days=days), ExactNoise(insecure_test_entropy(days))
     )
     settled = settle(table, monkeypatch)
-    views = len(table.statistics)
-    weighted, left = told(table, "weights", "w"), told(table, "differences", "e")
-    assert len(settled.variances) == 2 * views
-    spent = [dict.fromkeys(weighted, Fraction(0)) for _ in range(2)]
+    weighted = told(table, "weights", "w")
+    assert len(settled.variances) == len(table.statistics)
+    spent = dict.fromkeys(weighted, Fraction(0))
     order = [i for group in table.plan.by_view("sales") for i in group]
     for place, i in enumerate(order):
         statistic = table.plan.statistics[i]
@@ -141,32 +134,21 @@ def test_a_thousand_random_customers_stay_within_the_budget(tmp_path, monkeypatc
             for axis, matrix in enumerate(matrices):
                 exact = np.moveaxis(np.tensordot(matrix.astype(object), exact, axes=(1, axis)), 0, axis)
             squares = int((exact * exact).sum())
-            for part, weight, at in ((0, weighted[unit], place), (1, left[unit], views + place)):
-                spent[part][unit] += Fraction(weight**2 * squares) / settled.variances[at]
-    mu2 = [sum(s.spend for s in table.statistics.values()), table.step(DIFFERENCES).spend]
+            spent[unit] += Fraction(weighted[unit] ** 2 * squares) / settled.variances[place]
+    mu2 = sum(s.spend for s in table.statistics.values())
     assert len(weighted) > 900
-    for own, budget in zip(spent, mu2, strict=True):
-        assert budget * Fraction(98, 100) < max(own.values()) <= budget
+    assert mu2 * Fraction(98, 100) < max(spent.values()) <= mu2
 
 
-def test_differences_are_the_integers_that_the_proof_has(tmp_path, monkeypatch):
-    """E = U - (R0 W >> 20), |E| <= floor sqrt(min(U^2 K2_D // N, 2^46)), of both signs, clipped and not."""
+def test_weights_are_the_integers_that_the_proof_has(tmp_path, monkeypatch):
+    """W = floor sqrt(min(U^2 K2 // N, U^2)), clipped and not."""
     rows, customers = random_customers(1000, 7, 12)
     table = open_table(write_star(tmp_path, rows, customers), ExactNoise(insecure_test_entropy(7)))
     settled = settle(table, monkeypatch)
-    norms, weights, left = (
-        told(table, *each) for each in (("norms", "norm"), ("weights", "w"), ("differences", "e"))
-    )
-    assert norms.keys() == weights.keys() == left.keys()
-    for unit, norm in norms.items():
-        assert weights[unit] == weight_of(norm, settled.clip)
-        assert left[unit] == difference_of(norm, weights[unit], settled.factor, settled.reach)
-    free = [UNIT - ((settled.factor * weights[unit]) >> 20) for unit in norms]
-    clipped = sum(e != f for e, f in zip(left.values(), free, strict=True))
-    assert 0 < clipped < len(free)
-    assert min(left.values()) < 0 < max(left.values())
-    assert UNIT <= settled.factor <= 8 * UNIT
-    assert settled.factor == round(min(max(settled.drawn.scale.factors[""].value, 1), 8) * UNIT)
+    norms, weights = (told(table, *each) for each in (("norms", "norm"), ("weights", "w")))
+    assert norms.keys() == weights.keys()
+    assert all(weights[unit] == weight_of(norm, settled.clip) for unit, norm in norms.items())
+    assert 0 < sum(weight < UNIT for weight in weights.values()) < len(weights)
 
 
 def test_the_engine_and_python_agree_on_every_weight(tmp_path, monkeypatch):
@@ -196,7 +178,7 @@ def test_one_more_customer_changes_nobody_else(tmp_path, extra, delta):
     """With the same released choices, all other weights and all other cells stay as they are."""
     rows, customers = uneven_rows(120, 9)
     victim: list[Row] = [(VICTIM, float(7 + i % 50), 1 + i % 12) for i in range(extra)]
-    cells, weights, differences = [], [], []
+    cells, weights = [], []
     for name, more in (("before", []), ("after", victim)):
         file = write_star(tmp_path, rows + more, customers | {VICTIM: "n"}, delta=delta, name=name)
         table = open_table(file, ZeroNoise())
@@ -206,17 +188,8 @@ def test_one_more_customer_changes_nobody_else(tmp_path, extra, delta):
         bound = WeightedRows(table.rows, made)
         found = weighted_cells(table.relations, table.plan, "sales", bound, table.columns)
         cells.append(found.of(*table.plan.statistics[:2]))
-        if table.law == GAUSSIAN:
-            made = make_differences(table.relations, made, "sales", 3 * UNIT // 2, 1 << 40)
-        else:
-            made = make_pure_differences(table.relations, made, "sales", 3 * UNIT // 2, 5, [4000])
-        differences.append(
-            dict(table.relations.raw.connection.execute(f"SELECT unit, e FROM {made}").fetchall())
-        )
     own = weights[1].pop(VICTIM)
     assert weights[0] == weights[1]
-    assert differences[1].pop(VICTIM) != 0
-    assert differences[0] == differences[1]
     count, total = (after - before for before, after in zip(*cells, strict=True))
     assert count.sum() == own * extra
     if delta == "0":
@@ -231,8 +204,8 @@ def weigh(table):
         limit = pure_bound(8, 9000, spread(1000, 0, 10000))
         value = f"{table.columns['sales.amount']} - (1000)"
         return make_pure_weights(table.relations, table.rows, "sales", 8, [(value, limit)])
-    whitening = whiten(shapes.whitened_parts(table, 8))
-    norms = make_norms(table.relations, table.rows, "sales", shapes.norm_views(table), whitening)
+    whitening = whiten(clipping.whitened_parts(table, 8))
+    norms = make_norms(table.relations, table.rows, "sales", clipping.norm_views(table), whitening)
     return make_weights(table.relations, norms, "sales", 1 << whitening.point)
 
 
@@ -276,61 +249,56 @@ WORTH = (0, 7, -900)
 """Rows of a unit, and what each of them is worth around the centre."""
 
 
-def apart(relations: StoredRelations, units: list[tuple[int, int, int]]) -> dict[int, tuple[int, ...]]:
-    """E of each unit with her rows and sum of sizes, as the engine finds them."""
+def pure_weights(
+    relations: StoredRelations, units: list[tuple[int, int, int]]
+) -> dict[int, tuple[int, int, int]]:
+    """W of each unit with its rows and sum of sizes, as the engine finds them."""
     rows = [(unit, (unit + i) % 4, y) for unit, n, y in units for i in range(n)]
     connection = relations.raw.connection
     connection.execute("CREATE OR REPLACE TEMP TABLE placed (unit INT, a0 INT, m0 BIGINT)")
     connection.executemany("INSERT INTO placed VALUES (?, ?, ?)", rows)
-    weights = make_pure_weights(relations, "placed", "sales", 2, [("m0", 500)])
-    made = make_pure_differences(relations, weights, "sales", 5 * UNIT // 2, 3, [700])
-    found = connection.execute(f"SELECT unit, e FROM {made}").fetchall()
-    return {unit: (e, n, n * abs(y)) for (unit, e), (_, n, y) in zip(sorted(found), units, strict=True)}
+    made = make_pure_weights(relations, "placed", "sales", 2, [("m0", 500)])
+    found = connection.execute(f"SELECT unit, w FROM {made}").fetchall()
+    return {unit: (w, n, n * abs(y)) for (unit, w), (_, n, y) in zip(sorted(found), units, strict=True)}
 
 
-def test_one_of_three_units_moves_pure_differences_by_their_bounds_at_most():
+def test_one_of_three_units_moves_pure_views_by_their_bounds_at_most():
     """Every three units with few or many rows, cheap or dear ones, with and without one of them."""
     relations, tight = StoredRelations(no_sources(), "testing"), {"rows": 0.0, "sums": 0.0}
     kinds = list(product(OWNED, WORTH))
     for world in product(kinds[::2], kinds[1::2], kinds[4:5]):
         units = [(i, *kind) for i, kind in enumerate(world)]
-        every = apart(relations, units)
-        for e, n, size in every.values():
-            assert e == pure_difference(n, [size], pure_weight(n, [size], 2, [500]), 5 * UNIT // 2, 3, [700])
-            assert abs(e) * n <= 3 * UNIT and abs(e) * size <= 700 * UNIT
-            tight["rows"] = max(tight["rows"], abs(e) * n / (3 * UNIT))
-            tight["sums"] = max(tight["sums"], abs(e) * size / (700 * UNIT))
-        without = apart(relations, units[1:])
+        every = pure_weights(relations, units)
+        for w, n, size in every.values():
+            assert w == pure_weight(n, [size], 2, [500])
+            assert w * n <= 2 * UNIT and w * size <= 500 * UNIT
+            tight["rows"] = max(tight["rows"], w * n / (2 * UNIT))
+            tight["sums"] = max(tight["sums"], w * size / (500 * UNIT))
+        without = pure_weights(relations, units[1:])
         assert {unit: every[unit] for unit in without} == without
     assert min(tight.values()) > 0.999
 
 
 @pytest.mark.parametrize("seed", [3, 4])
-def test_pure_differences_of_a_table_are_the_integers_that_the_proof_has(tmp_path, monkeypatch, seed):
+def test_pure_weights_of_a_table_are_the_integers_that_the_proof_has(tmp_path, monkeypatch, seed):
     rows, customers = random_customers(300, seed, 12)
     table = open_table(
         write_star(tmp_path, rows, customers, delta="0"), ExactNoise(insecure_test_entropy(seed))
     )
     kept: dict[str, tuple] = {}
-    for name in ("make_pure_weights", "make_pure_differences"):
-        whole = getattr(shapes, name)
+    whole = clipping.make_pure_weights
 
-        def kept_too(*arguments, whole=whole, name=name):
-            kept[name] = arguments
-            return whole(*arguments)
+    def kept_too(*arguments):
+        kept["given"] = arguments
+        return whole(*arguments)
 
-        monkeypatch.setattr(shapes, name, kept_too)
-    drawn = userlevel.settle_table(table)
-    _, _, _, tau, bounds = kept["make_pure_weights"]
-    _, _, _, factor, far, reaches = kept["make_pure_differences"]
+    monkeypatch.setattr(clipping, "make_pure_weights", kept_too)
+    userlevel.settle_table(table)
+    _, _, _, tau, bounds = kept["given"]
     sizes = table.relations.raw.connection.execute('SELECT unit, n, y0 FROM "sizes sales"').fetchall()
-    weights, left = told(table, "weights", "w"), told(table, "differences", "e")
+    weights = told(table, "weights", "w")
     for unit, n, size in sizes:
         assert weights[unit] == pure_weight(n, [size], tau, [bound for _, bound in bounds])
-        assert left[unit] == pure_difference(n, [size], weights[unit], factor, far, reaches)
-    assert factor == round(min(max(drawn.scale.factors[""].value, 1), 8) * UNIT)
-    assert max(abs(left[unit]) * n for unit, n, _ in sizes) <= far * UNIT
-    assert max(abs(left[unit]) * size for unit, _, size in sizes) <= reaches[0] * UNIT
 
 
 def test_bounded_noise_is_what_the_budget_buys():

@@ -27,6 +27,7 @@ from dpsql.collecting.reported import (
     write_items,
     write_reported_plan,
 )
+from dpsql.contributions.guess import Guess
 from dpsql.curate.audit import audit_release
 from dpsql.curate.forecast import plan_catalog
 from dpsql.errors import CatalogError, DataError, OperationalError, SourceError
@@ -34,7 +35,6 @@ from dpsql.ledger import ledger_entries
 from dpsql.mechanisms.local.channel import Channel, channel_of
 from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
 from dpsql.publishing.central import publish_release
-from dpsql.publishing.userlevel.guess import Guess
 from dpsql.release import open_release
 from dpsql.star import load_catalog, parse_catalog
 from dpsql.star.reported import reported_columns

@@ -18,6 +18,9 @@ from benchmarks.userlevel.simulator import releases
 from benchmarks.userlevel.stars import Views
 from dpsql import api
 from dpsql.answer.answerer import Answerer
+from dpsql.contributions import rehearsal
+from dpsql.contributions.guess import Guess, crowds
+from dpsql.contributions.rehearsal import made_rows, make_up, stands_for
 from dpsql.curate import foresight
 from dpsql.doors.cli.plan import plan, plan_text
 from dpsql.errors import InterfaceError, ReleaseError
@@ -26,9 +29,6 @@ from dpsql.publishing.axes import axis_maker, open_public
 from dpsql.publishing.central import publish_release
 from dpsql.publishing.plan import plan_release
 from dpsql.publishing.planned import ReleasePlan
-from dpsql.publishing.userlevel import made_up
-from dpsql.publishing.userlevel.guess import Guess, crowds
-from dpsql.publishing.userlevel.made_up import made_rows, make_up, stands_for
 from dpsql.release import open_release
 from dpsql.star import load_catalog
 from tests.thinned import by_default
@@ -118,7 +118,7 @@ def test_a_sample_of_the_units_errs_like_all_of_them(tmp_path: Path, monkeypatch
     guess = Guess(12_000, 96_000)
     assert stands_for(guess) == 1
     every = typical_errors(star, asked, rehearsals(star, guess))
-    monkeypatch.setattr(made_up, "MOST_UNITS", 3_000)
+    monkeypatch.setattr(rehearsal, "MOST_UNITS", 3_000)
     assert stands_for(guess) == 4
     some = typical_errors(star, asked, rehearsals(star, guess))
     assert every.keys() == some.keys()
@@ -133,7 +133,7 @@ def test_counts_of_a_sample_grow_and_averages_stay(
 ) -> None:
     catalog, guess = write_star(tmp_path, [], {}), Guess(12_000, 96_000)
     every = api.plan(catalog, [BY_DAY], guess=guess)
-    monkeypatch.setattr(made_up, "MOST_UNITS", 3_000)
+    monkeypatch.setattr(rehearsal, "MOST_UNITS", 3_000)
     some = api.plan(catalog, [BY_DAY], guess=guess)
     assert (every.stands_for, some.stands_for) == (1, 4)
     assert "each unit stands for 4" in plan_text(some)
@@ -145,10 +145,10 @@ def test_counts_of_a_sample_grow_and_averages_stay(
 def test_huge_tables_are_bounded_in_units_and_rows() -> None:
     for guess in (Guess(10**8, 10**9), Guess(20_000, 6_000_000), Guess(300, 10**8), Guess(5, 10**7)):
         made = guess.amounts(guess.units // stands_for(guess))
-        assert 1 <= len(made) <= made_up.MOST_UNITS
-        assert made.sum() <= 1.02 * made_up.ROOM
+        assert 1 <= len(made) <= rehearsal.MOST_UNITS
+        assert made.sum() <= 1.02 * rehearsal.ROOM
         assert 0.9 * guess.units <= stands_for(guess) * len(made) <= guess.units
-    assert Guess(20_000, 6_000_000).units // stands_for(Guess(20_000, 6_000_000)) >= made_up.FEWEST_UNITS
+    assert Guess(20_000, 6_000_000).units // stands_for(Guess(20_000, 6_000_000)) >= rehearsal.FEWEST_UNITS
 
 
 def test_units_that_no_memory_holds_are_refused(tmp_path: Path) -> None:

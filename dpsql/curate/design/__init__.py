@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dpsql.answer.predict import PredictedColumn, predict
+from dpsql.contributions.guess import Guess, crowds
 from dpsql.curate.design.axes import AxisWriter, grains_of
 from dpsql.curate.design.questions import (
     DesignQuestion,
@@ -44,7 +45,6 @@ from dpsql.engines.engine import Engine
 from dpsql.errors import CatalogError, Error, InterfaceError, PrivacyError
 from dpsql.publishing.axes import open_public
 from dpsql.publishing.known_keys import planning_maker
-from dpsql.publishing.userlevel.guess import Guess, crowds
 from dpsql.star import Catalog, made_view, parse_catalog
 from dpsql.star.base import Problem
 from dpsql.star.checks import check_catalog

@@ -28,6 +28,7 @@ from dpsql.answer.relation import choose
 from dpsql.answer.terms import Term
 from dpsql.answer.uncertainty.forms import is_summed
 from dpsql.axis.model import CategoryRule, KeyListRule, OrderedRule
+from dpsql.contributions.guess import crowds
 from dpsql.curate.design.axes import AxisWriter, DesignedAxis
 from dpsql.curate.design.questions import Need, ScaffoldAxis
 from dpsql.curate.design.summaries import without_unused
@@ -35,7 +36,6 @@ from dpsql.curate.dry import Priced, dry_answerer, priced_plan
 from dpsql.engines.engine import Engine
 from dpsql.errors import Error, NoViewError
 from dpsql.publishing.axes import AxisMaker
-from dpsql.publishing.userlevel.guess import crowds
 from dpsql.star import Catalog, made_view
 from dpsql.star.graph import COUNTS, KeyPath, sums_rows
 from dpsql.tree import FloatArray

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dpsql.axis.public import ABSENT
+from dpsql.contributions.guess import Guess
 from dpsql.curate.design import CatalogDesign, design_catalog
 from dpsql.curate.design.questions import named
 from dpsql.curate.design.text import quoted
@@ -47,7 +48,6 @@ from dpsql.curate.draft.look import ColumnFacts, SelectReader, TableFacts, calle
 from dpsql.curate.draft.roles import TableRoles, Whose, roles_of
 from dpsql.curate.draft.unread import NO_QUESTION, NO_TABLE, read_tables
 from dpsql.errors import InterfaceError, visible
-from dpsql.publishing.userlevel.guess import Guess
 from dpsql.star import parse_catalog
 from dpsql.star.source import CSV, POSTGRESQL
 from dpsql.star.sql.calendar import CalendarField

@@ -17,9 +17,9 @@ from dpsql.doors.cli.plan import statements
 from dpsql.errors import InterfaceError
 
 if TYPE_CHECKING:
+    from dpsql.contributions.guess import Guess
     from dpsql.curate.design import CatalogDesign
     from dpsql.curate.draft import CatalogDraft, CuratorChoices, DroppedColumn, Sketch
-    from dpsql.publishing.userlevel.guess import Guess
 
 
 SELECTED = ("refuse", "allow")
@@ -116,7 +116,7 @@ def _guess(units: int | None, rows: int | None) -> Guess | None:
     Raises:
         InterfaceError: half of it is stated.
     """
-    from dpsql.publishing.userlevel.guess import Guess
+    from dpsql.contributions.guess import Guess
 
     if (units is None) != (rows is None):
         raise InterfaceError("a guess needs both --units and --rows")

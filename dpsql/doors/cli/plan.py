@@ -16,6 +16,7 @@ from dpsql.errors import InterfaceError
 
 if TYPE_CHECKING:
     from dpsql.answer.predict import PredictedColumn
+    from dpsql.contributions.guess import Guess
     from dpsql.curate.classes import Hopeless
     from dpsql.curate.forecast import (
         Beaten,
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     )
     from dpsql.curate.foresight import Blind, GuessSensitivity
     from dpsql.publishing.key_plans import KeyForecast
-    from dpsql.publishing.userlevel.guess import Guess
 
 
 @cli.command()
@@ -123,7 +123,7 @@ def _guess(
     Raises:
         InterfaceError: only part of it is stated, or no table is like that.
     """
-    from dpsql.publishing.userlevel.guess import ALIKE, Guess
+    from dpsql.contributions.guess import ALIKE, Guess
 
     if units is None or rows is None:
         if (units, rows, typical_rows, most_rows, alike, means) != (None, None, None, None, None, ()):

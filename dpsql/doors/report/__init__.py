@@ -270,8 +270,6 @@ def _bias(scale: ScaleMeta) -> str:
     if not scale.weighted_down:
         return "answers may be biased where rows left out do not resemble the others"
     hint = f"up to about {scale.weighted_down:.0%} of the rows belong to units with more than {scale.tau}"
-    if scale.follows:
-        hint += f"; groups along {', '.join(scale.follows)} follow how much a unit owns and may be off most"
     return hint + ("; the number of rows is told exactly" if scale.public_rows else "")
 
 

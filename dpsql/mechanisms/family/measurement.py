@@ -76,14 +76,12 @@ class DrawnMember(NamedTuple):
         view: its noisy integers.
         factor: what estimates of drawn integers are multiplied by.
         shift: what is added to them then, in the statistic's shape.
-        difference: noisy integers of what one factor leaves out.
     """
 
     axes: Subset
     view: NoisyRows
     factor: float = 1.0
     shift: FloatArray | None = None
-    difference: Noisy | None = None
 
     @property
     def unit_variance(self) -> float:
@@ -358,7 +356,7 @@ def estimated(
             cells,
             facts.reading,
             own_components(factors, member.axes),
-            Integers(member.view.value, member.view.budget, member.difference),
+            Integers(member.view.value, member.view.budget),
             measurement.words([axes[axis].words for axis in member.axes]),
             facts.biased,
             facts.model,

@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 from dpsql.errors import CatalogError
 from dpsql.mechanisms.axis import AUTO
-from dpsql.mechanisms.family import adaptive, asked, blocks, diffhr, product, residual, whitened
+from dpsql.mechanisms.family import adaptive, asked, blocks, diffhr, product, residual, weighted_leaves
 from dpsql.mechanisms.family.question import (
     Answer,
     DataDependentMechanism,
@@ -39,7 +39,7 @@ from dpsql.mechanisms.family.question import (
 )
 from dpsql.mechanisms.offers import Offer, Refusal, least
 
-MECHANISMS: tuple[FamilyMechanism, ...] = (product, residual, whitened, asked)
+MECHANISMS: tuple[FamilyMechanism, ...] = (product, residual, weighted_leaves, asked)
 """Their errors are known before anything is drawn."""
 
 DATA_DEPENDENT: tuple[DataDependentMechanism, ...] = (adaptive, blocks, diffhr)

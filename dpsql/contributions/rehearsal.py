@@ -23,14 +23,14 @@ from math import ceil
 import numpy as np
 import numpy.typing as npt
 
+from dpsql.contributions.clipping import CLIPPINGS
+from dpsql.contributions.guess import Crowds, FloatArray, Guess, ordinary_leaves
+from dpsql.contributions.recipe import DrawnRecipe, settle_table
+from dpsql.contributions.selection import ROWS, RecipeTable, is_sticky
 from dpsql.engines.duck import no_sources
 from dpsql.errors import InterfaceError
 from dpsql.noise import ExactNoise, insecure_test_entropy
 from dpsql.publishing.planned import PlannedStatistic, ReleasePlan, Step
-from dpsql.publishing.userlevel.choose import ROWS, RecipeTable, is_sticky
-from dpsql.publishing.userlevel.guess import Crowds, FloatArray, Guess, ordinary_leaves
-from dpsql.publishing.userlevel.recipe import DrawnRecipe, settle_table
-from dpsql.publishing.userlevel.shapes import SHAPES
 from dpsql.release.write import registered
 
 IntArray = npt.NDArray[np.int64]
@@ -92,7 +92,7 @@ def make_up(plan: ReleasePlan, of: str, guess: Guess, crowds: Crowds, seed: int)
     with contextlib.closing(raw), registered(raw.connection, NAME, rows):
         raw.connection.execute(f"CREATE TEMP TABLE made_up_rows AS SELECT * FROM {NAME}")
         table = RecipeTable(
-            raw.relations("a rehearsal"), quieter(plan, of, times), of, "made_up_rows", columns, noise
+            raw.relations("a rehearsal"), quieter(plan, of, times), of, "made_up_rows", columns, noise, times
         )
         return RehearsedTable(settle_table(table), times)
 
@@ -105,7 +105,7 @@ def quieter(plan: ReleasePlan, of: str, times: int) -> ReleasePlan:
 
     if times == 1:
         return plan
-    order = SHAPES[next(iter(plan.mine(of).values())).law].order
+    order = CLIPPINGS[next(iter(plan.mine(of).values())).law].order
     return replace(
         plan,
         statistics=tuple(spent(s, order) for s in plan.statistics),  # type: ignore[misc]

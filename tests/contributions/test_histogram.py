@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.baselines.common import SimulationNoise
-from dpsql.errors import InternalError
-from dpsql.mechanisms.family.people import (
+from dpsql.contributions.histogram import (
     NoisyHistogram,
     cleaned,
     doubling_edges,
     draw_histogram,
     quantile,
 )
+from dpsql.errors import InternalError
 from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, LAWS
 from dpsql.noise import ZeroNoise
 from tests.twins import bin_of

@@ -21,32 +21,13 @@ coefficients are. A person's norm and weight depend on her rows and on released 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import ceil, inf, isqrt, prod
+from math import ceil, isqrt, prod
 
-import numpy as np
-
-from dpsql.errors import CatalogError, InternalError
-from dpsql.mechanisms.axis import AUTO
-from dpsql.mechanisms.axis.leaves import LeafStrategy
-from dpsql.mechanisms.axis.strategy import AxisChoice, AxisStrategy, Word, expected_error, gathers
-from dpsql.mechanisms.axis.tree import tree_strategy
-from dpsql.mechanisms.family.product import PRODUCT
-from dpsql.mechanisms.family.question import (
-    Answer,
-    FamilyAxis,
-    FamilyCandidate,
-    FamilyDesign,
-    FamilyQuestion,
-    FamilyView,
-    NamedFamily,
-    ViewChoice,
-)
-from dpsql.mechanisms.law import NoiseLaw
-from dpsql.mechanisms.offers import Offer, Refusal
-from dpsql.tree import kary_tree
+from dpsql.errors import InternalError
+from dpsql.mechanisms.axis.strategy import AxisStrategy, gathers
 
 UNIT = 1 << 20
 """A weight of 1 in the units that are stored."""
@@ -54,20 +35,11 @@ UNIT = 1 << 20
 LARGEST_NORM = 1 << 86
 """Norms from here on get weight 0, so that UNIT^2 times a norm stays inside 127 bits."""
 
-LARGEST_FACTOR = 8 * UNIT
-"""R0, the factor that differences leave out: at most 8."""
-
-LARGEST_DIFFERENCE = 1 << 23
-"""Of a difference, in the units that are stored: R0 times a weight of 1."""
-
 LARGEST_VARIANCE = 1 << 106
 """sigma stays below 2^53, a tenth of a percent of what 64-bit draws hold."""
 
 LARGEST_PURE = (1 << 22) - 1
 """T stays below 2^22, so that T in units of 2^-20 leaves 64-bit noise its headroom (rule N4)."""
-
-LARGEST_PURE_DIFFERENCE = (1 << 19) - 1
-"""T_D stays below 2^19: what is spent on differences is a ninth of what views have, and is shared out finer."""
 
 _FINEST = 12  # the smallest coefficient is about 2^12, so that rounding up costs at most 2^-12 of it
 _HIGHEST = 74  # 2^p at most: norms up to 2^12 times the typical one are told apart
@@ -208,83 +180,3 @@ def pure_bound(tau: int, reach: int, spread: int) -> int:
         min(tau reach, spread max(tau, 4 sqrt tau)), at least 1 and at most `LARGEST_PURE`.
     """
     return max(1, min(tau * reach, spread * max(tau, isqrt(16 * tau)), LARGEST_PURE))
-
-
-ONE_LEVEL = 100
-"""Leaves beyond which an axis gets a second level."""
-
-LEAVES = Word("identity")
-"""What a view may name beside auto, on axes of so few leaves."""
-
-SHAPE_TOTAL = 17
-"""The integer that stands for the whole budget of an axis of two levels: 12^2 + 12^2 = 17^2 - 1, and 8 + 9 = 17.
-
-Small, since squared rows are added up per person, and since noise is drawn in parts of it: with 2^15, sums of cents
-came to `LARGEST_VARIANCE` and K was cut. On a star of 101 prices R rose from 1.6 to 3, and differences were cut too.
-"""
-
-NAMED: Mapping[str, NamedFamily] = {}
-
-
-def offers(question: FamilyQuestion) -> Iterator[Answer]:
-    """For all views of a table whose people are weighted; of what a view may name, the shape that it gets anyway."""
-    name = "one weight a person"
-    if not question.people:
-        yield Refusal(name, "is for `max_ids: auto`")
-        return
-
-    def make() -> FamilyCandidate:
-        for view in question.views:
-            _check_word(question, view)
-        law = question.laws[0]
-        views = tuple(
-            ViewChoice(law, tuple(question.axes[axis].once(_shape, law) for axis in view.axes))
-            for view in question.views
-        )
-        return FamilyCandidate(name, FamilyDesign(PRODUCT, views), lambda: inf)
-
-    yield Offer(name, 0.0, make)
-
-
-def _check_word(question: FamilyQuestion, view: FamilyView) -> None:
-    """Refuse a mechanism that the view would not get.
-
-    Raises:
-        CatalogError: it names one.
-    """
-    leaves = max(question.leaves(view), default=0) <= ONE_LEVEL
-    if view.word != AUTO and not (leaves and view.word == LEAVES):
-        raise CatalogError(
-            f"views.{view.name}.mechanism: with `max_ids: auto` people are weighted and leaves are measured, of axes "
-            f"with more than {ONE_LEVEL} in two levels, so {view.word.name} is not measured",
-            hint="write auto, or a number for max_ids",
-        )
-
-
-def _shape(axis: FamilyAxis, law: NoiseLaw) -> AxisChoice:
-    return shape_strategy(axis.leaves, law)
-
-
-def shape_strategy(n: int, law: NoiseLaw) -> AxisChoice:
-    """The strategy of one axis where one person's rows are spread over its leaves.
-
-    A row that holds many leaves collects a person's rows. Its cost grows with the square of her rows, while single
-    leaves cost their number. Leaves alone are therefore best up to about a hundred; longer axes get one more level,
-    nodes of about sqrt(n) leaves.
-
-    Args:
-        n: number of leaves.
-        law: the noise.
-
-    Returns:
-        Leaves, or two levels of a square-root tree with half the budget each.
-
-    **Source** docs/method/user_level.md, "Rows for spread people".
-    """
-    if n <= ONE_LEVEL:
-        leaf = LeafStrategy(n, law)
-        return AxisChoice(leaf, "leaves", expected_error(leaf))
-    tree = kary_tree(n, ceil(n / isqrt(n)))
-    inner = np.where(tree.level == 1, 0.5 ** (1 / law.norm), 0.0)
-    strategy = tree_strategy(tree, inner, SHAPE_TOTAL, law)
-    return AxisChoice(strategy, "two-level square-root tree", expected_error(strategy))

@@ -1,4 +1,4 @@
-"""What the user-level recipe asks of the engine that holds the rows, in exact integers.
+"""SQL statements of the user-level recipe for the engine that holds the rows, in exact integers.
 
 Per-person numbers never leave the engine: what comes out is a histogram of people, a clipped total, or
 weighted cells. Sums are of the wide type, so no order of addition and no number of threads changes them, and every
@@ -6,12 +6,11 @@ value is cut before it is squared, so no row whatever can make a statement fail.
 
     people     unit: n, s<i>
     norms      unit: norm (2^p nu^2)
-    weights    unit: w in units of 2^-20, beside its norm
-    differences  unit: e, what a factor times w leaves out of 1, clipped, in units of 2^-20, beside its weight
+    weights    unit: w in units of 2^-20
 
-One text serves every engine (`dpsql.engines.relations`). Where a common table may be computed again (Spark), norms,
-weights and differences have a line for each row instead of each unit, made by windows: a unit's rows are then
-counted in the scan that weighs them, and rows that arrive meanwhile move no bound.
+One text serves every engine (`dpsql.engines.relations`). Where a common table may be computed again (Spark), norms and
+weights have a line for each row instead of each unit, made by windows: a unit's rows are then counted in the scan that
+weighs them, and rows that arrive meanwhile move no bound.
 
 **Privacy**: raw; what is fetched is noised by the caller before it is stored or shown.
 """
@@ -25,6 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dpsql.contributions.norm_clipping import LARGEST_NORM, UNIT, Whitening
 from dpsql.engines.dialect import Dialect
 from dpsql.engines.expressions import search
 from dpsql.engines.placed import Digit, PlacedRows, common_table, packed_value, with_tables
@@ -32,14 +32,13 @@ from dpsql.engines.relations import Relations
 from dpsql.engines.template import StatisticGroup, cell_numbers, counts, cut
 from dpsql.errors import InternalError
 from dpsql.mechanisms.axis.strategy import AxisStrategy, gathers
-from dpsql.mechanisms.family.whitened import LARGEST_DIFFERENCE, LARGEST_NORM, UNIT, Whitening
 from dpsql.publishing.cells import CountedCells
 from dpsql.publishing.planned import ReleasePlan
 from dpsql.publishing.rows import CountedRows
 from dpsql.tree import Exact
 
-WEIGHT, DIFFERENCE = "w", "e"
-"""Columns of what a row of a unit counts."""
+WEIGHT = "w"
+"""Column of the number that each row of a unit counts for."""
 
 
 class NormView(NamedTuple):
@@ -126,28 +125,8 @@ def make_norms(
 
 def make_weights(relations: Relations, norms: str, of: str, clip: int) -> str:
     """The weight w of each unit under zCDP: the largest W <= 2^20 with W^2 norm <= 2^40 clip."""
-    weight = _root(clip, UNIT, relations.dialect)
+    weight = _root(clip, relations.dialect)
     return relations.make(f"weights {of}", f"SELECT q.*, {weight} AS {WEIGHT} FROM {norms} AS q")
-
-
-def make_differences(relations: Relations, weights: str, of: str, factor: int, clip: int) -> str:
-    """What the weight of each unit, times a factor, leaves out of her, clipped; returns the table's name.
-
-    E = 2^20 - (factor W >> 20), then |E| <= sqrt(2^40 clip // norm), at most 2^23.
-
-    Args:
-        relations: where the tables are.
-        weights: of the units, with their norms.
-        of: the counted table.
-        factor: R0 in units of 2^-20, released.
-        clip: 2^p K_D^2, released.
-    """
-    dialect = relations.dialect
-    root = _root(clip, LARGEST_DIFFERENCE, dialect)
-    difference = f"greatest(least({_left_out(factor, dialect)}, {root}), -({root}))"
-    return relations.make(
-        f"differences {of}", f"SELECT q.*, {difference} AS {DIFFERENCE} FROM {weights} AS q"
-    )
 
 
 def make_pure_weights(
@@ -157,10 +136,7 @@ def make_pure_weights(
     tau: int,
     bounds: Sequence[tuple[str, int]],
 ) -> str:
-    """The weight of each unit under pure epsilon: W n <= 2^20 tau and W sum |y| <= 2^20 T for each measure.
-
-    What it is made of stays beside it, for differences.
-    """
+    """The weight of each unit under pure epsilon: W n <= 2^20 tau and W sum |y| <= 2^20 T for each measure."""
     dialect = relations.dialect
     sizes = [f"abs({wide(value, dialect)})" for value, _ in bounds]
     if dialect.materialised:
@@ -177,50 +153,25 @@ def make_pure_weights(
     return relations.make(f"weights {of}", f"SELECT q.*, {weight} AS {WEIGHT} FROM {owned} AS q")
 
 
-def make_pure_differences(
-    relations: Relations, weights: str, of: str, factor: int, tau: int, bounds: Sequence[int]
-) -> str:
-    """What the weight of each unit, times a factor, leaves out of her, clipped; returns the table's name.
-
-    E = 2^20 - (factor W >> 20), then |E| n <= 2^20 t_D and |E| sum |y| <= 2^20 T_D for each measure.
-
-    Args:
-        relations: where the tables are.
-        weights: of the units, as `make_pure_weights` made them.
-        of: the counted table.
-        factor: R0 in units of 2^-20, released.
-        tau, bounds: t_D, and T_D of each measure, released.
-    """
-    dialect = relations.dialect
-    left, most = wide(_left_out(factor, dialect), dialect), _most(tau, bounds, dialect)
-    difference = f"CAST(greatest(least({left}, {most}), -({most})) AS BIGINT)"
-    return relations.make(
-        f"differences {of}", f"SELECT q.*, {difference} AS {DIFFERENCE} FROM {weights} AS q"
-    )
-
-
 @dataclass(frozen=True)
 class WeightedRows:
-    """All placed rows count, each for a number that its unit has: a `Bound` of the template.
+    """All placed rows count, each for the weight of its unit: a `Bound` of the template.
 
     Args:
         rows: the placed rows.
-        weights: the numbers of their units.
-        weight: the column of those.
+        weights: those of their units.
     """
 
     rows: str
     weights: str
-    weight: str = WEIGHT
 
     def statement(self, rows: PlacedRows, groups: Sequence[StatisticGroup], dialect: Dialect) -> str:
-        """See `Bound`; differences are up to `LARGEST_DIFFERENCE`."""
         numbers = cell_numbers(rows, groups)
         listed = [f"{packed_value(number)} AS {number.name}" for number in numbers]
-        listed += [*(measure.name for measure in rows.measures), self.weight]
+        listed += [*(measure.name for measure in rows.measures), WEIGHT]
         weighted = f"{self.rows} JOIN {self.weights} USING (unit)" if dialect.materialised else self.weights
         table = common_table("x", f"SELECT {', '.join(listed)} FROM {weighted}", dialect)
-        return with_tables([table], counts("x", numbers, groups, self.weight, dialect, LARGEST_DIFFERENCE))
+        return with_tables([table], counts("x", numbers, groups, WEIGHT, dialect))
 
 
 def weighted_cells(
@@ -326,24 +277,19 @@ def _square(value: str, index: int, entry: int, whitening: Whitening, dialect: D
     return f"{wide(whitening.coefficient[index], dialect)} * ({square})"
 
 
-def _root(clip: int, most: int, dialect: Dialect) -> str:
-    """SQL of the largest integer X <= most with X^2 norm <= 2^40 clip, a BIGINT; 0 without norm, or beyond its largest.
+def _root(clip: int, dialect: Dialect) -> str:
+    """SQL of the largest integer W <= 2^20 with W^2 norm <= 2^40 clip, a BIGINT; 0 without norm, or beyond its largest.
 
-    That is X <= sqrt(2^40 clip // norm). Where the quotient reaches most^2 it is not computed; below, at most 2^46, the
-    square root of the integer is exact to the floor in double precision.
+    That is W <= sqrt(2^40 clip // norm). Where the quotient reaches 2^40 it is not computed; below, the square root of
+    the integer is exact to the floor in double precision.
     """
-    norm, reach = f"greatest(norm, {wide(1, dialect)})", UNIT**2 * clip // most**2
+    norm = f"greatest(norm, {wide(1, dialect)})"
     ratio = dialect.wide_quotient(wide(min(UNIT**2 * clip, UNIT**2 * LARGEST_NORM), dialect), norm)
     root = f"CAST(floor(sqrt(CAST({ratio} AS {dialect.double}))) AS BIGINT)"
     return (
         f"CASE WHEN norm = {wide(0, dialect)} OR norm >= {wide(LARGEST_NORM, dialect)} THEN CAST(0 AS BIGINT) "
-        f"WHEN norm <= {wide(reach, dialect)} THEN CAST({most} AS BIGINT) ELSE {root} END"
+        f"WHEN norm <= {wide(clip, dialect)} THEN CAST({UNIT} AS BIGINT) ELSE {root} END"
     )
-
-
-def _left_out(factor: int, dialect: Dialect) -> str:
-    """SQL of what a factor times a unit's weight leaves out of 1, in units of 2^-20."""
-    return f"{UNIT} - {dialect.quotient(f'CAST({factor} AS BIGINT) * {WEIGHT}', str(UNIT))}"
 
 
 def _most(tau: int, bounds: Sequence[int], dialect: Dialect) -> str:

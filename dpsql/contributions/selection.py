@@ -1,18 +1,17 @@
-"""What a `max_ids: auto` table pays for choosing its bounds, and how they follow from what is known.
+"""Selection of the bounds of a `max_ids: auto` table: ledger steps, tau, totals with a high bound, centres.
 
-| step | share under a delta | pure | what for |
+| step | share under a delta | pure | gives |
 |---|---|---|---|
 | rows per unit | 2.5% | 3% | tau = a quantile of n, the tail of rows |
 | sums per unit | 2.5%, split among measures | 3% | the tail of each measure |
-| norms per unit | 2% | - | K = a quantile of nu, K_H = q.95(nu) |
+| norms per unit | 2% | - | K = a quantile of nu |
 | total rows | 5% | 5% | N |
 | total sums | 9%, split among measures | 9% | S, mid = S / N |
-| differences | 8% | 8% | what one factor leaves out of groups |
-| views | what is left: 71% | 72% | weighted shapes, by the catalog's shares |
+| views | the rest: 79% | 80% | weighted shapes, by the catalog's shares |
 
 Steps that a table does not need (no measure, a public number of rows) leave their share to the views, so the
-shares always add to 1. What is chosen is a function of histograms of people: released ones at publish, those of made-up
-tables before (`made_up`).
+shares always add to 1. Choices are functions of histograms of people: released ones at publish, those of made-up
+tables before (`rehearsal`).
 
 **Privacy**: shares are a function of the catalog, and every step has a ledger line of its own; every number
 fetched here is noised by the draw of its step before anything depends on it.
@@ -30,12 +29,10 @@ from math import prod, sqrt
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from dpsql.engines.relations import Relations
-from dpsql.engines.template import LARGEST, stored_rows
-from dpsql.errors import CatalogError, InternalError
-from dpsql.mechanisms.family.people import (
+from dpsql.contributions.constants import FAR_QUANTILE, LOW_QUANTILES, ROW_BINS, SUM_BINS, SUM_START
+from dpsql.contributions.factors import unevenness
+from dpsql.contributions.histogram import (
     NoisyHistogram,
     centre,
     cleaned,
@@ -47,49 +44,42 @@ from dpsql.mechanisms.family.people import (
     rounded,
     spread,
 )
-from dpsql.mechanisms.family.pooling import unevenness
-from dpsql.mechanisms.family.tails import (
-    HighTotal,
+from dpsql.contributions.norm_clipping import typical_square
+from dpsql.contributions.statements import clipped_total, make_people, people_per_bin
+from dpsql.contributions.tail import (
+    ClippedTotal,
     Tail,
     best_clip,
-    high_total,
-    last_clear,
+    clear_people,
+    far_quantile,
+    public_total,
     read_tail,
-    told_total,
+    unclipped,
 )
-from dpsql.mechanisms.family.whitened import typical_square
+from dpsql.engines.relations import Relations
+from dpsql.engines.template import LARGEST, stored_rows
+from dpsql.errors import CatalogError, InternalError
 from dpsql.mechanisms.law import NoiseLaw
 from dpsql.noise import Noise
 from dpsql.publishing.planned import PlannedStatistic, ReleasePlan, Step
 from dpsql.publishing.rows import CountedRows
-from dpsql.publishing.userlevel.sql import clipped_total, make_people, people_per_bin
+from dpsql.tree import FloatArray
 
-FloatArray = npt.NDArray[np.float64]
 Buy = Callable[[Fraction, NoiseLaw], Fraction]
 
 LARGEST_REACH = 1 << 30
 """The farthest a value may lie from the middle of its bounds, in units of its scale."""
 
-ROWS, SUMS, NORMS, TOTAL_ROWS, TOTAL_SUMS, DIFFERENCES = (
+ROWS, SUMS, NORMS, TOTAL_ROWS, TOTAL_SUMS = (
     "rows per unit",
     "sums per unit",
     "norms per unit",
     "total rows",
     "total sums",
-    "differences",
 )
-
-ROW_BINS = 16
-"""Bins of rows per unit: 1, 2, 3-4, .. 2^15, and more."""
-
-SUM_BINS, SUM_START = 20, 16
-"""Bins of sums per unit: from a 16th of what one row may be, doubling."""
 
 LARGEST_BOUND = (1 << 42) - 1
 """Totals are clipped here at the latest, so that 64-bit noise has its headroom and no draw can fail (rule N4)."""
-
-LOW_QUANTILES = (0.5, 0.6, 0.7, 0.8, 0.9)
-"""The quantiles of rows per unit that tau may be."""
 
 
 @dataclass(frozen=True)
@@ -100,14 +90,12 @@ class StepShares:
         selection: for the histogram of rows, and as much for those of all sums together.
         norms: for the histogram of norms.
         rows, sums: for the total of rows, and for those of all sums together.
-        differences: for what one factor leaves out.
     """
 
     selection: Fraction
     norms: Fraction
     rows: Fraction
     sums: Fraction
-    differences: Fraction
 
 
 def recipe_shares(
@@ -123,10 +111,10 @@ def recipe_shares(
     Returns:
         (share by (kind, measure), share of the views); together exactly 1.
 
-    >>> percent = [Fraction(x, 200) for x in (5, 4, 10, 18, 16)]
+    >>> percent = [Fraction(x, 200) for x in (5, 4, 10, 18)]
     >>> steps, views = recipe_shares(StepShares(*percent), ["sales.amount"], public_rows=False)
     >>> sum(steps.values()) + views, views
-    (Fraction(1, 1), Fraction(71, 100))
+    (Fraction(1, 1), Fraction(79, 100))
     """
     steps = {(ROWS, ""): shares.selection}
     steps |= {(SUMS, name): shares.selection / len(measures) for name in measures}
@@ -135,7 +123,6 @@ def recipe_shares(
         steps[TOTAL_ROWS, ""] = shares.rows if measures else shares.rows + shares.sums
     left = shares.sums + shares.rows if public_rows else shares.sums
     steps |= {(TOTAL_SUMS, name): left / len(measures) for name in measures}
-    steps[DIFFERENCES, ""] = shares.differences
     steps = {step: share for step, share in steps.items() if share}
     return steps, 1 - sum(steps.values(), Fraction(0))
 
@@ -187,10 +174,16 @@ def _check(mine: Sequence[PlannedStatistic]) -> None:
 
 
 @dataclass(frozen=True)
-class Owned:
-    """What is known of the amounts that people own: from a released histogram, or from an expected one."""
+class ContributionHistogram:
+    """Amounts that people own: from a released histogram, or from an expected one.
+
+    Args:
+        histogram: people by their amounts.
+        rows: whether amounts are numbers of rows; else sizes of sums.
+    """
 
     histogram: NoisyHistogram
+    rows: bool = True
 
     @property
     def people(self) -> float:
@@ -199,16 +192,16 @@ class Owned:
 
     @property
     def unseen(self) -> float:
-        """How many more people noise may hide in one bin."""
+        """Number of people beyond these that noise may hide in one bin."""
         return 2 * self.histogram.sd
 
     @cached_property
     def tail(self) -> Tail:
-        return read_tail(self.histogram)
+        return read_tail(self.histogram, rows=self.rows)
 
     def quantile(self, share: float) -> float:
         """The amount that a share of them do not pass."""
-        return quantile(self.histogram, share)
+        return (far_quantile if share > FAR_QUANTILE else quantile)(self.histogram, share)
 
     def weighted(self, tau: int) -> float:
         """About how much there is if nobody counts for more than tau."""
@@ -227,10 +220,8 @@ class Owned:
 
     @cached_property
     def _people(self) -> FloatArray:
-        """Those of bins up to the one past the last clear one: far bins are noise times many rows."""
-        people = cleaned(self.histogram)
-        people[last_clear(self.histogram) + 2 :] = 0.0
-        return people
+        """Those of bins up to the one past the last clear one."""
+        return clear_people(self.histogram, 1)
 
 
 CellVariance = Callable[[PlannedStatistic, int], float]
@@ -238,17 +229,16 @@ CellVariance = Callable[[PlannedStatistic, int], float]
 
 
 def low_quantile(
-    plan: ReleasePlan, of: str, owned: Owned, rows: float, cell_variance: CellVariance, fear: float
+    plan: ReleasePlan, of: str, owned: ContributionHistogram, rows: float, cell_variance: CellVariance
 ) -> float:
-    """The quantile of tau: noise of a typical cell against what is left out, which nothing but differences shows.
+    """The quantile of tau: relative noise of a typical cell against the part of the rows that is left out.
 
     Args:
         plan: the release.
         of: the table.
         owned: rows per unit.
         rows: how many there are.
-        cell_variance: of the table's law.
-        fear: how much a part that is left out counts, against relative noise.
+        cell_variance: of the table's clipping.
     """
     counts = counts_of(plan.mine(of)).values()
 
@@ -258,8 +248,7 @@ def low_quantile(
         if kept <= 0 or not counts:
             return 0.0
         noise = [sqrt(cell_variance(s, tau)) * prod(plan.shape(s)) / kept for s in counts]
-        left = 1 - kept / max(rows, owned.amount, kept)
-        return float(np.median(noise)) ** 2 + (fear * left) ** 2
+        return float(np.median(noise)) ** 2 + (1 - kept / max(rows, owned.amount, kept)) ** 2
 
     return min(LOW_QUANTILES, key=loss)
 
@@ -295,9 +284,9 @@ class RecipeChoices:
 
     quantile: float
     tau: int
-    owned: Owned
-    rows: HighTotal
-    sums: Mapping[str, HighTotal]
+    owned: ContributionHistogram
+    rows: ClippedTotal
+    sums: Mapping[str, ClippedTotal]
     mids: Mapping[str, int]
     uneven: Mapping[str, float]
 
@@ -318,6 +307,7 @@ class RecipeTable:
         rows: table of all its placed rows with their `unit`.
         columns: SQL of each bounded measure, by `table.column`.
         noise: where noise comes from.
+        stands_for: units of the whole table that each unit of a made-up sample stands for.
     """
 
     relations: Relations
@@ -326,6 +316,7 @@ class RecipeTable:
     rows: str
     columns: Mapping[str, str]
     noise: Noise
+    stands_for: int = 1
 
     @property
     def statistics(self) -> dict[int, PlannedStatistic]:
@@ -377,19 +368,22 @@ def placed_table(
     return RecipeTable(relations, plan, of, rows, counted.measures, noise)
 
 
-def choose_bounds(table: RecipeTable, cell_variance: CellVariance, fear: float) -> RecipeChoices:
+def choose_bounds(table: RecipeTable, cell_variance: CellVariance) -> RecipeChoices:
     """Tau, the totals with a high bound, the centres.
 
     Args:
         table: its rows are placed.
-        cell_variance, fear: of its law.
+        cell_variance: of its clipping.
     """
     measures = list(table.sums)
     people = make_people(table.relations, table.rows, table.of, [table.columns[name] for name in measures])
-    owned = Owned(people_histogram(table, people, "n", row_edges(), table.step(ROWS)))
+    owned = ContributionHistogram(people_histogram(table, people, "n", row_edges(), table.step(ROWS)))
     sizes = {
-        name: Owned(
-            people_histogram(table, people, f"abs(s{i})", sum_edges(table.sums[name]), table.step(SUMS, name))
+        name: ContributionHistogram(
+            people_histogram(
+                table, people, f"abs(s{i})", sum_edges(table.sums[name]), table.step(SUMS, name)
+            ),
+            rows=False,
         )
         for i, name in enumerate(measures)
     }
@@ -400,7 +394,7 @@ def choose_bounds(table: RecipeTable, cell_variance: CellVariance, fear: float) 
         assert bounds is not None
         totals[name] = _total(table, people, f"s{i}", sizes[name], table.step(TOTAL_SUMS, name))
         mids[name] = centre(totals[name].clipped, rows.clipped, bounds.lower, bounds.upper)
-    share = low_quantile(table.plan, table.of, owned, rows.value, cell_variance, fear)
+    share = low_quantile(table.plan, table.of, owned, rows.value, cell_variance)
     uneven = {name: unevenness(owned.histogram, each.histogram) for name, each in sizes.items()}
     return RecipeChoices(share, rounded(owned.quantile(share)), owned, rows, totals, mids, uneven)
 
@@ -418,19 +412,21 @@ def sum_edges(statistic: PlannedStatistic) -> tuple[int, ...]:
     return doubling_edges(max(1, largest // SUM_START), SUM_BINS)
 
 
-def _total_rows(table: RecipeTable, people: str, owned: Owned) -> HighTotal:
+def _total_rows(table: RecipeTable, people: str, owned: ContributionHistogram) -> ClippedTotal:
     """N, or the number of rows where the catalog says that it may be told."""
     if table.public_rows:
-        return told_total(clipped_total(table.relations, people, "n", LARGEST))
+        return public_total(clipped_total(table.relations, people, "n", LARGEST))
     return _total(table, people, "n", owned, table.step(TOTAL_ROWS))
 
 
-def _total(table: RecipeTable, people: str, amount: str, owned: Owned, step: Step) -> HighTotal:
-    """The total of an amount, clipped where its tail says, and what the clip left out put back."""
+def _total(
+    table: RecipeTable, people: str, amount: str, owned: ContributionHistogram, step: Step
+) -> ClippedTotal:
+    """The total of an amount, clipped where its tail says, and the amount beyond the clip put back."""
     bound = best_clip(owned.tail, table.law.bounded_noise(1, step.spend), LARGEST_BOUND)
     exact = clipped_total(table.relations, people, amount, bound)
     drawn = draw_total(exact, bound, step.spend, table.law, table.noise)
-    return high_total(drawn, owned.tail, rows=not step.measure)
+    return unclipped(drawn, owned.tail)
 
 
 def is_sticky(plan: ReleasePlan, of: str, axis: int) -> bool:

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import exp, hypot, inf, log, sqrt
 
 import numpy as np
 import pytest
 
-from dpsql.mechanisms.family.people import NoisyHistogram, NoisyTotal, PeopleEstimate
-from dpsql.mechanisms.family.pooling import ALIKE, Scaled, TotalsFactor, factors, pool, unevenness
-from dpsql.mechanisms.family.tails import HighTotal, TailError, told_total
+from dpsql.contributions.factors import ALIKE, Scaled, TotalsFactor, factors, pool, unevenness
+from dpsql.contributions.histogram import NoisyHistogram, NoisyTotal, PeopleEstimate
+from dpsql.contributions.tail import ClippedTotal, TailError, public_total
 
 
 def scaled(value: float, noise: float, tail: TailError, low: float, **options: float) -> Scaled:
     """A total whose noise and tail are given relative to it."""
     drawn = NoisyTotal(round(value), noise * value, 10)
     return Scaled(
-        HighTotal(drawn, 0.0, TailError(*(x * value for x in tail))), PeopleEstimate(low, 0.0), **options
+        ClippedTotal(drawn, 0.0, TailError(*(x * value for x in tail))), PeopleEstimate(low, 0.0), **options
     )
 
 
@@ -36,6 +37,12 @@ def test_pooling_is_as_written():
     assert found[""].value == pytest.approx(2 * exp(gap * (a2 - c) / (g2 + p2)))
     assert found["m"].value == pytest.approx(2.3 * exp(-gap * (b2 - c) / (g2 + p2)))
     rest = sqrt(1 - (a2 - c) ** 2 / (g2 + p2) / a2)
+    of_sums = sqrt(1 - (b2 - c) ** 2 / (g2 + p2) / b2)
+    influence = 0.05 * min(1, max(0, (b2 - c) / (g2 + p2)))
+    assert 0.002 < influence < 0.05
+    assert found["m"].error.noise == pytest.approx(of_sums * 0.03)
+    assert found["m"].error.down == pytest.approx(hypot(of_sums * hypot(0.03, 0.01), influence))
+    assert found["m"].error.up == pytest.approx(hypot(of_sums * hypot(0.03, 0.05), influence))
     assert found[""].error.noise == pytest.approx(rest * 0.01)
     assert found[""].error.down == pytest.approx(rest * hypot(0.01, 0.015))
     assert found[""].error.up == pytest.approx(rest * hypot(0.01, 0.04))
@@ -115,15 +122,15 @@ def log_ratio(histogram: NoisyHistogram) -> float:
 
 
 def test_rows_that_are_told_stay_as_they_are():
-    rows = Scaled(told_total(2000), PeopleEstimate(1000.0, 5.0))
-    found = factors(rows, {"m": scaled(2100, 0.03, even(0.0), 1000)}, told=True)
+    rows = Scaled(public_total(2000), PeopleEstimate(1000.0, 5.0))
+    found = factors(rows, {"m": scaled(2100, 0.03, even(0.0), 1000)}, public_rows=True)
     assert (found[""].value, found[""].error.up) == (2.0, 0.0)
     assert 2.0 < found["m"].value < 2.1
 
 
 def lost(measure: Scaled) -> Scaled:
     return Scaled(
-        HighTotal(measure.high.clipped, 0.0, measure.high.tail, blind=True), measure.low, measure.rows
+        ClippedTotal(measure.high.clipped, 0.0, measure.high.tail, blind=True), measure.low, measure.rows
     )
 
 
@@ -148,6 +155,27 @@ def test_blind_sums_follow_the_rows():
     assert found["m"].error.down == pytest.approx(hypot(found[""].error.down, mean))
 
 
-def test_factors_below_one_are_cut():
+def test_factors_below_one_stay_and_those_below_a_half_are_cut():
     found = factors(scaled(900, 0.01, even(0.0), 1000), {})
-    assert found[""].value == 1.0 and found[""].measured == pytest.approx(0.9)
+    assert found[""].value == found[""].measured == pytest.approx(0.9)
+    assert found[""].total == pytest.approx(900)
+    assert factors(scaled(300, 0.01, even(0.0), 1000), {})[""].value == 0.5
+
+
+def test_the_noise_of_a_scale_is_that_of_its_total_alone():
+    """R c is a share of N: noise of the views' total is that of the share, and no part of the scale."""
+    noisy = replace(scaled(2000, 0.01, even(0.02), 1000), low=PeopleEstimate(1000.0, 50.0))
+    error = factors(noisy, {})[""].error
+    assert (error.noise, error.down) == pytest.approx((0.01, hypot(0.01, 0.02)))
+
+
+def test_known_rows_have_the_noise_of_both_totals_of_views():
+    rows = factors(scaled(2000, 0.01, even(0.02), 1000), {})[""]
+    known = rows.of_known(PeopleEstimate(800.0, 8.0), PeopleEstimate(1000.0, 20.0))
+    apart = hypot(0.01, 0.02)
+    assert known.error.noise == pytest.approx(hypot(0.01, apart)) and known.mean_error.up == pytest.approx(
+        apart
+    )
+    # what both counts have in common is the total alone
+    shared = (rows.error.noise**2 + known.error.noise**2 - known.mean_error.noise**2) / 2
+    assert shared == pytest.approx(rows.error.noise**2)

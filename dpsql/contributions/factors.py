@@ -1,4 +1,4 @@
-"""Factors of rows and of each measure: how much low bounds left out, and how far two such numbers may differ.
+"""Scale factors of rows and of each measure: totals over those of views with a low bound, with their errors.
 
 Counts and each measure have a total and a factor of their own, since people who own many rows buy other things than
 the rest. Factors of one table are usually alike, and two independent tails would spoil averages: the gap between them
@@ -11,7 +11,11 @@ people, so their errors go together.
 | `Pooled.variance`, `together` | g^2 of the gap, c | 1 |
 | `Pooled.prior` | p^2: how far factors may differ, squared | 1 |
 | `unevenness` | uneven: whether heavy owners own other things | 1 |
+| `Scaled.influence` | lambda: weight of the rows' factor in that of a measure | 1 |
 | `TotalsFactor` | R, and relative errors of its answers: rel_N, rel_S, rel_A | 1 |
+
+An answer R c is a share c / L_t of the total N, so its scale errs by the noise of N alone. Noise of the views' total
+L_t is in R, and in the gap between two factors; in an answer it is noise of the share.
 
 **Privacy**: functions of released values alone.
 **Source**: docs/method/user_level.md, "A factor for each measure".
@@ -25,26 +29,20 @@ from math import exp, hypot, inf, log, sqrt
 
 import numpy as np
 
-from dpsql.mechanisms.family.people import NoisyHistogram, PeopleEstimate, cleaned, middles, quantile_of
-from dpsql.mechanisms.family.tails import HighTotal, TailError, last_clear
-
-SEEN = 3.0
-"""Standard errors that totals of views must be above 0 before factors are read off them."""
-
-CLEAR = 2.0
-"""Standard errors from which the gap between two factors counts as real."""
-
-ALIKE, UNEVEN = 0.03, 0.15
-"""How far factors differ where no gap is clear: at least, and for each unit of unevenness."""
-
-WIDEST = 0.25
-"""The most that p^2 is taken to be."""
-
-TOGETHER = 0.5
-"""Correlation of two tails."""
-
-MEAN_LEAST, MEAN_SLOPE = 0.06, 0.12
-"""Standard error of averages where sums are too faint for a factor: at least, and for each unit of log R."""
+from dpsql.contributions.constants import (
+    ALIKE,
+    FACTOR_LEAST,
+    GAP,
+    INFLUENCE,
+    MEAN_LEAST,
+    MEAN_SLOPE,
+    SEEN,
+    TOGETHER,
+    UNEVEN,
+    WIDEST,
+)
+from dpsql.contributions.histogram import NoisyHistogram, PeopleEstimate, middles, quantile_of
+from dpsql.contributions.tail import ClippedTotal, TailError, clear_people
 
 
 @dataclass(frozen=True)
@@ -66,7 +64,7 @@ class TotalsFactor:
     """What the views' totals of a measure are multiplied by.
 
     Args:
-        value: R, at least 1.
+        value: R; below 1 where noise takes the total of the views above that of all rows.
         measured: R before it was cut; None where a total is lost in noise, and R is not known.
         total: the total that answers add up to.
         error: of answers.
@@ -82,16 +80,16 @@ class TotalsFactor:
     put_back: float
 
     def of_known(self, low: PeopleEstimate, rows: PeopleEstimate) -> TotalsFactor:
-        """That of the rows where a measure is known: R is the rows', and nobody measured their total with a high bound.
+        """That of the rows where a measure is known: R is the rows', and their own clipped total was not drawn.
+
+        COUNT(x) = N L_x / L_t, and both totals of views are noisy.
 
         Args:
-            low: the views' total of these rows.
-            rows: that of all rows.
+            low: the views' total of these rows, L_x.
+            rows: that of all rows, L_t.
         """
-        noise, of_rows = (total.sd / abs(total.value) if total.value else 1.0 for total in (low, rows))
-        sides = self.error.noise, self.error.down, self.error.up
-        error = Relative(*(hypot(side, noise) for side in sides))
-        apart = hypot(noise, of_rows)
+        apart = hypot(*(total.sd / abs(total.value) if total.value else 1.0 for total in (low, rows)))
+        error = Relative(*(hypot(side, apart) for side in (self.error.noise, self.error.down, self.error.up)))
         return replace(self, error=error, mean_error=Relative(apart, apart, apart))
 
 
@@ -106,7 +104,7 @@ class Scaled:
         uneven: whether heavy owners own other things than the rest.
     """
 
-    high: HighTotal
+    high: ClippedTotal
     low: PeopleEstimate
     rows: float = 0.0
     uneven: float = 0.0
@@ -128,8 +126,13 @@ class Scaled:
         return abs(self.low.sd / self.low.value) if self.low.value else 1.0
 
     @property
+    def total_noise(self) -> float:
+        """Relative noise of the clipped total."""
+        return self.high.clipped.sd / abs(self.high.value)
+
+    @property
     def noise(self) -> float:
-        return hypot(self.high.clipped.sd / self.high.value, self.low_noise)
+        return hypot(self.total_noise, self.low_noise)
 
     @property
     def tail(self) -> TailError:
@@ -170,6 +173,14 @@ class Pooled:
         """
         return self.gap * (variance - self.together) * self.shift
 
+    def influence(self, variance: float) -> float:
+        """lambda: the weight that one factor has in the other.
+
+        Args:
+            variance: b^2 of the other.
+        """
+        return min(1.0, max(0.0, (variance - self.together) * self.shift))
+
     def rest(self, variance: float) -> float:
         """The part of a factor's variance that stays when it has moved."""
         return max(0.0, 1 - (variance - self.together) ** 2 * self.shift / variance) if variance else 0.0
@@ -181,7 +192,7 @@ def pool(rows: Scaled, measure: Scaled) -> Pooled:
     variance = rows.variance + measure.variance - 2 * together
     gap = measure.logarithm - rows.logarithm
     least = (ALIKE + UNEVEN * measure.uneven) ** 2
-    prior = max(least, min(gap**2 - variance, WIDEST)) if gap**2 > CLEAR**2 * variance else least
+    prior = max(least, min(gap**2 - variance, WIDEST)) if gap**2 > GAP**2 * variance else least
     return Pooled(gap, variance, together, prior)
 
 
@@ -206,8 +217,7 @@ def _mean_over_median(histogram: NoisyHistogram, *, sums: bool = False) -> float
         histogram: of amounts.
         sums: whether amounts in the first bin lie anywhere below its end, while rows are whole numbers.
     """
-    people = cleaned(histogram)
-    people[last_clear(histogram) + 2 :] = 0.0
+    people = clear_people(histogram, 1)
     whole = float(people.sum())
     if whole <= 0:
         return 1.0
@@ -217,13 +227,15 @@ def _mean_over_median(histogram: NoisyHistogram, *, sums: bool = False) -> float
     return mean / quantile_of(np.rint(people), histogram.edges, 0.5)
 
 
-def factors(rows: Scaled, measures: Mapping[str, Scaled], *, told: bool = False) -> dict[str, TotalsFactor]:
+def factors(
+    rows: Scaled, measures: Mapping[str, Scaled], *, public_rows: bool = False
+) -> dict[str, TotalsFactor]:
     """The factor of rows, under the empty name, and of each measure.
 
     Args:
         rows: what is counted.
         measures: what is summed, by name.
-        told: whether the number of rows is exact and stays as it is.
+        public_rows: whether the number of rows is exact and stays as it is.
 
     Returns:
         Factors. Rows are pooled with the measure of least error, then the other measures move towards them.
@@ -233,8 +245,8 @@ def factors(rows: Scaled, measures: Mapping[str, Scaled], *, told: bool = False)
         return {"": lost, **{name: _lost(each) for name, each in measures.items()}}
     pairs = {name: pool(rows, each) for name, each in measures.items() if each.clear}
     best = min(pairs, key=lambda name: measures[name].variance, default=None)
-    step, rest = 0.0, 0.0 if told else 1.0
-    if best is not None and not told:
+    step, rest = 0.0, 0.0 if public_rows else 1.0
+    if best is not None and not public_rows:
         step, rest = pairs[best].step(rows.variance), pairs[best].rest(rows.variance)
     result = {"": _factor(rows, step, rest, Relative(0.0, 0.0, 0.0))}
     for name, each in measures.items():
@@ -243,10 +255,11 @@ def factors(rows: Scaled, measures: Mapping[str, Scaled], *, told: bool = False)
             continue
         pair = pairs[name]
         back = -pair.step(each.variance)
-        if told or name != best:  # rows have moved already, or stay: the measure alone moves
+        if public_rows or name != best:  # rows have moved already, or stay: the measure alone moves
             gap = each.logarithm - (rows.logarithm + step)
             back = -gap * each.variance / (each.variance + rest * rows.variance + pair.prior)
-        result[name] = _factor(each, back, pair.rest(each.variance), _mean_error(rows, each, pair))
+        influence = INFLUENCE * pair.influence(each.variance)
+        result[name] = _factor(each, back, pair.rest(each.variance), _mean_error(rows, each, pair), influence)
     return result
 
 
@@ -266,14 +279,22 @@ def _follower(rows: TotalsFactor, measure: Scaled) -> TotalsFactor:
     return TotalsFactor(rows.value, rows.measured, whole, error, mean_error, 0.0)
 
 
-def _factor(measure: Scaled, step: float, rest: float, mean_error: Relative) -> TotalsFactor:
-    """A factor that has moved by `step` in logarithms, and keeps the part `rest` of its variance."""
+def _factor(
+    measure: Scaled, step: float, rest: float, mean_error: Relative, influence: float = 0.0
+) -> TotalsFactor:
+    """A factor that has moved by `step` in logarithms, and keeps the part `rest` of its variance.
+
+    Args:
+        measure: its totals.
+        step, rest: of pooling.
+        mean_error: of averages.
+        influence: relative error of what it took from the rows' factor.
+    """
     measured = exp(measure.logarithm + step)
-    value = max(1.0, measured)
-    noise, tail = measure.noise, measure.tail
-    error = Relative(*(sqrt(rest) * hypot(noise, side) for side in (0.0, tail.down, tail.up)))
+    value, noise = max(FACTOR_LEAST, measured), sqrt(rest) * measure.total_noise
+    sides = (hypot(noise, sqrt(rest) * side, influence) for side in (measure.tail.down, measure.tail.up))
     back = measure.high.put_back / measure.high.value
-    return TotalsFactor(value, measured, value * measure.low.value, error, mean_error, back)
+    return TotalsFactor(value, measured, value * measure.low.value, Relative(noise, *sides), mean_error, back)
 
 
 def _mean_error(rows: Scaled, measure: Scaled, pooled: Pooled) -> Relative:

@@ -1,16 +1,14 @@
-"""Numbers about people that are released before their rows are: histograms, totals with a high bound, centres.
+"""Noisy histograms of people by an amount, quantiles read off them, and totals with a bound.
 
-Quantiles of a per-person amount come from one noisy histogram with bins that double. Each person falls into exactly
-one bin, so adding or removing a person changes one count by one, however many rows are hers. The bins are public:
-they follow from a unit amount and a number of bins, and the last one catches everything above. What is read off is
-post-processing, so one draw serves any number of quantiles. Those far out (.99) fall among bins that are mostly noise
-and are not offered: the last bins hold few people.
+Bins double. Each person falls into exactly one bin, so adding or removing a person changes one count by one, however
+many rows the person owns. Bins are public: they follow from a unit amount and a number of bins, and the last one
+catches everything above. Quantiles are post-processing, so one draw serves any number of them. Those above .9 are read
+off bins up to the last clear one (`tail.far_quantile`), since bins beyond are mostly noise.
 
 | here | there | unit |
 |---|---|---|
 | `edges[i]` | upper end of bin i, inclusive: u, 2u, 4u, ... | amount |
-| `QUIET` | bins under 2 noise SD are set to 0 | noise SD |
-| `quantile` | q.5(n), q.9(n), q.4(nu), q.95(nu) | amount |
+| `cleaned` | bins under 2 noise SD are set to 0 | people |
 | `draw_total` | N_clip, S_clip | rows, stored integers |
 | `centre` | mid = S_clip / N_clip within [2%, 98%] of the clip range | stored integers |
 
@@ -27,29 +25,31 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dpsql.contributions.constants import QUIET, SEEN
 from dpsql.errors import InternalError
-from dpsql.mechanisms.law import NoiseLaw
+from dpsql.mechanisms.law import GAUSSIAN, NoiseLaw
 from dpsql.noise import Noise
 from dpsql.tree import Exact, FloatArray, Noisy
 
-QUIET = 2.0
 FARTHEST = 0.95
-"""Quantiles past this one are not asked of a histogram of a few thousand people."""
+"""Quantiles past this one are not read off all bins of a histogram of a few thousand people."""
 
 
 @dataclass(frozen=True, eq=False)
 class NoisyHistogram:
-    """How many people have which amount, noise included.
+    """Noisy numbers of people by an amount.
 
     Args:
         edges: upper ends of the bins, increasing integers; one overflow bin follows them, shape (k,).
         value: noisy counts as drawn, shape (k + 1,).
         sd: standard deviation of the noise of one count.
+        law: its distribution.
     """
 
     edges: tuple[int, ...]
     value: Noisy
     sd: float
+    law: NoiseLaw = GAUSSIAN
 
 
 def doubling_edges(unit: int, bins: int) -> tuple[int, ...]:
@@ -75,8 +75,8 @@ def draw_histogram(
     Args:
         people: exact counts, shape (k + 1,).
         edges: its public upper ends, shape (k,).
-        amount: what may be spent, in the law's own currency.
-        law: the noise's law.
+        amount: what may be spent, in the distribution's own currency.
+        law: the noise's distribution.
         noise: where noise comes from.
 
     Returns:
@@ -86,7 +86,7 @@ def draw_histogram(
     """
     if people.shape != (len(edges) + 1,):
         raise InternalError("a histogram of amounts does not fit its edges")
-    return NoisyHistogram(edges, *law.draw_bounded(people, 1, amount, noise))
+    return NoisyHistogram(edges, *law.draw_bounded(people, 1, amount, noise), law)
 
 
 def cleaned(histogram: NoisyHistogram) -> FloatArray:
@@ -101,7 +101,7 @@ def quantile(histogram: NoisyHistogram, share: float, unseen: float = 0.0) -> fl
     Args:
         histogram: the noisy histogram.
         share: in (0, 0.95].
-        unseen: what to answer if nobody stands out of the noise; the first edge unless given.
+        unseen: the answer if nobody stands out of the noise; the first edge unless given.
 
     Returns:
         An amount between the first edge and the last, or `unseen`.
@@ -150,10 +150,6 @@ def rounded(amount: float) -> int:
     return max(1, round(amount))
 
 
-SEEN = 3.0
-"""Standard errors that a number must be above 0 to be read as one."""
-
-
 @dataclass(frozen=True)
 class NoisyTotal:
     """A total with its bound.
@@ -182,8 +178,8 @@ def draw_total(exact: int, bound: int, amount: Fraction, law: NoiseLaw, noise: N
     Args:
         exact: the total.
         bound: its sensitivity.
-        amount: what may be spent, in the law's own currency.
-        law: the noise's law.
+        amount: what may be spent, in the distribution's own currency.
+        law: the noise's distribution.
         noise: where noise comes from.
 
     **Privacy**: epsilon-DP, or mu^2.
@@ -210,7 +206,7 @@ def centre(total: NoisyTotal, rows: NoisyTotal, lower: int, upper: int) -> int:
 
 
 def spread(mid: int, lower: int, upper: int) -> int:
-    """How far a typical value is from the centre: 9/20 of the most that a standard deviation can be.
+    """Deviation of a typical value from the centre: 9/20 of the most that a standard deviation can be.
 
     Values in [lower, upper] with mean mid deviate by at most sqrt((mid - lower)(upper - mid)) (Bhatia, Davis).
     The 9/20 was best on FoodMart (real deviation 0.34 of the most) and Online Retail (0.39).

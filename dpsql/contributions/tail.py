@@ -1,0 +1,422 @@
+"""Totals of amounts that few people own most of: where to clip them, how much lies beyond the clip, and its error.
+
+A total is drawn with every person clipped to a bound. The amount beyond the bound is estimated from the noisy histogram
+that chose it. Bins below its last clear one show people and so amounts; from that bin on people are taken to thin out
+along some curve, and every curve of a public list has the weight that the noisy bins give it:
+
+- power curves, which bend downwards, and the steepest of which end at once;
+- blocks: a spike of light people followed by a plateau that noise hides;
+- islands: an end, and people far beyond it.
+
+The amount beyond the bound is a quantile of the curves, so that an interval is as long as the curves disagree.
+
+| here | there | unit |
+|---|---|---|
+| `Tail.end`, `last` | e_k, upper end of the last clear bin, and k | amount, - |
+| `Tail.clarity` | see: people that stand out of the noise, in its standard deviations | 1 |
+| `Curves` | curve_b, p, prior and a' of each curve | people, people, log, 1 |
+| `mean_excess` | g_b(B) | amount |
+| `Tail.beyond` | m(B), and its sd, down and up without noise of the total | amount |
+| `ClippedTotal` | T with its errors | amount |
+
+**Privacy**: functions of released values alone.
+**Source**: docs/method/user_level.md, "Totals with a high bound".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from math import hypot, log, log2, sqrt
+from typing import NamedTuple
+
+import numpy as np
+
+from dpsql.contributions.constants import (
+    BENDS,
+    BLIND_ROWS,
+    BLIND_SUMS,
+    BLOCKS_LEAST,
+    BLOCKS_MOST,
+    CERTAIN_BIN,
+    CHANCE,
+    CLEAR_BIN,
+    CLIP_STEPS,
+    ENDING_BEND,
+    EXACT_TO,
+    FAINT,
+    FEW_SEEN,
+    HEIGHTS,
+    HIDDEN_LEAST,
+    INNER_LEAST,
+    INNER_MOST,
+    INNER_SLOPE,
+    ISLAND_BINS,
+    ISLAND_STARTS,
+    ISLANDS,
+    ISLANDS_WEIGHT,
+    LOST,
+    MIDDLE,
+    NEGLIGIBLE,
+    PLATEAU_BINS,
+    PLATEAUS,
+    POINTS,
+    RICHEST,
+    SIDE,
+    SLOPES,
+    SPIKE_HEIGHTS,
+    SPIKE_SLOPES,
+)
+from dpsql.contributions.histogram import NoisyHistogram, NoisyTotal, cleaned, quantile_of
+from dpsql.tree import FloatArray, IntArray
+
+
+class TailError(NamedTuple):
+    """Standard errors of the amount beyond a bound: symmetric, towards less, towards more."""
+
+    sd: float
+    down: float
+    up: float
+
+
+class Curves(NamedTuple):
+    """Curves of people per bin from the last clear one on.
+
+    Args:
+        people: shape (c, bins).
+        before: people in the bin before, as a curve continues; NaN where it says nothing of that bin, shape (c,).
+        prior: logarithms of prior weights, shape (c,).
+        slope: slopes of amounts inside of bins, shape (g, bins); curves that share them are one of g groups.
+        group: of each curve, shape (c,).
+    """
+
+    people: FloatArray
+    before: FloatArray
+    prior: FloatArray
+    slope: FloatArray
+    group: IntArray
+
+
+@dataclass(frozen=True, eq=False)
+class Tail:
+    """The upper end of a noisy histogram of amounts.
+
+    Args:
+        ends: upper ends of all bins, the open one's twice where it starts, shape (n,).
+        drawn: noisy people, shape (n,).
+        sd: noise SD of a bin.
+        norm: of the noise: 1 for Laplace, 2 for Gaussian.
+        last: the last clear bin.
+        people: those of cleaned bins.
+        first: whether half of these are in the first bin.
+        rows: whether amounts are numbers of rows, whole and at least 1; else sizes of sums.
+    """
+
+    ends: FloatArray
+    drawn: FloatArray
+    sd: float
+    norm: int
+    last: int
+    people: float
+    first: bool
+    rows: bool
+
+    @property
+    def counts(self) -> FloatArray:
+        """People of each bin, at least 0."""
+        return np.maximum(self.drawn, 0.0)
+
+    @property
+    def end(self) -> float:
+        """Upper end of the last clear bin."""
+        return float(self.ends[self.last])
+
+    @property
+    def clarity(self) -> float:
+        return self.people / self.sd
+
+    @property
+    def visible(self) -> float:
+        """About the amount of people up to the last clear bin."""
+        inside = slice(0, self.last + 1)
+        return float(MIDDLE * (self.ends[inside] * self.counts[inside]).sum())
+
+    def beyond(self, bound: float) -> tuple[float, TailError]:
+        """Estimate of the amount that people own above a bound, with its errors.
+
+        Args:
+            bound: B, at least 1.
+        """
+        k, people = self.last, self.counts[: self.last]
+        curves, weights = self._posterior
+        below = mean_excess(self.ends[:k], bound, np.full((1, k), INNER_SLOPE), rows=self.rows, first=True)[0]
+        excess = mean_excess(self.ends[k:], bound, curves.slope, rows=self.rows, first=k == 0)[curves.group]
+        owned = curves.people * excess
+        reach = np.maximum(self.ends[k:] - bound, 0.0)
+        # few people come or do not (0.8 of them Poisson), and where in their bin they are nobody knows
+        chance = (0.8 * owned * reach + (0.2 * owned) ** 2).sum(axis=1)
+        variance = float(((self.sd * below) ** 2 + (0.2 * people * below) ** 2).sum())
+        variance += next(_quantiles(chance, weights, (CHANCE,)))
+        if k and self.drawn[k - 1] < CLEAR_BIN * self.sd:
+            # beyond a gap no slope says where inside of the last clear bin its people are: they may all own e_k. With
+            # 300 of 6,000 people at 60 rows and nobody from 20 to 59, totals covered 53% without this term.
+            variance += (self.counts[k] * max(self.end - bound, 0.0) / 2) ** 2
+        amounts = owned.sum(axis=1)
+        low, middle, high = _quantiles(amounts, weights, (0.025, 0.5, 0.975))
+        scatter = float(weights @ (amounts - float(weights @ amounts)) ** 2)
+        down, up = (sqrt(variance + (side / SIDE) ** 2) for side in (middle - low, high - middle))
+        sd = min(sqrt(variance + scatter), (down + up) / 2)
+        return float(people @ below) + middle, TailError(sd, down, up)
+
+    @cached_property
+    def _posterior(self) -> tuple[Curves, FloatArray]:
+        """Curves that the bins leave likely, with their weights."""
+        curves = possible_curves(
+            float(self.drawn[self.last]), self.sd, len(self.ends) - self.last, *self._blocks
+        )
+        gap = np.abs(self.drawn[self.last :] - curves.people) / self.sd
+        score = curves.prior - (sqrt(2) * gap if self.norm == 1 else gap**2 / 2).sum(axis=1)
+        if self.last:
+            score = score - self._turn(curves)
+        # a curve is the less likely the more its people own beyond what is visible; at least what its first bin owns
+        riches = MIDDLE * curves.people[:, 1:] @ self.ends[self.last + 1 :]
+        visible = max(self.visible, MIDDLE * self.end * self.sd / 4)
+        gamma = float(np.clip(0.75 * log2(max(self.clarity, 1e-9) / 12), 0.0, 2.0))
+        score = score - gamma * np.log1p(riches / visible)
+        allowed = riches <= RICHEST * visible
+        score = np.where(allowed, score, -np.inf) if allowed.any() else score
+        weights = np.exp(score - score.max())
+        likely = weights >= NEGLIGIBLE
+        kept = curves._replace(people=curves.people[likely], group=curves.group[likely])
+        return kept, weights[likely] / weights[likely].sum()
+
+    def _turn(self, curves: Curves) -> FloatArray:
+        """Log weights that curves lose for the bin before the last clear one.
+
+        The squared gap alone saturates at 2, and a slope of 0 after a drop by 50 cost no more, so slopes are compared
+        on a log scale too. Where everybody is in one bin no slope fits; the least loss of a power curve is taken off
+        all.
+        """
+        before = self.drawn[self.last - 1]
+        doubt = self.sd**2 + (0.5 * np.maximum(curves.before, before)) ** 2
+        ratio = np.log2((max(before, 0.0) + self.sd) / (curves.before + self.sd))
+        turn = np.maximum((before - curves.before) ** 2 / (2 * doubt), ratio**2 / 2)
+        least = np.min(turn[: len(SLOPES) * len(BENDS) * len(HEIGHTS)])
+        found: FloatArray = np.nan_to_num(np.maximum(turn - least, 0.0))
+        return found
+
+    @property
+    def _blocks(self) -> tuple[float, float]:
+        """Weights of block curves over that of all power curves: of those that thin out, and of those after an end."""
+        faint = 0.5 * (FAINT / max(self.clarity, 1e-9)) ** 1.5
+        hidden = faint if self.clarity < FEW_SEEN else 0.0
+        return min(max(faint, BLOCKS_LEAST), BLOCKS_MOST), min(max(hidden, HIDDEN_LEAST), BLOCKS_MOST)
+
+
+def possible_curves(start: float, sd: float, bins: int, blocks: float, hidden: float) -> Curves:
+    """All curves from the last clear bin on; power curves come first.
+
+    Args:
+        start: people of the last clear bin, as drawn.
+        sd: noise SD of a bin.
+        bins: from the last clear one on.
+        blocks: weight of block curves over that of power curves.
+        hidden: the same of those whose plateau follows an end.
+    """
+    i = np.arange(bins, dtype=np.float64)
+    lines = np.array(list(product(SLOPES, BENDS)))
+    line = np.repeat(np.arange(len(lines)), len(HEIGHTS))
+    slope, bend = lines[line].T[:, :, None]
+    first = np.maximum(start + np.tile(HEIGHTS, len(lines)) * sd, sd / 4)[:, None]
+    power = first * np.exp2(-np.minimum(slope * i + bend * i * (i + 1) / 2, 80.0))
+    power_prior = np.log([BENDS[q] for q in bend[:, 0].tolist()])
+    # amounts inside of bins thin out as the curve does in its first bin, and everywhere where it ends
+    inner = lines[:, :1] + lines[:, 1:] * (i + 0.5)
+    inner = np.where((i == 0) | (lines[:, 1:] > ENDING_BEND), inner, INNER_SLOPE)
+    spikes = np.where(i == 0, np.array(SPIKE_SLOPES)[:, None], INNER_SLOPE)
+
+    flat, length, steep, height = _combinations(PLATEAUS, PLATEAU_BINS, SPIKE_SLOPES, SPIKE_HEIGHTS)
+    spike = np.maximum(start + height * sd, sd / 4)
+    block = spike * np.exp2(-steep * i) + flat * sd * (((i >= 1) & (i <= length)) + 0.5 * (i == length + 1))
+    ends = steep[:, 0] == SPIKE_SLOPES[-1]
+    block_prior = np.log(np.where(ends, hidden, blocks) * len(power) / len(block))
+
+    size, begin, length, height = _combinations(ISLANDS, ISLAND_STARTS, ISLAND_BINS, SPIKE_HEIGHTS)
+    light = np.maximum(start + height * sd, sd / 4)
+    island = light * np.exp2(-SPIKE_SLOPES[-1] * i) + size * sd * ((i >= begin) & (i < begin + length))
+    island_prior = np.full(len(island), log(ISLANDS_WEIGHT * len(power) / len(island)))
+
+    return Curves(
+        np.concatenate([power, block, island]),
+        np.concatenate([_continued(first, slope), _continued(spike, steep), np.full(len(island), np.nan)]),
+        np.concatenate([power_prior, block_prior, island_prior]),
+        np.clip(np.concatenate([inner, spikes]), INNER_LEAST, INNER_MOST),
+        np.concatenate(
+            [
+                line,
+                len(lines) + np.searchsorted(SPIKE_SLOPES, steep[:, 0]),
+                np.full(len(island), len(inner) + len(spikes) - 1),
+            ]
+        ),
+    )
+
+
+def _combinations(*values: object) -> FloatArray:
+    """Columns of all combinations, each of shape (c, 1)."""
+    return np.array(list(product(*values)), np.float64).T[:, :, None]  # type: ignore[call-overload]
+
+
+def _continued(first: FloatArray, slope: FloatArray) -> FloatArray:
+    """p: people in the bin before, as a curve says, shape (c,)."""
+    return np.asarray(first * np.exp2(np.clip(slope, -2, 8)), np.float64)[:, 0]
+
+
+def mean_excess(ends: FloatArray, bound: float, slope: FloatArray, *, rows: bool, first: bool) -> FloatArray:
+    """g_b(B): mean of (x - B)+ over the amounts of each bin under weights x^-(1 + slope), shape (g, n).
+
+    Args:
+        ends: upper end e of each bin, shape (n,).
+        bound: B, at least 0.
+        slope: shape (g, n).
+        rows: whether amounts are whole numbers, listed one by one up to `EXACT_TO`; else points at equal ratios.
+        first: whether the first of these bins is the histogram's, {1} of rows and on average e / 2 of sums.
+    """
+    found = np.zeros(slope.shape)
+    for b in np.flatnonzero(ends > bound):
+        end = float(ends[b])
+        exact = rows and end <= EXACT_TO
+        x = end * np.exp2((np.arange(POINTS) + 0.5) / POINTS - 1)
+        if exact:
+            x = np.arange(end // 2 + 1, end + 1)
+        if first and b == 0:
+            x = np.array([end if rows else 0.5 * end])
+        # points at equal ratios have 1 of the exponent in their distances
+        power = -(slope[:, b, None] + exact) * np.log(x / end)
+        weight = np.exp(power - power.max(axis=1, keepdims=True))
+        found[:, b] = (weight @ np.maximum(x - bound, 0.0)) / weight.sum(axis=1)
+    return found
+
+
+def _quantiles(values: FloatArray, weights: FloatArray, shares: tuple[float, ...]) -> Iterator[float]:
+    """The least values that hold some shares of the weight."""
+    order = np.argsort(values, kind="stable")
+    running = np.cumsum(weights[order])
+    places = np.searchsorted(running, np.array(shares) * running[-1])
+    return iter(values[order][np.minimum(places, len(values) - 1)].tolist())
+
+
+def last_clear(histogram: NoisyHistogram) -> int:
+    """The last clear bin of a noisy histogram.
+
+    It is the median's, or a certain one above, moved up while the next one stands out of the noise: a contiguous run,
+    since single far bins over two SDs are noise.
+
+    >>> last_clear(NoisyHistogram((1, 2, 4, 8, 16), np.array([40, 80, 40, 20, 0, 0]), 1.0))
+    3
+    """
+    value, s = histogram.value.astype(np.float64), histogram.sd
+    running = np.cumsum(cleaned(histogram))
+    last = len(histogram.edges) - 1
+    k = min(int(np.searchsorted(running, running[-1] / 2)), last) if running[-1] > 0 else 0
+    k = max([k, *np.flatnonzero(value[: last + 1] > CERTAIN_BIN[histogram.law.norm] * s)])
+    while k < last and value[k + 1] > CLEAR_BIN * s:
+        k += 1
+    return int(k)
+
+
+def clear_people(histogram: NoisyHistogram, bins: int = 0) -> FloatArray:
+    """Cleaned people of bins up to so many past the last clear one: far bins are noise times large amounts.
+
+    Args:
+        histogram: the histogram.
+        bins: past the last clear one.
+    """
+    people = cleaned(histogram)
+    people[last_clear(histogram) + bins + 1 :] = 0.0
+    return people
+
+
+def far_quantile(histogram: NoisyHistogram, share: float, unseen: float = 0.0) -> float:
+    """A quantile above .9, read off bins up to the last clear one alone; see `histogram.quantile_of`."""
+    return quantile_of(clear_people(histogram), histogram.edges, share, unseen)
+
+
+def read_tail(histogram: NoisyHistogram, *, rows: bool) -> Tail:
+    """The tail of a noisy histogram.
+
+    Args:
+        histogram: of people by their amounts.
+        rows: whether amounts are numbers of rows.
+
+    >>> tail = read_tail(NoisyHistogram((1, 2, 4, 8, 16), np.array([40, 80, 40, 20, 0, 0]), 1.0), rows=True)
+    >>> tail.end, tail.people, tail.first
+    (8.0, 180.0, False)
+    """
+    people = cleaned(histogram)
+    ends = np.array([*histogram.edges, 2 * histogram.edges[-1]], np.float64)
+    whole, drawn = float(people.sum()), histogram.value.astype(np.float64)
+    last, first = last_clear(histogram), bool(2 * people[0] >= whole)
+    return Tail(ends, drawn, histogram.sd, histogram.law.norm, last, whole, first, rows)
+
+
+def best_clip(tail: Tail, unit_noise: float, largest: int) -> int:
+    """The bound of a total with the least predicted error.
+
+    Args:
+        tail: of what each person owns.
+        unit_noise: noise SD of the total for a bound of 1.
+        largest: the bound's own bound.
+
+    Returns:
+        An integer between a half of and 16 times the end of the last clear bin, at least 1.
+    """
+    bounds = sorted({max(1, round(tail.end * 2 ** (j / 2))) for j in CLIP_STEPS})
+    errors = [(unit_noise * bound) ** 2 + tail.beyond(bound)[1].sd ** 2 for bound in bounds]
+    return min(bounds[int(np.argmin(errors))], largest)
+
+
+@dataclass(frozen=True)
+class ClippedTotal:
+    """A total with the amount beyond its clip put back, by estimate.
+
+    Args:
+        clipped: as drawn; of public rows without noise.
+        put_back: what is added to it, of its sign.
+        tail: standard errors of that.
+        blind: whether noise hides how much there is; then there is no upper end.
+    """
+
+    clipped: NoisyTotal
+    put_back: float
+    tail: TailError
+    blind: bool = False
+
+    @property
+    def value(self) -> float:
+        """T."""
+        return self.clipped.value + self.put_back
+
+    @property
+    def sd(self) -> float:
+        return hypot(self.clipped.sd, self.tail.sd)
+
+
+def unclipped(drawn: NoisyTotal, tail: Tail) -> ClippedTotal:
+    """Put back the amount beyond the clip of a total.
+
+    Args:
+        drawn: the clipped total.
+        tail: of what each person owns, sizes alone.
+    """
+    (beyond, error), sign = tail.beyond(drawn.bound), -1 if drawn.value < 0 else 1
+    faint = tail.clarity < BLIND_ROWS if tail.rows else tail.clarity < BLIND_SUMS and tail.first
+    size = sign * drawn.value + beyond
+    lost = size <= LOST * hypot(drawn.sd, error.down)
+    return ClippedTotal(drawn, sign * beyond, error, faint or lost)
+
+
+def public_total(rows: int) -> ClippedTotal:
+    """A total that may be printed exactly."""
+    return ClippedTotal(NoisyTotal(rows, 0.0, 0), 0.0, TailError(0.0, 0.0, 0.0))

@@ -1,1 +1,0 @@
-"""People who own many rows: `max_ids: auto`, bounds and scales chosen without looking too closely."""

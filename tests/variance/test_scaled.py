@@ -1,0 +1,77 @@
+"""Variances of statistics that were scaled to a total: the whole has none; groups may be off by rows beyond bounds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dpsql.mechanisms.axis.leaves import LeafStrategy
+from dpsql.variance.kronecker import AxisSplit, ProductReading
+from dpsql.variance.reading import piece, reading
+from dpsql.variance.scaled import ScaledReading, Spread
+
+
+def readings() -> list[ScaledReading]:
+    """One axis, and two of uneven cells."""
+    rng = np.random.default_rng(7)
+    found = []
+    for shape in ((5,), (4, 3)):
+        cells = rng.gamma(1.0, 1.0, shape)
+        components = {(): 4.0} | {(i,): 5.0 for i in range(len(shape))}
+        components |= {(0, 1): 6.0} if len(shape) > 1 else {}
+        base = ProductReading(tuple(AxisSplit(LeafStrategy(n).variance()) for n in shape), components)
+        found.append(ScaledReading(base, Spread(cells / cells.sum(), 2.0, 0.5)))
+    return found
+
+
+@pytest.mark.parametrize("own", readings(), ids=["one axis", "two axes"])
+def test_the_whole_has_no_part_and_covariances_are_a_form(own):
+    shape = own.spread.shares.shape
+    whole = own.covariance([np.ones((1, n)) for n in shape])
+    assert (float(whole.noise[0]), float(whole.spread[0])) == pytest.approx((0, 0), abs=1e-9)
+    rng = np.random.default_rng(8)
+    masks = [(rng.random((40, n)) < 0.5).astype(float) for n in shape]
+    single = own.covariance(masks)
+    again = own.covariance(masks, [mask.copy() for mask in masks])
+    for a, b in ((single.noise, again.noise), (single.spread, again.spread)):
+        assert np.all(a >= -1e-12) and a == pytest.approx(b)
+    other = [np.roll(mask, 1, axis=0) for mask in masks]
+    mixed, back = own.covariance(masks, other), own.covariance(other, masks)
+    assert mixed.spread == pytest.approx(back.spread) and mixed.noise == pytest.approx(back.noise)
+    right = own.covariance(other)
+    for name in ("noise", "spread"):
+        one, two, both = (getattr(each, name) for each in (single, right, mixed))
+        assert np.all(both**2 <= one * two * (1 + 1e-9) + 1e-12), name
+
+
+def test_one_axis_is_as_written():
+    """P = U^2 F (1 - F) / H + (1.2 U F (1 - F))^2, and of two questions the covariances of both terms."""
+    own = readings()[0]
+    mask, other = np.array([[1.0, 0.0, 1.0, 0.0, 0.0]]), np.array([[1.0, 1.0, 0.0, 0.0, 0.0]])
+    share, second = float((mask @ own.spread.shares)[0]), float((other @ own.spread.shares)[0])
+    both = share * (1 - share)
+    assert own.covariance([mask]).spread[0] == pytest.approx(2.0 * both + 0.5 * both**2)
+    apart = float(own.spread.shares[0]) - share * second
+    alike = apart / np.sqrt(both * second * (1 - second))
+    mixed = own.covariance([mask], [other])
+    assert mixed.spread[0] == pytest.approx(2.0 * apart + 0.5 * alike * both * second * (1 - second))
+    assert mixed.tail == 0.0
+
+
+def test_nothing_beyond_the_low_bound_is_no_deviation():
+    own = readings()[1]
+    exact = ScaledReading(own.shape, Spread(own.spread.shares))
+    masks = [np.eye(n)[:2] for n in own.spread.shares.shape]
+    assert not exact.covariance(masks).spread.any()
+
+
+def test_a_stored_spread_reads_back():
+    for own in readings():
+        stored = own.spread.columns()
+        back = piece(Spread.kind, 0, stored)
+        assert isinstance(back, Spread)
+        assert back.shares == pytest.approx(own.spread.shares)
+        restored = reading("scaled", [*own.shape.axes, back], own.shape.components)
+        masks = [np.eye(n)[:2] for n in own.spread.shares.shape]
+        assert restored.covariance(masks).spread == pytest.approx(own.covariance(masks).spread)
+        assert len(restored.columns()) == len(masks) + 1
