@@ -225,6 +225,7 @@ class AxisCells:
         coverage: share of the leaf, shape (c,).
         patterns: distinct truths of the class predicates.
         factors: what rows are multiplied by.
+        whole: whether masks take cut leaves whole, and weighed ones at the most that a row counts for.
     """
 
     leaves: int
@@ -236,6 +237,7 @@ class AxisCells:
     coverage: FloatArray
     patterns: tuple[tuple[bool, ...], ...]
     factors: tuple[AtomFactor, ...] = ()
+    whole: bool = False
 
     @cached_property
     def cut(self) -> bool:
@@ -550,6 +552,11 @@ def masks(cells: AxisCells, taken: Taken) -> FloatArray:
     Returns:
         Shape (groups, leaves), in [0, 1]; where a factor weighs it, times the factor's mean over what is covered.
     """
+    if cells.whole:
+        if isinstance(taken, WeightedValues):
+            low, high = reach(replace(cells, whole=False), taken)
+            return np.where(np.isfinite(low), np.maximum(np.abs(low), np.abs(high)), 0.0)
+        return np.ceil(masks(replace(cells, whole=False), taken))
     mask = np.zeros(len(cells.keys) * cells.leaves)
     keep = classes_taken(cells, taken)
     at = cells.group[keep] * cells.leaves + cells.leaf[keep]

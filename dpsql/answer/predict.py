@@ -30,9 +30,10 @@ from dpsql.answer.sql.parse import parse, pointed
 from dpsql.answer.sql.rewrite import take_apart
 from dpsql.answer.terms import Term
 from dpsql.answer.uncertainty.beyond import measured_beyond
+from dpsql.answer.uncertainty.bin_bounds import value_bounds
 from dpsql.answer.uncertainty.composite import Composite
 from dpsql.answer.uncertainty.forms import Form, Linear, is_summed
-from dpsql.answer.uncertainty.partial_bins import interpolated, overall, value_bounds
+from dpsql.answer.uncertainty.partial_bins import interpolated, overall
 from dpsql.errors import Error
 from dpsql.release import Release
 from dpsql.star.graph import sums_rows
