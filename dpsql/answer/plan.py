@@ -18,16 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpsql.answer.block import Block
-from dpsql.answer.leafsets import (
-    AxisCells,
-    AxisQuery,
-    FloatArray,
-    Taken,
-    WeightedValues,
-    ask_axis,
-    masks,
-    quoted,
-)
+from dpsql.answer.leaf_values import AxisQuery
+from dpsql.answer.leafsets import AxisCells, FloatArray, Taken, WeightedValues, ask_axis, masks
 from dpsql.answer.run import run
 from dpsql.answer.schema import Schema
 from dpsql.answer.terms import (
@@ -48,6 +40,7 @@ from dpsql.errors import NotSupportedError, NoViewError
 from dpsql.release import AxisMeta, Release, StatisticMeta
 from dpsql.star import Catalog
 from dpsql.star.graph import paths_to, reachable
+from dpsql.star.sql import identifier as quoted
 
 MAX_BOXES = 64
 """Each box is one more join; 64 keep the slowest statement under a second."""

@@ -24,7 +24,6 @@ from typing import Any, NamedTuple
 
 from dpsql.answer.additivity import not_taken
 from dpsql.answer.errorfunctions import DEFAULT_LEVEL, STDERR
-from dpsql.answer.leafsets import quoted
 from dpsql.answer.plan import ReleaseView, views_of
 from dpsql.answer.run import run
 from dpsql.answer.schema import INFORMATION, Listing, Schema, data_type
@@ -38,6 +37,7 @@ from dpsql.answer.unshown import answered_leaves, listed_words
 from dpsql.errors import NoViewError
 from dpsql.release import Release, StatisticMeta
 from dpsql.star.graph import COUNTS
+from dpsql.star.sql import identifier as quoted
 
 NAME = "dp_views"
 SHOW = re.compile(r"\s*+show\s++views\s*+;?\s*+", re.IGNORECASE)

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpsql.answer import leafsets
-from dpsql.answer.leafsets import AxisQuery, atoms_that_hold, axis_sql
+from dpsql.answer.leaf_values import AxisQuery
+from dpsql.answer.leafsets import atoms_that_hold, axis_sql
 from dpsql.answer.run import run
 from dpsql.answer.sql.binding import comparisons
 from dpsql.answer.terms import Expression, Predicate

@@ -27,24 +27,15 @@ from typing import Any
 import numpy as np
 
 from dpsql.answer.block import Block
-from dpsql.answer.leafsets import (
-    NEAR,
-    UNKNOWN,
-    AxisCells,
-    FloatArray,
-    WeightedValues,
-    bounds_of,
-    masks,
-    quoted,
-    reach,
-    special_leaves,
-)
+from dpsql.answer.leaf_values import UNKNOWN, bounds_of
+from dpsql.answer.leafsets import NEAR, AxisCells, FloatArray, WeightedValues, masks, reach, special_leaves
 from dpsql.answer.plan import ViewPlan, wanted_view
 from dpsql.answer.run import run
 from dpsql.answer.terms import Condition, Expression, Term
 from dpsql.answer.uncertainty.bin_bounds import CutMass
 from dpsql.errors import PartialBinError
 from dpsql.release import Release
+from dpsql.star.sql import identifier as quoted
 from dpsql.star.tables import Column, Cuts, bin_starts
 
 LIMIT = 0.5 + NEAR
@@ -341,8 +332,9 @@ def cut_notes(
     each = ", ".join(
         f"{measure} by an unknown amount" if value != value else f"{measure} by up to {value:.4g}"
         for measure, value in most_by_term.items()
+        if value != 0
     )
-    return [f"{', '.join(why)} may put off {each}, beside the noise"]
+    return [f"{', '.join(why)} may put off {each}; intervals include it"] if each else []
 
 
 def mixed_axes(plan: ViewPlan, terms: Sequence[Term], release: Release) -> str:
