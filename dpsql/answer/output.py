@@ -81,6 +81,10 @@ class Renderable(Protocol):
         """What a reader should know."""
 
     @property
+    def flags(self) -> tuple[str, ...]:
+        """Those of the notes without which its numbers would be misread."""
+
+    @property
     def noisy(self) -> tuple[int, ...]:
         """Positions of columns with noise."""
 
@@ -140,7 +144,9 @@ def suppressed(result: Renderable, min_relative_error: float) -> tuple[bool, ...
     )
 
 
-def render(result: Renderable, style: str, level: float, *, errors: bool = True) -> str:
+def render(
+    result: Renderable, style: str, level: float, *, errors: bool = True, known: set[str] | None = None
+) -> str:
     """The result as text.
 
     Args:
@@ -148,33 +154,36 @@ def render(result: Renderable, style: str, level: float, *, errors: bool = True)
         style: one of STYLES.
         level: confidence level of the margins and intervals.
         errors: whether margins, marks and the columns of errors are shown.
+        known: lines below tables that a session has shown, which are left out, and to which these are added; None
+            for all lines.
     """
     with requested():
         if style in FOR_PEOPLE:
             texts = _cells(result, level) if errors else ([number(v) for v in row] for row in _days(result))
             cells = list(paced(texts, size_of))
             lines = FOR_PEOPLE[style](result, cells)
-            below = [
-                *(_legend(cells, _gaps(result, level)) if errors else []),
-                *_without(result),
-                *result.notes,
-            ]
+            below = [*(_legend(cells, _gaps(result, level)) if errors else []), *_without(result)]
+            below = [*below, *result.notes] if known is None else short_lines(result, below, known)
             return "\n".join(map(visible, paced([*lines, *below], _characters)))
         names, records = result.with_errors(level) if errors else (result.columns, result.rows)
         return FOR_PROGRAMS[style](names, records)
 
 
-def notes_beside(result: Renderable, style: str, level: float = LEVEL) -> tuple[str, ...]:
+def notes_beside(
+    result: Renderable, style: str, level: float = LEVEL, known: set[str] | None = None
+) -> tuple[str, ...]:
     """What a format for programs has no place for; for standard error.
 
     Args:
         result: the answer.
         style: the format.
         level: of its intervals.
+        known: as for `render`.
     """
     if style in FOR_PEOPLE:
         return ()
-    return (*_without(result), *_gaps(result, level), *result.notes)
+    below = [*_without(result), *_gaps(result, level)]
+    return (*below, *result.notes) if known is None else tuple(short_lines(result, below, known))
 
 
 def shown(
@@ -201,9 +210,31 @@ def shown(
 
 
 def text_table(result: Renderable) -> str:
-    """What `print` shows: a table of the first rows."""
+    """What `print` shows: a table of the first rows, and its notes in short."""
     cells, below = shown(result)
-    return "\n".join(map(visible, [*_table(result, cells), *below]))
+    lines = short_lines(result, below[: len(below) - len(result.notes)], set(), "Result.notes has")
+    return "\n".join(map(visible, [*_table(result, cells), *lines]))
+
+
+def short_lines(
+    result: Renderable, below: Sequence[str], known: set[str], where: str = "\\notes has"
+) -> list[str]:
+    """Lines below a table that were not shown before: flags as they are, one line for all other notes.
+
+    Args:
+        result: the answer.
+        below: other lines.
+        known: lines that the session has shown; these are added.
+        where: what has all notes, and a verb.
+    """
+    flags, notes = (
+        [note for note in result.notes if (note in result.flags) == flag and note not in known]
+        for flag in (True, False)
+    )
+    lines = [*(line for line in below if line not in known), *flags]
+    known.update(lines, notes)
+    more = f"; {where} {len(notes) - 1} more" if len(notes) > 1 else ""
+    return [*lines, *(f"{note}{more}" for note in notes[:1])]
 
 
 def html_table(result: Renderable) -> str:
@@ -213,7 +244,12 @@ def html_table(result: Renderable) -> str:
     grey = ("", " style='opacity:.5'")
     pairs = zip(cells, suppressed(result.head(MOST_SHOWN), MARKED), strict=True)
     body = "".join(f"<tr{grey[lost]}>{''.join(map(_html_cell, row))}</tr>" for row, lost in pairs)
-    notes = "".join(f"<p><small>{html.escape(line)}</small></p>" for line in below)
+    details = [note for note in result.notes if note not in result.flags]
+    lines = [line for line in below if line not in details]
+    notes = "".join(f"<p><small>{html.escape(line)}</small></p>" for line in lines)
+    if details:
+        text = "".join(f"<p><small>{html.escape(line)}</small></p>" for line in details)
+        notes += f"<details><summary><small>notes: {len(details)}</small></summary>{text}</details>"
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{notes}"
 
 
