@@ -131,7 +131,7 @@ class ValueRange(NamedTuple):
     def is_finer(self, expression: Expression) -> bool:
         """Whether an expression has a constant between two atoms."""
         if self.is_time:
-            moments = MOMENT.finditer(expression.sql)
+            moments = MOMENT.finditer(_without_days(expression.sql))
             return any((moment - datetime.min) // MICROSECOND % self.step for moment in map(_moment, moments))
         return any(number % self.unit for number in _numbers(expression.sql))
 
@@ -318,6 +318,31 @@ def _range(release: Release, meta: AxisMeta, number: int, name: str) -> ValueRan
     if kind and column.type != kind:
         return None  # a field of the column
     return ValueRange(number, name, spec, spec.type == "timestamp" and spec.grain != "second")
+
+
+DAYS = re.compile(r"DATE_TRUNC\('(?:DAY|WEEK|MONTH|QUARTER|YEAR)'|CAST\(", re.IGNORECASE)
+"""Where a constant that is cut to whole days may begin."""
+
+
+def _without_days(sql: str) -> str:
+    """An expression without what is cut to whole days and holds no column.
+
+    >>> _without_days("dp_c0 = CAST(CAST('2025-02-15 12:00:33' AS TIMESTAMP) AS DATE)")
+    'dp_c0 = '
+    """
+    place = 0
+    while match := DAYS.search(sql, place):
+        depth, end = 1, sql.index("(", match.start()) + 1
+        while depth and end < len(sql):
+            depth += {"(": 1, ")": -1}.get(sql[end], 0)
+            end += 1
+        call = sql[match.start() : end]
+        days = match[0].upper() != "CAST(" or call.upper().endswith(" AS DATE)")
+        if days and not PLACEHOLDER.search(call):
+            sql, place = sql[: match.start()] + sql[end:], match.start()
+        else:
+            place = match.end()
+    return sql
 
 
 def _moment(match: re.Match[str]) -> datetime:

@@ -34,8 +34,8 @@ def number(value: Any, margin: float | None = None) -> str:
 
 def margins(value: Any, low: float | None, high: float | None) -> tuple[float | None, float | None]:
     """How far an interval reaches below a value and above it; None where it is open."""
-    below = None if low is None else float(value) - low
-    return below, None if high is None else high - float(value)
+    below = None if low is None else float(value) - float(low)
+    return below, None if high is None else float(high) - float(value)
 
 
 def interval_text(value: Any, low: float | None, high: float | None) -> str:

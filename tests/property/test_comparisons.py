@@ -83,7 +83,7 @@ def written(text: str, negated: bool = False) -> Predicate:
 
 def check(release: Release, axis: int, name: str, wanted: tuple[Predicate, ...], inner: bool) -> None:
     question = AxisQuery(axis, ((0, name),), wanted, inner=inner)
-    rows = np.array(run(release, axis_sql(question, release.axes[axis])).rows, np.float64).reshape(-1, 2)
+    rows = np.array(run(release, axis_sql(question, release)).rows, np.float64).reshape(-1, 2)
     held = atoms_that_hold(release, axis, question.columns, wanted, inner)
     assert held is not None
     leaves = release.axes[axis].leaves
