@@ -149,18 +149,15 @@ def choose(
         raise refused or no_view(block, reasons, schema, lacking, wanted_view(block, terms, release.catalog))
     if len(plans) == 1:
         return plans[0]
-    bounded = along is None and any(interpolates(p, terms, release) for p in plans)
-    errors = (
-        relative_widths(block, plans, terms, release)
-        if bounded
-        else [predicted(p, terms, release) for p in plans]
-    )
+    spread = along is None and any(interpolates(plan, terms, release) for plan in plans)
+    widths = relative_widths(block, plans, terms, release) if spread else None
+    errors = widths or [predicted(plan, terms, release) for plan in plans]
     ranked = zip(errors, plans, strict=True)
     return min(
         ranked,
         key=lambda option: (
             -_steps(option[1], along, release),
-            not bounded and any(cells.cut for cells in option[1].cells),
+            widths is None and interpolates(option[1], terms, release),
             _is_biased(option[1], terms),
             float(f"{option[0]:.9g}"),  # views of one family tie but for rounding
             option[1].view.cells,
@@ -176,8 +173,10 @@ def interpolates(plan: ViewPlan, terms: Sequence[Term], release: Release) -> boo
 
 def relative_widths(
     block: Block, plans: Sequence[ViewPlan], terms: Sequence[Term], release: Release
-) -> list[float]:
+) -> list[float] | None:
     """Mean half-widths of 95% intervals over a few groups, of each form over the least of all plans, added up.
+
+    None where nothing lies in cut bins, as in a forecast, which has no rows.
 
     Args:
         block: the block.
@@ -187,13 +186,16 @@ def relative_widths(
     """
     subjects = dict.fromkeys(value.subject for value in block.values)
     forms = [form for form in subjects if isinstance(form, Linear | Ratio) and set(form.terms) <= set(terms)]
-    widths = []
+    widths, bounded = [], False
     for plan in plans:
         index = _group_index(block, plan)
         rows = len(index[0]) if index else 1
         few = np.unique(np.linspace(0, rows - 1, SAMPLE).astype(np.int64)) if rows else np.zeros(0, np.int64)
         answered = answer_terms(plan, terms, index, release).at(few)
         widths.append([mean_half_width(form, answered) for form in forms])
+        bounded |= any(np.any(mass.most != 0) for mass in answered.cuts.values())
+    if not bounded:
+        return None
     least = [min(column) for column in zip(*widths, strict=True)]
     return [
         sum(1.0 if width == best else math.inf if best == 0 else width / best
