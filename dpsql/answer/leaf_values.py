@@ -43,6 +43,11 @@ MOST_CONSTANTS = 64
 MICROSECOND = timedelta(microseconds=1)
 MOMENT = re.compile(r"'(\d{4}-\d\d-\d\d)(?:[ T](\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?))?'")
 NUMBER = re.compile(r"(?<![\w'.])\d+(?:\.\d+)?(?![\w'.])")
+COMPARED = re.compile(
+    r"(?:[<>=(,]|\bBETWEEN|\bAND)\s*-?(\d+\.\d+)(?!\s*[*/+-])|(?<![\w.*/+-])(?<![*/+-] )(\d+\.\d+)\s*[<>=]",
+    re.IGNORECASE,
+)
+"""Numbers that something is compared with; factors, as in `x * 0.5 > 2`, are none."""
 FIELD = re.compile(r"\b(microsecond|millisecond|second|minute|hour)s?\b", re.IGNORECASE)
 FIELDS = {"microsecond": 1, "millisecond": 1000, **GRAIN_MICROSECONDS}
 PLACEHOLDER = re.compile(r"\bdp_c(\d+)\b")
@@ -133,7 +138,7 @@ class ValueRange(NamedTuple):
         if self.is_time:
             moments = MOMENT.finditer(_without_days(expression.sql))
             return any((moment - datetime.min) // MICROSECOND % self.step for moment in map(_moment, moments))
-        return any(number % self.unit for number in _numbers(expression.sql))
+        return any(Decimal(match[1] or match[2]) % self.unit for match in COMPARED.finditer(expression.sql))
 
     @property
     def unit(self) -> Decimal:
@@ -291,6 +296,8 @@ def _constants(column: ValueRange, expressions: list[Expression]) -> list[str]:
 def _cuts(column: ValueRange, expression: Expression, grouped: bool) -> bool:
     """Whether an expression may tell values of one atom apart."""
     if expression.of_null or expression.sql == f"dp_c{column.number}":
+        return False
+    if grouped and not column.is_time:
         return False
     return column.is_finer(expression) or (column.always and not grouped)
 

@@ -2,7 +2,7 @@
 
 Blocks over one table go to one release as long as one can answer them all, so that a total and its parts come from one
 reconciled table; else they are routed one by one. The least number of cells without an error wins, then the narrowest
-95% intervals: both follow from published variances and shapes.
+95% intervals: both follow from what is published.
 
 | candidate | answers for everybody |
 |---|---|
