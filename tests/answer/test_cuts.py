@@ -233,9 +233,7 @@ def test_it_is_planned(tmp_path: Path) -> None:
     assert [(c.cut, c.cut_bins) for c in columns] == [(False, 0), (True, 2), (True, 3), (True, 1)]
     assert [c.interpolated for c in columns] == pytest.approx([0.0, 0.5, 1.0, 1.0])
     text = plan_text(report)
-    assert (
-        "cuts 2 bins: 50% of what is asked is interpolated, which widens intervals" in text
-    )
+    assert "cuts 2 bins: 50% of what is asked is interpolated, which widens intervals" in text
     assert "avg(paid): depends on the answer, cuts a bin: 100%" in text
 
 
