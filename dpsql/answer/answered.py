@@ -23,8 +23,8 @@ from dpsql.answer.plan import Box, ViewPlan, presence
 from dpsql.answer.run import prepared, rows_of
 from dpsql.answer.shape_plans import margin_sums
 from dpsql.answer.terms import Term
+from dpsql.answer.uncertainty.bin_bounds import CutMass, cut_mass
 from dpsql.answer.uncertainty.forms import Linear
-from dpsql.answer.uncertainty.partial_bins import most_moved
 from dpsql.answer.uncertainty.reads import PlanVariances
 from dpsql.errors import DataError
 from dpsql.release import Release
@@ -123,7 +123,8 @@ class Lookup:
 
     Args:
         statistics: ids of the statistics, of which the same is added up.
-        sql: DuckDB text; yields [box,] group on each grouped axis, the total of each statistic[, cut where not whole].
+        sql: DuckDB text; yields [box,] group on each grouped axis, the total of each statistic[, both masses where not
+            whole].
         values: what its placeholders are bound to.
         nodes: number of nodes on each axis.
         grouped: axis positions that it yields a group for.
@@ -265,7 +266,7 @@ def _cells(table: str, statistics: Sequence[int], axes: int, release: Release) -
 
 
 def _weighted(value: str, axes: Sequence[AxisNodes], listed: Sequence[int]) -> list[str]:
-    """The interpolated sum, and the mass that interpolation may have put on the wrong side: all of a cut cell's may lie
+    """The interpolated sum, what it has of cut cells and what it leaves of them: all of a cut cell's mass may lie
     on one side of the cut, or have one of the values that a factor has in it. Masses keep their sign, so that noise
     cancels over cells."""
     weight = " * ".join(f"a{i + 1}.w" for i in listed)
@@ -275,10 +276,8 @@ def _weighted(value: str, axes: Sequence[AxisNodes], listed: Sequence[int]) -> l
     for i in weighed:
         ends = ", ".join(f"{bound} * a{i + 1}.{two}" for bound in (f"({low})", high) for two in ("l", "h"))
         low, high = f"least({ends})", f"greatest({ends})"
-    cut = f"{value} * greatest({high} - {weight}, {weight} - {low})"
-    if not weighed:
-        cut = f"CASE WHEN {weight} < 1 THEN {value} * greatest({weight}, 1 - {weight}) ELSE 0 END"
-    return [f"SUM({value} * {weight})", f"SUM({cut})"]
+    below, above = f"{weight} - {low}", f"{high} - {weight}"
+    return [f"SUM({value} * {weight})", *(f"SUM({value} * ({side}))" for side in (below, above))]
 
 
 def _fields(axis: AxisNodes, exact: bool, many: bool) -> tuple[str, list[Any]]:
@@ -300,11 +299,12 @@ class Recombined(NamedTuple):
     Args:
         totals: for each box an array of the plan's shape in units of 2^-20, int64 where every leaf is whole, float64
             where one is cut.
-        cuts: for each box the mass that cutting cells may have misplaced.
+        below, above: for each box what it has of cut cells, and what it leaves of them.
     """
 
     totals: dict[Box, NumberArray]
-    cuts: dict[Box, NumberArray]
+    below: dict[Box, NumberArray]
+    above: dict[Box, NumberArray]
 
 
 def _asked(plan: ViewPlan, wanted: Mapping[int, Sequence[Box]], release: Release) -> list[BoxQuery]:
@@ -353,32 +353,34 @@ def recombine(
     if fitted:
         answers = recombine(plan, wanted, release)
         for statistic, boxes in fitted.items():
-            answers.setdefault(statistic, Recombined({}, {}))
+            answers.setdefault(statistic, Recombined({}, {}, {}))
             _fit(plan, boxes, answers[statistic], release.fitted(statistic))
         return answers
     sums = None if plans is None else margin_sums(plan, wanted, release, plans)
     if sums is not None:
         zeros = np.zeros(plan.shape, np.int64)
-        return {s: Recombined(totals, dict.fromkeys(totals, zeros)) for s, totals in sums.items()}
+        none = {s: dict.fromkeys(totals, zeros) for s, totals in sums.items()}
+        return {s: Recombined(totals, none[s], none[s]) for s, totals in sums.items()}
     ran = _statements(plan, wanted, release)
     cutting = {statistic for _, each in ran if not each.whole for statistic in each.statistics}
     out: dict[int, NumberArray] = {
         s: np.zeros((len(boxes), *plan.shape), np.float64 if s in cutting else np.int64)
         for s, boxes in wanted.items()
     }
-    cut = {s: np.zeros_like(each) for s, each in out.items()}
+    below, above = ({s: np.zeros_like(each) for s, each in out.items()} for _ in range(2))
     try:
         for query, each in ran:
             columns = list(zip(*rows_of(release, prepared(release, each.sql), each.values), strict=True))
             for k, statistic in enumerate(each.statistics if columns else ()):
-                at, totals, cuts = _found(each, columns, k, len(plan.shape))
+                at, totals, masses = _found(each, columns, k, len(plan.shape))
                 weight, kind = query.sums[0].weight, out[statistic].dtype
                 out[statistic][at] += weight * np.array(totals, kind)
-                cut[statistic][at] += weight * np.array(cuts, kind)
+                for sums_of_side, mass in zip((below, above), masses, strict=True):
+                    sums_of_side[statistic][at] += weight * np.array(mass, kind)
     except OverflowError as error:
         raise DataError("a sum leaves the range of 64-bit integers", hint="ask for a smaller part") from error
     return {
-        s: Recombined(*(dict(zip(boxes, arrays[s], strict=True)) for arrays in (out, cut)))
+        s: Recombined(*(dict(zip(boxes, arrays[s], strict=True)) for arrays in (out, below, above)))
         for s, boxes in wanted.items()
     }
 
@@ -403,20 +405,21 @@ def _without_fitted(plan: ViewPlan, wanted: Boxes, release: Release) -> tuple[Bo
 
 
 def _fit(plan: ViewPlan, boxes: Sequence[Box], answers: Recombined, reading: EntropyReading | None) -> None:
-    """Add the answers of boxes by maximum entropy; what pairs leave open about them stands as their cuts."""
+    """Add the answers of boxes by maximum entropy; what pairs leave open about them stands as mass on both sides."""
     if reading is None:
         return
     at = np.indices(plan.shape).reshape(len(plan.shape), -1)
     for box in boxes:
         rows = [mask[places] for mask, places in zip(plan.box_masks(box), at, strict=True)]
         counts, bounds = (values.reshape(plan.shape) * UNIT for values in reading.answers(rows))
-        answers.totals[box], answers.cuts[box] = np.rint(counts).astype(np.int64), bounds
+        answers.totals[box] = np.rint(counts).astype(np.int64)
+        answers.below[box] = answers.above[box] = bounds
 
 
 def _found(
     ran: Lookup, columns: Sequence[Sequence[Any]], place: int, axes: int
-) -> tuple[tuple[IntArray, ...], Sequence[Any], Sequence[Any] | int]:
-    """Where the answers of one of a statement's statistics belong, their totals, and their cuts."""
+) -> tuple[tuple[IntArray, ...], Sequence[Any], tuple[Sequence[Any] | int, Sequence[Any] | int]]:
+    """Where the answers of one of a statement's statistics belong, their totals, and the masses on both sides."""
     first = ran.many + len(ran.grouped)
     totals = columns[first + place]
     rows = [r for r, total in enumerate(totals) if total is not None]
@@ -427,7 +430,7 @@ def _found(
 
     grouped = {axis: np.array(column(ran.many + g), np.int64) for g, axis in enumerate(ran.grouped)}
     at = (np.array(column(0), np.int64) if ran.many else zeros, *(grouped.get(i, zeros) for i in range(axes)))
-    return at, column(first + place), 0 if ran.whole else column(first + 1)
+    return at, column(first + place), (0, 0) if ran.whole else (column(first + 1), column(first + 2))
 
 
 @dataclass(frozen=True, eq=False)
@@ -439,14 +442,24 @@ class AnsweredTerms:
         totals: term -> value for each group, flat.
         wanted: id of a statistic -> the boxes that were added up of it.
         errors: variances for the groups that are shown.
-        cuts: term -> most that cutting a bin may add to it, for each group.
+        cuts: term -> what of it lies in cut bins, for each group.
     """
 
     plan: ViewPlan
     totals: dict[Term, FloatArray]
     wanted: Mapping[int, Sequence[Box]]
     errors: PlanVariances
-    cuts: dict[Term, FloatArray]
+    cuts: dict[Term, CutMass]
+
+    @cached_property
+    def whole(self) -> AnsweredTerms:
+        """The same with every cut bin taken whole: between that and nothing of it lie the rows that a cut takes."""
+        plan = replace(self.plan, cells=tuple(replace(cells, whole=True) for cells in self.plan.cells))
+        totals = {term: total + self.cuts[term].above for term, total in self.totals.items()}
+        cuts = {term: mass.none for term, mass in self.cuts.items()}
+        return replace(
+            self, plan=plan, totals=totals, errors=replace(self.errors, plan=plan, _products={}), cuts=cuts
+        )
 
     @cached_property
     def lookups(self) -> tuple[Lookup, ...]:
@@ -458,9 +471,8 @@ class AnsweredTerms:
         errors = replace(
             self.errors, index=tuple(axis_index[groups] for axis_index in self.errors.index), _products={}
         )
-        totals, cuts = (
-            {term: values[groups] for term, values in table.items()} for table in (self.totals, self.cuts)
-        )
+        totals = {term: values[groups] for term, values in self.totals.items()}
+        cuts = {term: mass.at(groups) for term, mass in self.cuts.items()}
         return replace(self, totals=totals, errors=errors, cuts=cuts)
 
     def value(self, form: Linear) -> FloatArray:
@@ -562,16 +574,16 @@ def _cut(
     recombined: dict[int, Recombined],
     index: tuple[np.ndarray, ...],
     release: Release,
-) -> FloatArray:
-    """The most that cutting bins may add to a term, for each group; NaN where the view holds nothing to tell."""
-    used = _statistics(plan, term)
-    misplaced = {}
-    for statistic_id in used:
+) -> CutMass:
+    """What of a term lies in cut bins, for each group."""
+    masses = {}
+    for statistic_id in _statistics(plan, term):
+        meta = release.statistics[statistic_id]
         rows = np.zeros(len(index[0]) if index else 1)
+        below, above = rows, rows
         for box in plan.boxes_for(term):
-            cuts = recombined[statistic_id].cuts[box]
-            rows = rows + release.statistics[statistic_id].in_units(cuts[index] if index else cuts.reshape(1))
-        misplaced[release.statistics[statistic_id].measure] = rows
-    if not any(map(np.any, misplaced.values())):
-        return np.zeros(len(index[0]) if index else 1)
-    return most_moved(plan.view.statistics[term.measure], misplaced, release)
+            sides = recombined[statistic_id].below[box], recombined[statistic_id].above[box]
+            added = [meta.in_units(side[index] if index else side.reshape(1)) for side in sides]
+            below, above = below + added[0], above + added[1]
+        masses[meta.measure] = below, above
+    return cut_mass(plan.view.statistics[term.measure], masses, release)

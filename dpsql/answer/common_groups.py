@@ -22,7 +22,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpsql.answer.leafsets import FloatArray, bounds_of
+from dpsql.answer.leaf_values import bounds_of
+from dpsql.answer.leafsets import FloatArray
 from dpsql.answer.plan import ReleaseView, views_of
 from dpsql.answer.tables import ViewTable, read_table
 from dpsql.release import Release

@@ -12,7 +12,8 @@ from collections.abc import Iterator, Sequence
 
 from dpsql.answer.block import Block
 from dpsql.answer.known import FUNCTIONS, known_query
-from dpsql.answer.leafsets import AxisQuery, axis_source, key_list, truth_sql
+from dpsql.answer.leaf_values import AxisQuery, leaf_values, truth_sql
+from dpsql.answer.leafsets import key_list
 from dpsql.answer.notes import Note
 from dpsql.answer.plan import ViewPlan, cannot_leave, requires_partner
 from dpsql.answer.run import run
@@ -70,7 +71,7 @@ def _picks_keys(predicate: Predicate, query: AxisQuery, release: Release) -> boo
     if not expression.choices:
         return False
     (number,) = expression.columns
-    source = f"(SELECT kind AS dp_kind, {', '.join(query.fields)} FROM {axis_source(query, release.axes[query.axis])})"
+    source = f"(SELECT kind AS dp_kind, {', '.join(query.fields)} FROM {leaf_values(release, query).source})"
     truth = truth_sql(Predicate(expression))
     sql = f"SELECT COUNT(DISTINCT dp_c{number}) FROM {source} WHERE dp_kind = 0 AND {truth}"
     return bool(release.kept(sql, lambda: run(release, sql).rows[0][0]) == expression.choices)

@@ -90,7 +90,7 @@ LEVELS = 2
 
 
 def interval(numbers: Estimated, level: float) -> Interval:
-    """The interval of the exact answer over all rows: of the noise, widened by what else may be off.
+    """The interval of the exact answer over all rows: of the noise, widened by what else may be off, cut bins too.
 
     Every error that is shown comes from here. An average's interval is cut to the values that its measure may have, but
     never so far that the average itself lies outside.
@@ -102,6 +102,17 @@ def interval(numbers: Estimated, level: float) -> Interval:
             numbers.intervals.clear()
         numbers.intervals[level] = ends
     return Interval(*ends)
+
+
+@np.errstate(over="ignore", invalid="ignore", divide="ignore")  # a denominator of 0: NaN and infinity
+def _with_cut_bins(numbers: Estimated, ends: Interval, level: float) -> Interval:
+    """An interval, out to those of the least and of the largest number that rows of cut bins may make."""
+    cut = numbers.cut_ends()
+    if cut is None:
+        return ends
+    low, high = interval(cut[0], level).low, interval(cut[1], level).high
+    low = np.minimum(ends.low, np.where(np.isnan(low), -np.inf, low))
+    return Interval(low, np.maximum(ends.high, np.where(np.isnan(high), np.inf, high)))
 
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")  # a denominator of 0: NaN and infinity
@@ -123,11 +134,11 @@ def _interval(numbers: Estimated, level: float) -> Interval:
         wide = np.maximum(noise, sign * shift + np.hypot(noise, added_margin))
         exact = np.where((added_margin == 0) & (shift == 0), end, middle + sign * wide)
         ends.append(np.where(np.isnan(end), np.nan, exact))
+    low, high = _with_cut_bins(numbers, Interval(*ends), level)
     if limits is not None:
-        low = np.fmax(ends[0], np.minimum(limits.low, middle))
-        high = np.fmin(ends[1], np.maximum(limits.high, middle))
-        return Interval(low, high)
-    return Interval(*ends)
+        low = np.fmax(low, np.minimum(limits.low, middle))
+        high = np.fmin(high, np.maximum(limits.high, middle))
+    return Interval(low, high)
 
 
 def _stderr(numbers: Estimated, level: float) -> FloatArray:
@@ -194,7 +205,7 @@ HIGH = ErrorFunction(
     "its high end", _high, takes_level=True, of_quantile=lambda prefix, level: prefix.ends(level)[1]
 )
 MODEL_BOUND = ErrorFunction(
-    "the most that cutting a bin may add, beside the noise",
+    "the most that cutting a bin may add; a part of the interval",
     lambda numbers, level: numbers.misplaced(),
     of_quantile=lambda prefix, level: 0.0,
 )

@@ -47,7 +47,8 @@ from dpsql.answer.answered import answer_terms
 from dpsql.answer.answerer import Answerer
 from dpsql.answer.block import Block
 from dpsql.answer.errorfunctions import DEFAULT_LEVEL, HIGH, LOW, STDERR, ErrorFunction
-from dpsql.answer.leafsets import AxisCells, AxisQuery, bounds_of, quoted
+from dpsql.answer.leaf_values import AxisQuery, bounds_of
+from dpsql.answer.leafsets import AxisCells
 from dpsql.answer.notes import bias_notes, reported_notes
 from dpsql.answer.plan import ReleaseView, ViewPlan, needed_measures, views_of
 from dpsql.answer.run import run
@@ -62,6 +63,7 @@ from dpsql.release import AxisMeta, ColumnMeta, Release
 from dpsql.release.promises import FREE, promise_words
 from dpsql.star.graph import COUNTS, UNIT_COUNTS
 from dpsql.star.sql import identifier, literal
+from dpsql.star.sql import identifier as quoted
 
 FORMAT = "dpsql-export-1"
 SCHEMA, DBT = "schema.json", "sources.yml"

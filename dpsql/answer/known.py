@@ -9,13 +9,8 @@ from typing import Any
 import duckdb
 
 from dpsql.answer.block import Block
-from dpsql.answer.leafsets import (
-    AxisQuery,
-    ask_axis,
-    axis_source,
-    bad_expression,
-    truth_sql,
-)
+from dpsql.answer.leaf_values import AxisQuery, leaf_values
+from dpsql.answer.leafsets import ask_axis, bad_expression
 from dpsql.answer.plan import ReleaseView, ViewPlan, has_partner, no_view, partner_column
 from dpsql.answer.run import run
 from dpsql.answer.schema import Schema
@@ -160,12 +155,14 @@ def known_values(
         NotSupportedError: the expression is not over one axis.
     """
     position, question = known_query(known, block, plan, schema)
-    keys = [f"({group.sql}) AS k{j}" for j, group in enumerate(question.groups)]
+    values = leaf_values(release, question)
+    keys = [f"({values.sql(group, grouped=True)}) AS k{j}" for j, group in enumerate(question.groups)]
     call = FUNCTIONS[known.function].format(f"({known.expression.sql})")
-    table = axis_source(question, release.axes[question.axis])
-    source = f"(SELECT {', '.join(['kind AS dp_kind', *question.fields])} FROM {table})"
+    source = (
+        f"(SELECT {', '.join(['kind AS dp_kind', *question.fields, *values.fields])} FROM {values.source})"
+    )
     tests = [*question.filters, _in_domain(block, release, schema, question.axis)]
-    where = " AND ".join(dict.fromkeys(map(truth_sql, tests)))
+    where = " AND ".join(dict.fromkeys(map(values.truth, tests)))
     by = f" GROUP BY {', '.join(str(j + 1) for j in range(len(keys)))}" if keys else ""
     sql = f"SELECT {', '.join([*keys, f'{call} AS v'])} FROM {source} WHERE {where}{by}"
     try:

@@ -24,10 +24,11 @@ import duckdb
 import numpy as np
 import numpy.typing as npt
 
+from dpsql.answer.leaf_values import UNKNOWN, AxisQuery, leaf_values
 from dpsql.answer.run import run
 from dpsql.answer.terms import Comparison, Expression, Predicate
-from dpsql.errors import DataError, NotSupportedError
-from dpsql.release import AxisMeta, ColumnMeta, Release
+from dpsql.errors import DataError
+from dpsql.release import AxisMeta, Release
 from dpsql.release.format import OTHER, KeyListMeta
 
 BoolArray = npt.NDArray[np.bool_]
@@ -121,67 +122,13 @@ def _true(column: CellColumn | None, comparison: Comparison) -> BoolArray | None
     return truth
 
 
-UNKNOWN = 2.0**-28
-"""Coverage of the leaf of unshown keys by a condition that some of them may meet: as good as none, and the leaf is cut.
-
-Its error bar then allows for all of the leaf. Far above `NEAR`, so that the parts of a leaf still add up to 1.
-"""
 MOST_UNDECIDED = 6
 """Conditions of one axis whose truths are all told apart in the leaf of unshown keys."""
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
-MAX_POINTS = 2**19
-"""Values looked at on an axis whose atoms are whole leaves."""
 MANY_ATOMS = 4096
 NEAR = 1e-9
 """Coverages this near to 0 or 1 are 0 or 1: weights are sums of floats."""
-
-
-@dataclass(frozen=True)
-class AxisQuery:
-    """What one axis is asked.
-
-    Args:
-        axis: id in the release.
-        columns: placeholder number -> column name in the axis table.
-        filters: predicates that every row must meet.
-        groups: group expressions.
-        classes: predicates whose truth is told apart.
-        inner: whether the MISSING leaf is left out.
-        factors: expressions that rows are multiplied by.
-        partners: placeholder number -> the key, in the axis table, of the partner that a row has where the key is not
-            NULL; None where the partner is the axis's own table, which MISSING says.
-    """
-
-    axis: int
-    columns: tuple[tuple[int, str], ...]
-    filters: tuple[Predicate, ...] = ()
-    groups: tuple[Expression, ...] = ()
-    classes: tuple[Predicate, ...] = ()
-    inner: bool = False
-    factors: tuple[Expression, ...] = ()
-    partners: tuple[tuple[int, str | None], ...] = ()
-
-    @property
-    def fields(self) -> list[str]:
-        """What of the axis table stands for the placeholders."""
-        present = (
-            (number, f"{quoted(key)} IS NOT NULL" if key else "kind <> 2") for number, key in self.partners
-        )
-        return [
-            *(f"{quoted(name)} AS dp_c{number}" for number, name in self.columns),
-            *(f"({test}) AS dp_c{number}" for number, test in present),
-        ]
-
-    @property
-    def whole(self) -> bool:
-        """Whether every leaf counts fully and there is nothing to evaluate."""
-        return not (self.filters or self.groups or self.classes or self.inner or self.factors)
-
-    @property
-    def plain(self) -> bool:
-        """Whether it is only asked which leaves meet its filters."""
-        return not (self.groups or self.classes or self.factors)
 
 
 class AtomFactor(NamedTuple):
@@ -225,6 +172,7 @@ class AxisCells:
         coverage: share of the leaf, shape (c,).
         patterns: distinct truths of the class predicates.
         factors: what rows are multiplied by.
+        whole: whether masks take cut leaves whole, and weighed ones at the most that a row counts for.
     """
 
     leaves: int
@@ -236,6 +184,7 @@ class AxisCells:
     coverage: FloatArray
     patterns: tuple[tuple[bool, ...], ...]
     factors: tuple[AtomFactor, ...] = ()
+    whole: bool = False
 
     @cached_property
     def cut(self) -> bool:
@@ -249,33 +198,25 @@ def whole_axis(leaves: int) -> AxisCells:
     return AxisCells(leaves, ((),), (), zeros, zeros, np.arange(leaves), np.ones(leaves), ((),))
 
 
-def truth_sql(predicate: Predicate) -> str:
-    """A predicate as a two-valued DuckDB expression.
-
-    >>> truth_sql(Predicate(Expression("dp_c0 > 1", frozenset({0})), negated=True))
-    'NOT COALESCE(dp_c0 > 1, FALSE)'
-    """
-    text = f"COALESCE({predicate.expression.sql}, FALSE)"
-    return f"NOT {text}" if predicate.negated else text
-
-
-def axis_sql(question: AxisQuery, meta: AxisMeta, many: bool = False) -> str:
+def axis_sql(question: AxisQuery, release: Release, many: bool = False) -> str:
     """The DuckDB statement that evaluates an axis question: atoms that hold, or coverage by group and leaf.
 
     Args:
         question: the question.
-        meta: its axis.
+        release: an open release.
         many: whether there are so many atoms that those that hold are better added up where they are.
     """
-    inner = ["atom", "leaf", "weight", "kind AS dp_kind", *question.fields]
-    keys = [f"({group.sql}) AS k{j}" for j, group in enumerate(question.groups)]
-    truths = [f"{truth_sql(each)} AS p{j}" for j, each in enumerate(question.classes)]
+    values = leaf_values(release, question)
+    inner = ["atom", "leaf", "weight", "kind AS dp_kind", *question.fields, *values.fields]
+    keys = [f"({values.sql(group, grouped=True)}) AS k{j}" for j, group in enumerate(question.groups)]
+    truths = [f"{values.truth(each)} AS p{j}" for j, each in enumerate(question.classes)]
     factors = [
-        f"CASE WHEN dp_kind <> 3 THEN ({each.sql}) END AS x{j}" for j, each in enumerate(question.factors)
+        f"CASE WHEN dp_kind <> 3 THEN ({values.sql(each, grouped=True)}) END AS x{j}"
+        for j, each in enumerate(question.factors)
     ]
-    wanted = [truth_sql(each) for each in question.filters] + (["dp_kind <> 2"] if question.inner else [])
+    wanted = [values.truth(each) for each in question.filters] + (["dp_kind <> 2"] if question.inner else [])
     where = f" WHERE {' AND '.join(wanted)}" if wanted else ""
-    source = f"(SELECT {', '.join(inner)} FROM {axis_source(question, meta)})"
+    source = f"(SELECT {', '.join(inner)} FROM {values.source})"
     if not keys and not truths and not factors:
         if not many:
             return (
@@ -290,62 +231,6 @@ def axis_sql(question: AxisQuery, meta: AxisMeta, many: bool = False) -> str:
         aggregates += [f"CAST({call} AS DOUBLE)" for call in (f"COALESCE(SUM(x{j} * weight), 0)",
                   f"MIN(COALESCE(x{j}, 0))", f"MAX(COALESCE(x{j}, 0))")]  # fmt: skip
     return f"SELECT {', '.join([by, *aggregates])} FROM ({rows}) GROUP BY {by} ORDER BY first"
-
-
-def axis_source(question: AxisQuery, meta: AxisMeta) -> str:
-    """The axis table; where its atoms are whole leaves, with evenly spaced values of each leaf in their place.
-
-    Raises:
-        NotSupportedError: such an axis is asked something that is no comparison or monotone function.
-    """
-    table = f"axis_{question.axis}"
-    if meta.atomic:
-        return table
-    expressions = [
-        *(p.expression for p in (*question.filters, *question.classes)),
-        *question.groups,
-        *question.factors,
-    ]
-    odd = next((e for e in expressions if not e.monotone), None)
-    if odd is not None:
-        raise NotSupportedError(
-            f"the axis {meta.name} has more values than are kept one by one, and takes comparisons only",
-            hint="compare the column with constants, or truncate it with DATE_TRUNC or FLOOR",
-        ).at("WHERE", odd.span)
-    points = max(2, min(64, MAX_POINTS // meta.leaves))
-    fields = [f"atom * {points} + dp_i AS atom", "leaf", "kind", f"weight / {points} AS weight"]
-    for _, name in question.columns:
-        low, high = bounds_of(meta, name)
-        fields.append(f"{between(low, high, points)} AS {quoted(name)}")
-    return f"(SELECT {', '.join(fields)} FROM {table}, (SELECT unnest(range({points})) AS dp_i))"
-
-
-def bounds_of(meta: AxisMeta, name: str) -> tuple[ColumnMeta, ColumnMeta]:
-    """The columns that hold a leaf's least and largest value."""
-    low = next(column for column in meta.columns if column.name == name)
-    same = [c for c in meta.columns if (c.path, c.table, c.column) == (low.path, low.table, low.column)]
-    return same[0], same[-1]
-
-
-def between(low: ColumnMeta, high: ColumnMeta, points: int) -> str:
-    """The dp_i-th of evenly spaced values from one column to another.
-
-    >>> x = ColumnMeta((), "t", "x", "x", "INTEGER")
-    >>> between(x, x, 4)
-    '"x" + CAST(("x" - "x") * dp_i / 3 AS INTEGER)'
-    """
-    a, b = quoted(low.name), quoted(high.name)
-    if low.type.startswith("TIMESTAMP"):
-        return (
-            f"{a} + to_microseconds(CAST((epoch_us({b}) - epoch_us({a})) * dp_i // {points - 1} AS BIGINT))"
-        )
-    step = f"({b} - {a}) * dp_i / {points - 1}"
-    return f"{a} + CAST({step} AS {'INTEGER' if low.type == 'DATE' else low.type})"
-
-
-def quoted(name: str) -> str:
-    """A quoted identifier."""
-    return '"' + name.replace('"', '""') + '"'
 
 
 def ask_axis(release: Release, question: AxisQuery) -> AxisCells:
@@ -474,14 +359,12 @@ def _open_patterns(pattern: tuple[bool, ...], open_classes: Sequence[int]) -> li
 
 
 def _ask(release: Release, question: AxisQuery, leaves: int) -> AxisCells:
-    if release.axes[question.axis].atomic and question.plain:
+    if release.axes[question.axis].atomic and question.plain and not leaf_values(release, question).finer:
         atoms = atoms_that_hold(release, question.axis, question.columns, question.filters, question.inner)
         if atoms is not None:
             return _covered(leaves, *atoms)
     try:
-        answer = run(
-            release, axis_sql(question, release.axes[question.axis], _many_atoms(release, question.axis))
-        )
+        answer = run(release, axis_sql(question, release, _many_atoms(release, question.axis)))
         return _grouped(leaves, question, answer.types[: len(question.groups)], answer.rows)
     except duckdb.Error as error:
         raise bad_expression(error) from error
@@ -550,6 +433,11 @@ def masks(cells: AxisCells, taken: Taken) -> FloatArray:
     Returns:
         Shape (groups, leaves), in [0, 1]; where a factor weighs it, times the factor's mean over what is covered.
     """
+    if cells.whole:
+        if isinstance(taken, WeightedValues):
+            low, high = reach(replace(cells, whole=False), taken)
+            return np.where(np.isfinite(low), np.maximum(np.abs(low), np.abs(high)), 0.0)
+        return np.ceil(masks(replace(cells, whole=False), taken))
     mask = np.zeros(len(cells.keys) * cells.leaves)
     keep = classes_taken(cells, taken)
     at = cells.group[keep] * cells.leaves + cells.leaf[keep]

@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 from dpsql.answer.additivity import counts_only_units, entropy_caveat, overlap_caveat
 from dpsql.answer.block import Block
-from dpsql.answer.leafsets import AxisQuery
+from dpsql.answer.leaf_values import AxisQuery
 from dpsql.answer.plan import ViewPlan
 from dpsql.answer.terms import Term
 from dpsql.answer.uncertainty.reads import weight_error

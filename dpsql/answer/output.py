@@ -1,9 +1,9 @@
 """How an answer is shown: table, vertical, csv, json, jsonl, markdown, and HTML for notebooks.
 
-Tables for people put the margin beside the value, `12 345 ± 62`, and mark what should be read with care;
-formats for programs give every aggregate columns beside it for its standard error, its interval and what cutting
-a bin may add, so nothing has to be parsed out of a string. Where rows must stay as they were asked, as on the wire,
-`margin_lines` says it in a line for each column.
+Tables for people put the margin beside the value, `12 345 ± 62` or `7 366 -1 058/+1 605`, and mark what should be read
+with care; formats for programs give every aggregate columns beside it for its standard error, its interval and what of
+it cutting a bin may add, so nothing has to be parsed out of a string. Where rows must stay as they were asked, as on
+the wire, `margin_lines` says it in a line for each column.
 
 Labels may come from anybody: no text of any format holds a character that commands a terminal. JSON escapes it and
 stays exact; the others show its code.
@@ -25,6 +25,7 @@ from typing import Any, Protocol
 
 import duckdb
 
+from dpsql.answer.margins import NUMBERS, interval_text, margins, number, span, split_margin
 from dpsql.errors import UNSEEN, InterfaceError, NotSupportedError, QueryTimeout, visible
 from dpsql.extras import extra
 from dpsql.release.request import check, paced, requested, size_of
@@ -46,11 +47,10 @@ MARKUP = re.compile(r"[\\`|*\[\]<&@]|(?<=\w):(?=//)|(?<=www)\.", re.IGNORECASE)
 LITERAL = {"<": "&lt;", "&": "&amp;", "@": "&#64;", ":": "&#58;", ".": "&#46;"}
 """What Markdown would take for markup, or for an address to link to; characters that are not here get a backslash."""
 MIDNIGHT = datetime.time()
-NUMBERS = (int, float, decimal.Decimal)
 WEAK, CUT = "?", "~"
 LEGEND = {
     WEAK: "? below twice its standard error, which is half of its 95% interval / 1.96",
-    CUT: "~ a bin was cut: interpolating it may add so much error",
+    CUT: "~ a bin was cut: so much of the margin is what interpolating it may add",
 }
 
 
@@ -81,6 +81,10 @@ class Renderable(Protocol):
         """What a reader should know."""
 
     @property
+    def flags(self) -> tuple[str, ...]:
+        """Those of the notes without which its numbers would be misread."""
+
+    @property
     def noisy(self) -> tuple[int, ...]:
         """Positions of columns with noise."""
 
@@ -90,7 +94,7 @@ class Renderable(Protocol):
 
     @property
     def model_bound(self) -> Grid:
-        """The most that cutting a bin may add."""
+        """The most that cutting a bin may add, a part of the interval."""
 
     @property
     def marked(self) -> tuple[tuple[bool, ...], ...]:
@@ -140,7 +144,9 @@ def suppressed(result: Renderable, min_relative_error: float) -> tuple[bool, ...
     )
 
 
-def render(result: Renderable, style: str, level: float, *, errors: bool = True) -> str:
+def render(
+    result: Renderable, style: str, level: float, *, errors: bool = True, known: set[str] | None = None
+) -> str:
     """The result as text.
 
     Args:
@@ -148,33 +154,36 @@ def render(result: Renderable, style: str, level: float, *, errors: bool = True)
         style: one of STYLES.
         level: confidence level of the margins and intervals.
         errors: whether margins, marks and the columns of errors are shown.
+        known: lines below tables that a session has shown, which are left out, and to which these are added; None
+            for all lines.
     """
     with requested():
         if style in FOR_PEOPLE:
             texts = _cells(result, level) if errors else ([number(v) for v in row] for row in _days(result))
             cells = list(paced(texts, size_of))
             lines = FOR_PEOPLE[style](result, cells)
-            below = [
-                *(_legend(cells, _gaps(result, level)) if errors else []),
-                *_without(result),
-                *result.notes,
-            ]
+            below = [*(_legend(cells, _gaps(result, level)) if errors else []), *_without(result)]
+            below = [*below, *result.notes] if known is None else short_lines(result, below, known)
             return "\n".join(map(visible, paced([*lines, *below], _characters)))
         names, records = result.with_errors(level) if errors else (result.columns, result.rows)
         return FOR_PROGRAMS[style](names, records)
 
 
-def notes_beside(result: Renderable, style: str, level: float = LEVEL) -> tuple[str, ...]:
+def notes_beside(
+    result: Renderable, style: str, level: float = LEVEL, known: set[str] | None = None
+) -> tuple[str, ...]:
     """What a format for programs has no place for; for standard error.
 
     Args:
         result: the answer.
         style: the format.
         level: of its intervals.
+        known: as for `render`.
     """
     if style in FOR_PEOPLE:
         return ()
-    return (*_without(result), *_gaps(result, level), *result.notes)
+    below = [*_without(result), *_gaps(result, level)]
+    return (*below, *result.notes) if known is None else tuple(short_lines(result, below, known))
 
 
 def shown(
@@ -201,9 +210,31 @@ def shown(
 
 
 def text_table(result: Renderable) -> str:
-    """What `print` shows: a table of the first rows."""
+    """What `print` shows: a table of the first rows, and its notes in short."""
     cells, below = shown(result)
-    return "\n".join(map(visible, [*_table(result, cells), *below]))
+    lines = short_lines(result, below[: len(below) - len(result.notes)], set(), "Result.notes has")
+    return "\n".join(map(visible, [*_table(result, cells), *lines]))
+
+
+def short_lines(
+    result: Renderable, below: Sequence[str], known: set[str], where: str = "\\notes has"
+) -> list[str]:
+    """Lines below a table that were not shown before: flags as they are, one line for all other notes.
+
+    Args:
+        result: the answer.
+        below: other lines.
+        known: lines that the session has shown; these are added.
+        where: what has all notes, and a verb.
+    """
+    flags, notes = (
+        [note for note in result.notes if (note in result.flags) == flag and note not in known]
+        for flag in (True, False)
+    )
+    lines = [*(line for line in below if line not in known), *flags]
+    known.update(lines, notes)
+    more = f"; {where} {len(notes) - 1} more" if len(notes) > 1 else ""
+    return [*lines, *(f"{note}{more}" for note in notes[:1])]
 
 
 def html_table(result: Renderable) -> str:
@@ -213,13 +244,18 @@ def html_table(result: Renderable) -> str:
     grey = ("", " style='opacity:.5'")
     pairs = zip(cells, suppressed(result.head(MOST_SHOWN), MARKED), strict=True)
     body = "".join(f"<tr{grey[lost]}>{''.join(map(_html_cell, row))}</tr>" for row, lost in pairs)
-    notes = "".join(f"<p><small>{html.escape(line)}</small></p>" for line in below)
+    details = [note for note in result.notes if note not in result.flags]
+    lines = [line for line in below if line not in details]
+    notes = "".join(f"<p><small>{html.escape(line)}</small></p>" for line in lines)
+    if details:
+        text = "".join(f"<p><small>{html.escape(line)}</small></p>" for line in details)
+        notes += f"<details><summary><small>notes: {len(details)}</small></summary>{text}</details>"
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{notes}"
 
 
 def _html_cell(cell: str) -> str:
-    value, sign, margin = html.escape(cell).partition(" ± ")
-    return f"<td>{value} <small>± {margin}</small></td>" if sign else f"<td>{value}</td>"
+    value, margin = map(html.escape, split_margin(cell))
+    return f"<td>{value} <small>{margin}</small></td>" if margin else f"<td>{value}</td>"
 
 
 def _gaps(answer: Renderable, level: float) -> list[str]:
@@ -230,33 +266,6 @@ def _gaps(answer: Renderable, level: float) -> list[str]:
 def _without(answer: Renderable) -> list[str]:
     """A line for each noisy column that has no error."""
     return [f"{name} has no error: {why}" for name, why in answer.undefined.items()]
-
-
-def number(value: Any, margin: float | None = None) -> str:
-    """A number with thin grouping, rounded to what its margin supports.
-
-    >>> number(12345.678, 62.4), number(0.123456, 0.01), number(None)
-    ('12 346', '0.123', 'NULL')
-    """
-    if value is None:
-        return "NULL"
-    if isinstance(value, bool) or not isinstance(value, int | float | decimal.Decimal):
-        return visible(str(value))
-    if margin is None and isinstance(value, int):
-        return str(value)
-    return f"{float(value):,.{_places(float(value), margin)}f}".replace(",", " ")
-
-
-def margin_text(value: Any, margin: float) -> str:
-    """`value ± margin`, both to the same decimal place.
-
-    >>> margin_text(12345.0, 62.0), margin_text(735.87, 11.6)
-    ('12 345 ± 62', '736 ± 12')
-    >>> margin_text(3000.0, 1.7e-5)
-    '3 000 ± 0'
-    """
-    places = _places(float(value), margin)
-    return f"{number(value, margin)} ± {margin:,.{places}f}".replace(",", " ")
 
 
 def _cells(answer: Renderable, level: float) -> Iterator[list[str]]:
@@ -295,23 +304,22 @@ def _days(answer: Renderable) -> Grid:
 
 
 def _cell(value: Any, ends: tuple[float | None, float | None], cut: float | None, *, marked: bool) -> str:
-    low, high = ends
     marks = (WEAK if marked else "") + _cut_mark(cut)
-    if low is None or high is None:
-        return f"{number(value)} ± ∞{' ' if marks else ''}{marks}"
-    return f"{margin_text(value, (high - low) / 2)}{' ' if marks else ''}{marks}"
+    return f"{interval_text(value, *ends)}{' ' if marks else ''}{marks}"
 
 
 def _cut_mark(cut: float | None) -> str:
     """What cutting bins may add, to two digits; unbounded where nothing bounds it."""
     if cut == 0:
         return ""
-    return f"{CUT}∞" if cut is None else f"{CUT}{cut:.{_places(cut, cut)}f}"
+    return f"{CUT}∞" if cut is None else f"{CUT}{number(cut, cut).replace(' ', '')}"
 
 
 def _legend(cells: list[list[str]], gaps: Sequence[str]) -> list[str]:
     """One line for each mark that occurs, and what is said of rows without one."""
-    used = {word for row in cells for cell in row if " ± " in cell for word in cell.rsplit(" ", 1)[-1]}
+    used = {
+        word for row in cells for cell in row if split_margin(cell)[1] for word in cell.rsplit(" ", 1)[-1]
+    }
     return [*(text for mark, text in LEGEND.items() if mark in used), *gaps]
 
 
@@ -405,7 +413,7 @@ def margin_lines(result: Renderable, level: float = 0.95) -> tuple[str, ...]:
         return (f"more than {MOST_ROWS} rows: ask for DP_STDERR and DP_INTERVAL_LOW of their columns",)
     try:
         with requested() as request, request.giving_back(), request.within(request.seconds_left / 2):
-            return tuple(_margins(result, level))  # the rest of the time is for the rows
+            return tuple(_lines_of_margins(result, level))  # the rest of the time is for the rows
     except QueryTimeout:
         check()
         return ("margins take too long: ask for DP_STDERR of fewer rows",)
@@ -413,31 +421,23 @@ def margin_lines(result: Renderable, level: float = 0.95) -> tuple[str, ...]:
         return (f"no margins: {error.reason}",)
 
 
-def _margins(answer: Renderable, level: float) -> Iterator[str]:
+def _lines_of_margins(answer: Renderable, level: float) -> Iterator[str]:
     low, high = answer.interval_rows(level) if answer.noisy else ((), ())
     for c in _noisy_numbers(answer):
         has_error = [row[c] is not None for row in answer.noise_rows]
-        halves = [
-            None if a[c] is None or b[c] is None else (b[c] - a[c]) / 2
-            for a, b, has in zip(low, high, has_error, strict=True)
+        sides = [
+            margins(row[c], a[c], b[c])
+            for row, a, b, has in zip(answer.rows, low, high, has_error, strict=True)
             if has
         ]
         bounds = [row[c] for row, has in zip(answer.model_bound, has_error, strict=True) if has]
-        if all(value == 0 for value in (*halves, *bounds)):
+        if all(value == 0 for pair in sides for value in pair):
             continue  # a constant beside noisy columns
-        cut = "" if all(bound == 0 for bound in bounds) else f", and cut bins may add {_span(bounds)}"
-        yield f"{answer.columns[c]}: margin {_span(halves)} at {100 * level:g}%{cut}"
+        cut = "" if all(bound == 0 for bound in bounds) else f", of which cut bins are {span(bounds)}"
+        below, above = (span([pair[side] for pair in sides]) for side in (0, 1))
+        margin = below if below == above else f"-{below}/+{above}"
+        yield f"{answer.columns[c]}: margin {margin} at {100 * level:g}%{cut}"
     yield from (*_gaps(answer, level), *_without(answer))
-
-
-def _span(values: list[float | None]) -> str:
-    """The least and the most of some margins, to two digits.
-    >>> _span([3.14159, 62.4, 62.4]), _span([5.0]), _span([1.0, None])
-    ('3.1 to 62', '5.0', '1.0 to ∞')
-    """
-    finite = sorted(value for value in values if value is not None)
-    words = [number(value, value) for value in finite[:1] + finite[-1:]] + ["∞"] * (None in values)
-    return " to ".join(dict.fromkeys((words[0], words[-1])))
 
 
 def plain(value: Any) -> Any:
@@ -453,15 +453,6 @@ def plain(value: Any) -> Any:
     if isinstance(value, datetime.date | datetime.datetime | datetime.time | datetime.timedelta):
         return str(value)
     return value
-
-
-def _places(value: float, margin: float | None) -> int:
-    """Decimal places that show two digits of the margin (three of the value when it has none)."""
-    size = margin if margin else abs(value) / 100
-    # A margin that is as good as none, such as that of how many people reported, asks for no digits.
-    if not size or not math.isfinite(size) or size < 1e-7 * abs(value):
-        return 0
-    return max(0, min(6, 1 - math.floor(math.log10(size))))
 
 
 FOR_PEOPLE = {"table": _table, "markdown": _markdown, "vertical": _vertical}

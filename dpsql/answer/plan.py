@@ -10,7 +10,7 @@ leave the same rest are put together; so boxes never overlap and their sums add 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any, NamedTuple
@@ -18,16 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpsql.answer.block import Block
-from dpsql.answer.leafsets import (
-    AxisCells,
-    AxisQuery,
-    FloatArray,
-    Taken,
-    WeightedValues,
-    ask_axis,
-    masks,
-    quoted,
-)
+from dpsql.answer.leaf_values import AxisQuery
+from dpsql.answer.leafsets import AxisCells, FloatArray, Taken, WeightedValues, ask_axis, masks
 from dpsql.answer.run import run
 from dpsql.answer.schema import Schema
 from dpsql.answer.terms import (
@@ -48,6 +40,7 @@ from dpsql.errors import NotSupportedError, NoViewError
 from dpsql.release import AxisMeta, Release, StatisticMeta
 from dpsql.star import Catalog
 from dpsql.star.graph import paths_to, reachable
+from dpsql.star.sql import identifier as quoted
 
 MAX_BOXES = 64
 """Each box is one more join; 64 keep the slowest statement under a second."""
@@ -468,13 +461,19 @@ def no_view(
     return error.at(*(places[-1] if places else ("FROM", block.span)), nearest)
 
 
-def wanted_view(block: Block, terms: Sequence[Term], catalog: Catalog) -> str:
+def wanted_view(
+    block: Block,
+    terms: Sequence[Term],
+    catalog: Catalog,
+    widths: Callable[[str, str], str] = lambda table, column: "",
+) -> str:
     """One line below `views:`; empty where the table is not one that views count.
 
     Args:
         block: the question.
         terms: what it counts and sums.
         catalog: the release's catalog.
+        widths: table and column -> the width of the leaves wanted; empty as the catalog cuts them.
     """
     of = next((name for name in catalog.tables if name.lower() == block.root.lower()), None)
     if of is None or catalog.tables[of].is_public:
@@ -490,18 +489,23 @@ def wanted_view(block: Block, terms: Sequence[Term], catalog: Catalog) -> str:
     refs = [block.columns[number] for number in sorted(used)]
     shown = [ref for ref in refs if not ref.partner]
     axes: dict[str, list[str]] = {}
+    cuts: dict[str, str] = {}
     for ref in [*shown, *(ref for ref in refs if ref.partner and not _covered(ref, shown))]:
         path = _public_end(catalog, of, ref)
         if path is None:
-            axes[f"{_place_name(catalog, of, ref.path, ref.table)}.{ref.column}"] = []
+            name = f"{_place_name(catalog, of, ref.path, ref.table)}.{ref.column}"
+            axes[name], cuts[name] = [], widths(ref.table, ref.column)
         else:
             table = reachable(catalog, of)[path]
             axes.setdefault(_place_name(catalog, of, path, table), []).append(ref.column)
     if not axes:
         return ""
     written = ", ".join(
-        f"{{axis: {axis}, by: [{', '.join(by)}]}}" if by else axis for axis, by in axes.items()
-    )
+        f"{{axis: {axis}, by: [{', '.join(by)}]}}" if by
+        else f"{{axis: {axis}, cuts: {{width: {cuts[axis]}}}}}" if cuts[axis]
+        else axis
+        for axis, by in axes.items()
+    )  # fmt: skip
     name = "_by_".join((by or [axis.rpartition(".")[2]])[-1] for axis, by in axes.items())
     measures = ", ".join(dict.fromkeys(["count", *(term.measure for term in terms)]))
     return f"{name}: {{of: {of}, axes: [{written}], measures: [{measures}]}}"

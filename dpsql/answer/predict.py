@@ -30,9 +30,10 @@ from dpsql.answer.sql.parse import parse, pointed
 from dpsql.answer.sql.rewrite import take_apart
 from dpsql.answer.terms import Term
 from dpsql.answer.uncertainty.beyond import measured_beyond
+from dpsql.answer.uncertainty.bin_bounds import value_bounds
 from dpsql.answer.uncertainty.composite import Composite
 from dpsql.answer.uncertainty.forms import Form, Linear, is_summed
-from dpsql.answer.uncertainty.partial_bins import interpolated, overall, value_bounds
+from dpsql.answer.uncertainty.partial_bins import interpolated, mixed_axes, overall
 from dpsql.errors import Error
 from dpsql.release import Release
 from dpsql.star.graph import sums_rows
@@ -56,6 +57,7 @@ class PredictedColumn:
         cut: whether a predicate cuts a bin: then interpolation errs too, by at most `Result.model_bound`.
         cut_bins: how many bins are cut, over all axes and groups.
         interpolated: part of all that is taken which lies in them, counted in bins.
+        mixed: axes whose values are summed and differ inside of a bin.
         open_groups: groups whose interval has an open end, for too few people are expected to be seen in the noise.
         ratio: whether it is one number over another, such as an average: its error does not grow with the rows.
         relative: the median over groups of the error over the answer; None where the release has no estimates.
@@ -73,6 +75,7 @@ class PredictedColumn:
     cut: bool = False
     cut_bins: int = 0
     interpolated: float = 0.0
+    mixed: str = ""
     open_groups: int = 0
     ratio: bool = False
     relative: float | None = None
@@ -117,7 +120,8 @@ def _column(name: str, form: Form, relation: Relation) -> PredictedColumn:
         return PredictedColumn(name, "", groups, None, None, None, False, 0)
     view = answered.plan.view
     cut = interpolated(answered.plan, form.terms)
-    facts = (bool(cut), sum(axis.bins for axis in cut), overall(cut))
+    facts = (bool(cut), sum(axis.bins for axis in cut), overall(cut),
+             mixed_axes(answered.plan, form.terms, answered.errors.release))  # fmt: skip
     rehearsed, ratio = view.of in answered.errors.release.scales, len(form.sides) > 1
     if ratio and not rehearsed:
         return PredictedColumn(name, view.name, groups, None, None, None, False, 0, *facts, ratio=True)

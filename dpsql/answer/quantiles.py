@@ -30,7 +30,8 @@ import numpy.typing as npt
 
 from dpsql.answer.answered import AnsweredTerms
 from dpsql.answer.block import Block
-from dpsql.answer.leafsets import AxisQuery, FloatArray, axis_source, quoted, truth_sql
+from dpsql.answer.leaf_values import AxisQuery, leaf_values
+from dpsql.answer.leafsets import FloatArray
 from dpsql.answer.plan import Box
 from dpsql.answer.run import run
 from dpsql.answer.schema import Schema
@@ -41,6 +42,7 @@ from dpsql.answer.uncertainty.linear import LinearNumbers, MeasuredTerm, Weights
 from dpsql.answer.uncertainty.scale import beyond_noise
 from dpsql.errors import NotSupportedError
 from dpsql.release import ColumnMeta, Release
+from dpsql.star.sql import identifier as quoted
 
 LEVEL, NORMAL = 0.95, 1.959964
 """A standard error is that of a normal value with the same interval."""
@@ -258,9 +260,10 @@ def _rises(release: Release, axis: int, column: ColumnMeta) -> bool:
 
 def _values_of_a_leaf(column: Expression, question: AxisQuery, release: Release) -> str:
     """The SELECT of the column's values of one leaf that meet the axis's conditions."""
-    table = axis_source(question, release.axes[question.axis])
-    source = f"(SELECT {', '.join(['leaf', 'kind AS dp_kind', *question.fields])} FROM {table})"
-    wanted = [truth_sql(predicate) for predicate in question.filters]
+    values = leaf_values(release, question)
+    fields = ["leaf", "kind AS dp_kind", *question.fields, *values.fields]
+    source = f"(SELECT {', '.join(fields)} FROM {values.source})"
+    wanted = [values.truth(predicate) for predicate in question.filters]
     return f"SELECT {column.sql} AS v FROM {source} WHERE {' AND '.join(['leaf = ?', *wanted])}"
 
 

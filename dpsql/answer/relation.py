@@ -1,7 +1,7 @@
 """A block -> the relation of its groups: the view that answers, keys, noisy values, and what their error bars need.
 
-Every view that can answer is a candidate. The one with the least predicted variance answers; ties go to the fewest
-cells, then to the name. Views that would have to cut a bin come after those that need not.
+Every view that can answer is a candidate. The one with the narrowest 95% intervals answers, bounds of interpolation
+included; ties go to the fewest cells, then to the name. Where no candidate interpolates, its predicted variance says.
 
 | `on_partial_bin` | where a predicate or a group cuts a bin |
 |---|---|
@@ -35,6 +35,7 @@ from dpsql.answer.notes import (
     reported_notes,
 )
 from dpsql.answer.plan import (
+    SAMPLE,
     Places,
     ReleaseView,
     ViewPlan,
@@ -49,12 +50,13 @@ from dpsql.answer.plan import (
 from dpsql.answer.quantiles import Prefix, quantiles, quantiles_of
 from dpsql.answer.schema import Schema
 from dpsql.answer.terms import TRUE, Expression, Term
-from dpsql.answer.uncertainty.composite import Composite
+from dpsql.answer.uncertainty.composite import Composite, mean_half_width, mostly_bound
 from dpsql.answer.uncertainty.estimated import nullable
-from dpsql.answer.uncertainty.forms import ErrorOf, Form, Known, Linear, Noisy, Value
+from dpsql.answer.uncertainty.forms import ErrorOf, Form, Known, Linear, Noisy, Ratio, Value
 from dpsql.answer.uncertainty.partial_bins import (
     coarse_notes,
     cut_notes,
+    finer_note,
     mixed_axes,
     partial_refusal,
     with_coarse_bins,
@@ -147,17 +149,59 @@ def choose(
         raise refused or no_view(block, reasons, schema, lacking, wanted_view(block, terms, release.catalog))
     if len(plans) == 1:
         return plans[0]
+    spread = along is None and any(interpolates(plan, terms, release) for plan in plans)
+    widths = relative_widths(block, plans, terms, release) if spread else None
+    errors = widths or [predicted(plan, terms, release) for plan in plans]
+    ranked = zip(errors, plans, strict=True)
     return min(
-        plans,
-        key=lambda p: (
-            -_steps(p, along, release),
-            any(c.cut for c in p.cells),
-            _is_biased(p, terms),
-            float(f"{predicted(p, terms, release):.9g}"),  # views of one family tie but for rounding
-            p.view.cells,
-            p.view.name,
+        ranked,
+        key=lambda option: (
+            -_steps(option[1], along, release),
+            widths is None and interpolates(option[1], terms, release),
+            _is_biased(option[1], terms),
+            float(f"{option[0]:.9g}"),  # views of one family tie but for rounding
+            option[1].view.cells,
+            option[1].view.name,
         ),
-    )
+    )[1]
+
+
+def interpolates(plan: ViewPlan, terms: Sequence[Term], release: Release) -> bool:
+    """Whether a plan spreads the rows of some bin evenly."""
+    return any(cells.cut for cells in plan.cells) or bool(mixed_axes(plan, terms, release))
+
+
+def relative_widths(
+    block: Block, plans: Sequence[ViewPlan], terms: Sequence[Term], release: Release
+) -> list[float] | None:
+    """Mean half-widths of 95% intervals over a few groups, of each form over the least of all plans, added up.
+
+    None where nothing lies in cut bins, as in a forecast, which has no rows.
+
+    Args:
+        block: the block.
+        plans: plans that answer all of the terms.
+        terms: what they answer.
+        release: an open release.
+    """
+    subjects = dict.fromkeys(value.subject for value in block.values)
+    forms = [form for form in subjects if isinstance(form, Linear | Ratio) and set(form.terms) <= set(terms)]
+    widths, bounded = [], False
+    for plan in plans:
+        index = _group_index(block, plan)
+        rows = len(index[0]) if index else 1
+        few = np.unique(np.linspace(0, rows - 1, SAMPLE).astype(np.int64)) if rows else np.zeros(0, np.int64)
+        answered = answer_terms(plan, terms, index, release).at(few)
+        widths.append([mean_half_width(form, answered) for form in forms])
+        bounded |= any(np.any(mass.most != 0) for mass in answered.cuts.values())
+    if not bounded:
+        return None
+    least = [min(column) for column in zip(*widths, strict=True)]
+    return [
+        sum(1.0 if width == best else math.inf if best == 0 else width / best
+            for width, best in zip(row, least, strict=True))
+        for row in widths
+    ]  # fmt: skip
 
 
 def _candidates(
@@ -416,6 +460,10 @@ def _assemble(
     for a, (p, _) in zip(answered, plans, strict=True):
         terms = [term for _, t in plans for term in t if term in a.totals and term not in noted]
         notes += [Note(line) for line in cut_notes(p, list(dict.fromkeys(terms)), a.cuts, release)]
+        if mostly_bound(block, a) and (finer := finer_note(p, block, terms, release)):
+            notes.append(
+                Note(f"the bound of interpolation is more than half of an answer: {finer}", flag=True)
+            )
         noted.update(terms)
     names, types = ["dp_at"], ["BIGINT"]
     columns: list[list[Any]] = [list(range(len(index[0]) if index else 1))]

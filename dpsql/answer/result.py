@@ -20,6 +20,7 @@ from dpsql.answer.errorfunctions import (
     STDERR,
     ErrorFunction,
 )
+from dpsql.answer.margins import NUMBERS
 from dpsql.answer.notes import Reads
 from dpsql.answer.output import Grid
 from dpsql.errors import DataError, InterfaceError
@@ -92,16 +93,17 @@ class Result:
 
     @cached_property
     def model_bound(self) -> Grid:
-        """The most that cutting a bin may add to every cell, beside the noise; 0 where none is cut."""
+        """The most that cutting a bin may add to every cell, a part of its interval; 0 where none is cut."""
         return self.grid(MODEL_BOUND, 0.0, None)
 
     @cached_property
     def components(self) -> Mapping[str, Grid]:
         """Standard errors of every cell by what they come from: `noise`, `scale`, `spread`, `tail`, `within_leaf`.
 
-        An interval is of all five, and `stderr` is half of it divided by 1.96. Only tables with `max_ids: auto` have
-        scale, spread and tail, only views by `blocks` have `within_leaf`; elsewhere they are 0. `channel` is a part of
-        noise. Whoever adds answers up takes components: the interval of a sum is not the sum of intervals.
+        An interval is of all five and of `model_bound`; `stderr` is half of it over 1.96. Only tables with
+        `max_ids: auto` have scale, spread and tail, only views by `blocks` have `within_leaf`; elsewhere they are 0.
+        `channel` is a part of noise. Whoever adds answers up takes components: the interval of a sum is not the sum of
+        intervals.
         """
         return {name: self.grid(component, DEFAULT_LEVEL, None) for name, component in PARTS.items()}
 
@@ -194,7 +196,7 @@ class Result:
             level: of the intervals.
 
         Returns:
-            After `n` come `n_stderr`, `n_low` and `n_high` (its interval), `n_bound` (the most that cutting a bin may
+            After `n` come `n_stderr`, `n_low` and `n_high` (its interval), `n_bound` (how much of it cutting a bin may
             add, 0 where none is cut), None where they are not defined. A name that is taken gets a `_` more.
         """
         with requested():
@@ -369,7 +371,7 @@ def _spread(grid: ErrorGrid, ends: Sequence[tuple[int, Grid | None]]) -> ErrorGr
 
 def _is_unreliable(value: Any, error: float | None, relative: float) -> bool:
     """Whether an error hides a number; None is the error of an open interval."""
-    if error is None or not isinstance(value, output.NUMBERS):  # a day has no size that an error could hide
+    if error is None or not isinstance(value, NUMBERS):  # a day has no size that an error could hide
         return error is None
     return error > 0 and error >= relative * abs(float(value))
 

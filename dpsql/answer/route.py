@@ -1,8 +1,8 @@
 """Several releases under one statement: which of them answers each block, or which table that they hold together.
 
 Blocks over one table go to one release as long as one can answer them all, so that a total and its parts come from one
-reconciled table; else they are routed one by one. The least number of cells without an error wins, then the least mean
-standard error: both follow from published variances and shapes.
+reconciled table; else they are routed one by one. The least number of cells without an error wins, then the narrowest
+95% intervals: both follow from what is published.
 
 | candidate | answers for everybody |
 |---|---|
@@ -18,7 +18,6 @@ standard error: both follow from published variances and shapes.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -28,7 +27,7 @@ from typing import Any, NamedTuple
 from dpsql.answer.answerer import Answerer, put_together
 from dpsql.answer.block import Block
 from dpsql.answer.combine import promise_together
-from dpsql.answer.errorfunctions import PARTS
+from dpsql.answer.errorfunctions import DEFAULT_LEVEL, STDERR
 from dpsql.answer.notes import PARTICIPATIONS, Reads, reads_of
 from dpsql.answer.population import Pool, as_everybody, pools
 from dpsql.answer.raking import raked
@@ -522,22 +521,17 @@ def _merged(table: SchemaTable, extension: SchemaTable) -> SchemaTable:
     )
 
 
-RANKED = ("noise", "scale", "spread", "tail", "within_leaf")
-"""Components by which releases are compared. They add up; an interval that is cut or open does not."""
-
-
 def rank(relations: Sequence[Relation]) -> tuple[int, float]:
-    """What the best answer has least of: cells without an error (NULLs), then mean error."""
+    """What the best answer has least of: cells without an error (NULLs, open ends), then mean half-width / 1.96."""
     missing, errors = 0, []
     for relation in relations:
         for value in relation.block.values:
             form = value.subject
             if form is None or not form.sides:
                 continue
-            by_component = [relation.errors_of(PARTS[component], form, 0.0)[1] or [] for component in RANKED]
-            cells = list(zip(*by_component, strict=True))
-            missing += sum(None in cell for cell in cells)
-            errors += [math.hypot(*cell) for cell in cells if None not in cell]
+            cells = relation.errors_of(STDERR, form, DEFAULT_LEVEL)[1] or []
+            missing += sum(cell is None for cell in cells)
+            errors += [cell for cell in cells if cell is not None]
     return missing, sum(errors) / len(errors) if errors else 0.0
 
 

@@ -330,10 +330,11 @@ class Listing(NamedTuple):
 INFORMATION = {
     "tables": ("table_catalog", "table_schema", "table_name", "table_type"),
     "columns": ("table_catalog", "table_schema", "table_name", "column_name", "ordinal_position", "column_default",
-                "is_nullable", "data_type"),
+                "is_nullable", "data_type", "dp_precision"),
     "schemata": ("catalog_name", "schema_name"),
 }  # fmt: skip
-"""Columns of the tables of information_schema that other engines have too; all are text but the position."""
+"""Columns of the tables of information_schema that other engines have too, and `dp_precision`: the unit in which a
+release knows a column. All are text but the position."""
 TYPES = {"int": "BIGINT", "decimal": "DOUBLE", "date": "DATE", "timestamp": "TIMESTAMP", "bool": "BOOLEAN"}
 
 

@@ -16,7 +16,8 @@ import numpy as np
 
 from dpsql.answer.answered import AnsweredTerms, answer_terms
 from dpsql.answer.errorfunctions import DEFAULT_LEVEL, HIGH, LOW, STDERR
-from dpsql.answer.leafsets import UNKNOWN, AxisCells, AxisQuery, decides, key_list
+from dpsql.answer.leaf_values import UNKNOWN, AxisQuery
+from dpsql.answer.leafsets import AxisCells, decides, key_list
 from dpsql.answer.notes import Note
 from dpsql.answer.plan import ReleaseView, ViewPlan
 from dpsql.answer.terms import TRUE, Expression, Term

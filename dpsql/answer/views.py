@@ -20,11 +20,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import Any, NamedTuple
 
 from dpsql.answer.additivity import not_taken
 from dpsql.answer.errorfunctions import DEFAULT_LEVEL, STDERR
-from dpsql.answer.leafsets import quoted
 from dpsql.answer.plan import ReleaseView, views_of
 from dpsql.answer.run import run
 from dpsql.answer.schema import INFORMATION, Listing, Schema, data_type
@@ -37,7 +37,10 @@ from dpsql.answer.uncertainty.forms import one
 from dpsql.answer.unshown import answered_leaves, listed_words
 from dpsql.errors import NoViewError
 from dpsql.release import Release, StatisticMeta
+from dpsql.star import Catalog
 from dpsql.star.graph import COUNTS
+from dpsql.star.sql import identifier as quoted
+from dpsql.star.tables import Column
 
 NAME = "dp_views"
 SHOW = re.compile(r"\s*+show\s++views\s*+;?\s*+", re.IGNORECASE)
@@ -91,10 +94,14 @@ def listings(release: Release, schema: Schema, statement: Statement) -> list[Lis
         return public
     rows = list_views(release)
     columns = tuple([row[i] for row in rows] for i in range(len(TYPES)))
-    return [*public, *information_tables(schema), Listing(f"dp_{NAME}", ViewRow._fields, TYPES, columns)]
+    return [
+        *public,
+        *information_tables(schema, release.catalog),
+        Listing(f"dp_{NAME}", ViewRow._fields, TYPES, columns),
+    ]
 
 
-def information_tables(schema: Schema) -> list[Listing]:
+def information_tables(schema: Schema, catalog: Catalog) -> list[Listing]:
     """The relations dp_tables, dp_columns and dp_schemata: name, columns, DuckDB types, values."""
     columns: list[tuple[str, str, str]] = []
     for table in schema.tables.values():
@@ -108,13 +115,20 @@ def information_tables(schema: Schema) -> list[Listing]:
             kinds = {name: kind for _, name, kind in columns}
             columns += [(wide, name, kinds.get(name, "VARCHAR")) for name in source.names.values()]
     names = list(dict.fromkeys(name for name, _, _ in columns))
-    catalog, wide_names, position = schema.name, schema.wide(), Counter[str]()
-    rows: dict[str, list[tuple[Any, ...]]] = {"tables": [], "columns": [], "schemata": [(catalog, "main")]}
+    database, wide_names, position = schema.name, schema.wide(), Counter[str]()
+    rows: dict[str, list[tuple[Any, ...]]] = {"tables": [], "columns": [], "schemata": [(database, "main")]}
     for name in names:
-        rows["tables"].append((catalog, "main", name, "VIEW" if name in wide_names else "BASE TABLE"))
+        rows["tables"].append((database, "main", name, "VIEW" if name in wide_names else "BASE TABLE"))
+    known = {
+        name: precision(spec) for table in catalog.tables.values() for name, spec in table.columns.items()
+    }
     for table_name, name, kind in columns:
         position[table_name] += 1
-        rows["columns"].append((catalog, "main", table_name, name, position[table_name], None, "YES", kind))
+        own = catalog.tables[table_name].columns.get(name) if table_name in catalog.tables else None
+        unit = known.get(name) if own is None else precision(own)
+        rows["columns"].append(
+            (database, "main", table_name, name, position[table_name], None, "YES", kind, unit)
+        )
     return [
         Listing(
             f"dp_{table}", fields, tuple("INTEGER" if f == "ordinal_position" else "VARCHAR" for f in fields),
@@ -169,3 +183,16 @@ def _error(release: Release, view: ReleaseView, term: Term, ranges: Sequence[ran
     if not_taken(answered.plan, [term], release):
         return None
     return nullable(STDERR.values(Composite.of_form(one(term), answered), DEFAULT_LEVEL))[0]
+
+
+def precision(column: Column) -> str | None:
+    """The unit in which a release knows a column: `hour`, `day`, `0.1`; None where values are what they are.
+
+    >>> precision(Column(type="decimal", scale=1)), precision(Column(type="timestamp", grain="hour"))
+    ('0.1', 'hour')
+    """
+    if column.type == "timestamp":
+        return column.grain
+    if column.type in ("int", "decimal"):
+        return format(Decimal(1).scaleb(-column.digits), "f")
+    return "day" if column.type == "date" else None

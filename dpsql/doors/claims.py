@@ -33,7 +33,8 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dpsql.answer.output import NUMBERS, plain
+from dpsql.answer.margins import NUMBERS
+from dpsql.answer.output import plain
 from dpsql.answer.result import Result
 from dpsql.answer.session import OpenReleases
 from dpsql.errors import Error, InterfaceError

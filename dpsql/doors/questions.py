@@ -24,7 +24,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations
 from typing import Any, NamedTuple
 
-from dpsql.answer.output import NUMBERS
+from dpsql.answer.margins import NUMBERS
 from dpsql.answer.result import Result
 from dpsql.answer.run import run
 from dpsql.answer.session import OpenReleases

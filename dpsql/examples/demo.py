@@ -24,7 +24,7 @@ from rich.table import Table
 
 import dpsql
 from dpsql.answer import Result
-from dpsql.answer.output import margin_text, number
+from dpsql.answer.margins import interval_text, number
 
 CATALOG, PURE_CATALOG = Path("catalog/retail_user.yaml"), Path("catalog/retail.yaml")
 RELEASE = Path("retail.dpsql")
@@ -105,7 +105,9 @@ def _ask(console: Console, truth: duckdb.DuckDBPyConnection, title: str, sql: st
             covered = bool(lower <= float(true) <= upper)
             hits, values = hits + covered, values + 1
             place = "inside" if covered else "OUTSIDE"
-            texts.append(f"{name} {margin_text(row[c], margin)} (true {number(true, margin)}, {place})")
+            texts.append(
+                f"{name} {interval_text(row[c], lower, upper)} (true {number(true, margin)}, {place})"
+            )
         console.print("  ".join(texts))
     console.print()
     return hits, values
@@ -200,7 +202,7 @@ def _cells(answer: Result) -> dict[str, str]:
     """The count of each sex with its margin."""
     low, high = answer.interval_rows(LEVEL)
     return {
-        str(row[0]): margin_text(row[1], (above[1] - below[1]) / 2)
+        str(row[0]): interval_text(row[1], below[1], above[1])
         for row, below, above in zip(answer.rows, low, high, strict=True)
     }
 

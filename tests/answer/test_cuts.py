@@ -16,8 +16,8 @@ from dpsql.answer import Answerer
 from dpsql.answer.output import render
 from dpsql.answer.relation import PartialBin
 from dpsql.answer.terms import Expression, Predicate, Term
+from dpsql.answer.uncertainty.bin_bounds import CutMass, average_ends, average_of, quotient_ends
 from dpsql.answer.uncertainty.forms import Linear, Ratio
-from dpsql.answer.uncertainty.partial_bins import average_of, ratio_moved
 from dpsql.doors.cli.plan import plan_text
 from dpsql.errors import InterfaceError, NoViewError, PartialBinError
 from dpsql.noise import ExactNoise, Noise, ZeroNoise, insecure_test_entropy
@@ -102,6 +102,11 @@ def test_answers_are_within_their_bound(exact: dict[str, Answerer], name: str, w
         assert bound > 0
         if value is not None and true is not None:
             assert abs(value - float(true)) <= bound + 1e-5, what
+    low, high = found.interval_rows()
+    for what, a, b, true in zip(FORMS, low[0], high[0], truth, strict=True):
+        if true is not None:
+            assert a is None or a <= float(true) + 1e-5, what
+            assert b is None or float(true) - 1e-5 <= b, what
 
 
 @pytest.mark.kernel
@@ -119,7 +124,11 @@ def test_sums_of_one_sign_are_bounded_by_themselves(exact: dict[str, Answerer]) 
     half = answerer.query("SELECT COUNT(*), SUM(paid), SUM(change) FROM sales WHERE day BETWEEN 20 AND 24")
     assert half.model_bound[0][0] == pytest.approx(whole[0] / 2)
     assert half.model_bound[0][1] == pytest.approx(whole[1] / 2)
-    assert half.model_bound[0][2] == pytest.approx(whole[0] / 2 * 40)  # both signs: rows times the reach
+    total = answerer.query("SELECT SUM(change) FROM sales WHERE day BETWEEN 20 AND 29").rows[0][0]
+    largest = (total + 20 * whole[0]) / 60  # rows of 40, where all others have -20
+    assert half.model_bound[0][2] == pytest.approx(
+        max(40 * largest, 20 * (whole[0] - largest) + total) - total / 2
+    )
 
 
 @pytest.mark.kernel
@@ -138,9 +147,17 @@ def test_averages_have_a_bound_wherever_they_are_defined(exact: dict[str, Answer
 def test_ratios() -> None:
     above, below = np.array([10.0, 10.0, 10.0]), np.array([5.0, 5.0, 5.0])
     moved = np.array([4.0, 4.0, 0.0]), np.array([1.0, 5.0, 0.0])
-    assert ratio_moved(above, below, moved, None).tolist()[::2] == [(4 + 2) / 4, 0.0]
-    assert np.isnan(ratio_moved(above, below, moved, None)[1])
-    assert ratio_moved(above, below, moved, (0.0, 3.0)).tolist() == [2 * 1 / 4, 2.0, 0.0]
+    least, most = quotient_ends(above, below, (moved[0], moved[0] / 2), (moved[1], moved[1]))
+    assert (least[0] / least[1]).tolist()[::2] == [6 / 6, 2.0] and (most[0] / most[1]).tolist()[::2] == [
+        12 / 4,
+        2.0,
+    ]
+    assert np.isnan(least[1][1]) and np.isnan(most[1][1])  # a denominator may be 0
+    # four rows of sum 10 in whole bins, two of sum 4 in a cut one of which half is taken: at most one of 3 and one of 1
+    one = np.ones(1)
+    sums, counts = CutMass(2 * one, 2 * one, 2 * one, 4 * one), CutMass(one, one, one, 2 * one)
+    least, most = average_ends((12 * one, 5 * one), sums, counts, (1.0, 3.0), 1.0)
+    assert (least[0] / least[1])[0] == 11 / 5 and (most[0] / most[1])[0] == 13 / 5
     count, paid = Term("count"), Term("sales.paid")
     view = SimpleNamespace(statistics={"count": SimpleNamespace(measure="count")})
     few = Term("count", Predicate(Expression("dp_c0 > 1", frozenset([0]))))
@@ -179,22 +196,23 @@ def test_user_level_bounds_are_as_large_as_what_is_cut(tmp_path: Path) -> None:
     )
     cut, first, last = (answerer.query(text.format(*days)) for days in ((2, 7), (1, 3), (7, 9)))
     for column in (0, 1):  # two thirds of the first bin, a third of the last
-        misplaced = 2 / 3 * (first.rows[0][column] + last.rows[0][column])
-        assert cut.model_bound[0][column] == pytest.approx(misplaced, rel=1e-6)
+        parts = first.rows[0][column], last.rows[0][column]
+        taken, others = 2 / 3 * parts[0] + 1 / 3 * parts[1], 1 / 3 * parts[0] + 2 / 3 * parts[1]
+        assert cut.model_bound[0][column] == pytest.approx(max(taken, others), rel=1e-6)
     assert cut.model_bound[0][2] <= 100.0
     assert cut.rows[0][0] * 0.2 < cut.model_bound[0][0] < cut.rows[0][0]
 
 
 def test_it_is_told(exact: dict[str, Answerer]) -> None:
     found = exact["even"].query("SELECT COUNT(*) AS n FROM sales WHERE day BETWEEN 5 AND 24")
-    note = "2 bins of sales.day cut: interpolating them may put off count by up to 30, beside the noise"
+    note = "2 bins of sales.day cut: interpolating them may put off count by up to 30; intervals include it"
     assert found.notes == (note,)
     assert found.provenance["notes"] == [note]
     assert any(note in line for line in found.plan)
     assert any("(2 bins cut: 50% of what is taken is interpolated)" in line for line in found.plan)
     shown = render(found, "table", 0.95).splitlines()
     assert shown[2].endswith("~30")
-    assert shown[3] == "~ a bin was cut: interpolating it may add so much error"
+    assert shown[3] == "~ a bin was cut: so much of the margin is what interpolating it may add"
     assert f"<p><small>{note}</small></p>" in found._repr_html_()
     whole = exact["even"].query("SELECT COUNT(*) AS n FROM sales WHERE day < 20")
     assert whole.notes == ()
@@ -219,7 +237,7 @@ def test_it_is_planned(tmp_path: Path) -> None:
     assert [(c.cut, c.cut_bins) for c in columns] == [(False, 0), (True, 2), (True, 3), (True, 1)]
     assert [c.interpolated for c in columns] == pytest.approx([0.0, 0.5, 1.0, 1.0])
     text = plan_text(report)
-    assert "cuts 2 bins: 50% of what is asked is interpolated and errs beside the noise" in text
+    assert "cuts 2 bins: 50% of what is asked is interpolated, which widens intervals" in text
     assert "avg(paid): depends on the answer, cuts a bin: 100%" in text
 
 

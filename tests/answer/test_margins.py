@@ -59,9 +59,10 @@ def test_columns_of_errors(result: Result) -> None:
 def test_formats_for_people(result: Result) -> None:
     for style in ("table", "markdown", "vertical"):
         assert "~" in render(result, style, 0.95)
-        assert "±" in render(result, style, 0.95)
-    assert "<small>± " in result._repr_html_()
-    assert " ~" in result._repr_html_()
+        assert "77 -15/+21 ~18" in render(
+            result, style, 0.95
+        )  # the low end is nearer: most of the bin is not taken
+    assert "<small>-15/+21 ~18</small>" in result._repr_html_()
     assert str(result) == render(result, "table", 0.95)
 
 
@@ -120,7 +121,7 @@ def test_the_wire_says_it_beside_the_rows(path: Path, result: Result) -> None:
     assert [name for name, _, _ in answer.columns or ()] == ["region", "n"]
     assert len(answer.flags) == 1
     assert answer.flags[0].startswith("n: margin ")
-    assert " at 95%, and cut bins may add " in answer.flags[0]
+    assert " at 95%, of which cut bins are " in answer.flags[0]
     assert backend.run("SELECT DISTINCT region FROM customer", SessionState()).flags == ()
     whole = backend.run("SELECT COUNT(*) AS n FROM shop", SessionState())
     assert whole.flags == margin_lines(dpsql.query("SELECT COUNT(*) AS n FROM shop", release=path))

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpsql.answer import leafsets
-from dpsql.answer.leafsets import AxisQuery, atoms_that_hold, axis_sql
+from dpsql.answer.leaf_values import AxisQuery
+from dpsql.answer.leafsets import atoms_that_hold, axis_sql
 from dpsql.answer.run import run
 from dpsql.answer.sql.binding import comparisons
 from dpsql.answer.terms import Expression, Predicate
@@ -82,7 +83,7 @@ def written(text: str, negated: bool = False) -> Predicate:
 
 def check(release: Release, axis: int, name: str, wanted: tuple[Predicate, ...], inner: bool) -> None:
     question = AxisQuery(axis, ((0, name),), wanted, inner=inner)
-    rows = np.array(run(release, axis_sql(question, release.axes[axis])).rows, np.float64).reshape(-1, 2)
+    rows = np.array(run(release, axis_sql(question, release)).rows, np.float64).reshape(-1, 2)
     held = atoms_that_hold(release, axis, question.columns, wanted, inner)
     assert held is not None
     leaves = release.axes[axis].leaves

@@ -38,9 +38,9 @@ import numpy as np
 from dpsql.answer.answered import rows_term
 from dpsql.answer.leafsets import FloatArray, IntArray
 from dpsql.answer.terms import Condition
+from dpsql.answer.uncertainty.bin_bounds import value_bounds
 from dpsql.answer.uncertainty.estimated import ErrorComponents
 from dpsql.answer.uncertainty.linear import MeasuredTerm, Weights
-from dpsql.answer.uncertainty.partial_bins import value_bounds
 from dpsql.release import Release
 from dpsql.release.format import RowsBeyondBound
 from dpsql.star.graph import sums_rows

@@ -18,17 +18,29 @@ there is none where g >= 1.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
 from dpsql.answer.answered import AnsweredTerms
+from dpsql.answer.block import Block
+from dpsql.answer.errorfunctions import DEFAULT_LEVEL, interval
 from dpsql.answer.leafsets import FloatArray, IntArray
+from dpsql.answer.uncertainty.bin_bounds import (
+    CutMass,
+    Parts,
+    average_ends,
+    average_limits,
+    average_of,
+    quotient_ends,
+    value_bounds,
+)
 from dpsql.answer.uncertainty.estimated import AverageLimits, Curved, ErrorComponents
 from dpsql.answer.uncertainty.fieller import FAR, fieller, laplace_kurtosis, quantile, quotient
-from dpsql.answer.uncertainty.forms import Noisy
+from dpsql.answer.uncertainty.forms import Linear, Noisy, Ratio
+from dpsql.answer.uncertainty.image import image
 from dpsql.answer.uncertainty.linear import (
     BoxStatistic,
     LinearNumbers,
@@ -37,7 +49,6 @@ from dpsql.answer.uncertainty.linear import (
     covariance,
     largest_cells,
 )
-from dpsql.answer.uncertainty.partial_bins import average_limits, ratio_moved
 from dpsql.answer.uncertainty.scale import beyond_noise, share_beyond_bound
 from dpsql.variance.model import Covariance
 
@@ -49,12 +60,19 @@ NULL_LEVEL = 0.95
 
 @dataclass(frozen=True, eq=False)
 class Sides:
-    """Numerators and denominators: their values, and what they follow."""
+    """Numerators and denominators: their values, and what they follow.
+
+    Args:
+        above, below: numerators and denominators, shape (rows,).
+        above_numbers, below_numbers: what each follows.
+        average: what bounds averages of one measure where bins are cut.
+    """
 
     above: FloatArray
     above_numbers: LinearNumbers
     below: FloatArray
     below_numbers: LinearNumbers
+    average: Averaged | None = None
 
     @cached_property
     def covariances(self) -> tuple[Covariance, Covariance, Covariance]:
@@ -72,6 +90,24 @@ class Sides:
         above, between, below = self.noise(of)
         return above - 2 * ratio * between + ratio**2 * below
 
+    def cut_ends(self, numbers: Composite) -> tuple[Composite, Composite] | None:
+        """The least and the largest quotients that rows of cut bins may make; None where no bin is cut."""
+        if not (self.above_numbers.cut or self.below_numbers.cut):
+            return None
+        (a_below, a_above), (b_below, b_above) = self.above_numbers.misplaced, self.below_numbers.misplaced
+        moved = (a_below != 0) | (a_above != 0) | (b_below != 0) | (b_above != 0)
+        if self.average is not None:
+            pairs = average_ends(*self.average)
+        else:
+            pairs = quotient_ends(self.above, self.below, (a_below, a_above), (b_below, b_above))
+        ends = []
+        for above, below in pairs:
+            above, below = np.where(moved, above, self.above), np.where(moved, below, self.below)
+            sides = Sides(above, self.above_numbers.whole, below, self.below_numbers.whole)
+            middle = np.where(moved, quotient(above, below), numbers.middle)
+            ends.append(replace(numbers, middle=middle, quotient=sides, by_sides=True, intervals={}))
+        return ends[0], ends[1]
+
     def reads(self) -> Reads:
         """By how much the quotients move with what is read."""
         slope = quotient(np.ones(len(self.below)), self.below)
@@ -81,6 +117,35 @@ class Sides:
             for source, weights in numbers.reads.items():
                 summands.setdefault(source, []).append(weights.times(factor))
         return {source: Weights.joined(lines) for source, lines in summands.items()}
+
+
+class Averaged(NamedTuple):
+    """Averages of one measure, as `bin_bounds.average_ends` takes them."""
+
+    values: Parts
+    sums: CutMass
+    counts: CutMass
+    bounds: tuple[float, float]
+    factor: float
+
+
+def averaged(form: Noisy, answered: AnsweredTerms) -> Averaged | None:
+    """The sums and rows of averages of one measure; None for other forms.
+
+    Args:
+        form: the form.
+        answered: the answers that hold its terms.
+    """
+    view = answered.plan.view
+    average = average_of(form, view)
+    if average is None:
+        return None
+    (term, factor), rows = average, form.sides[1].weights[0][0]
+    bounds = value_bounds(view.statistics[term.measure], answered.errors.release)
+    if not bounds[0] < bounds[1] or not factor:
+        return None
+    values = answered.totals[term], answered.totals[rows]
+    return Averaged(values, answered.cuts[term], answered.cuts[rows], bounds, factor)
 
 
 class Denominators(NamedTuple):
@@ -139,10 +204,11 @@ class Composite:
             count = Composite(below, below_numbers, True)
             defined &= np.abs(below) > count.z(NULL_LEVEL) * np.sqrt(count.variance(_noise))
         middle: FloatArray = np.divide(above, below, out=np.full(len(above), np.nan), where=defined)
+        limits = average_limits(form, answered.plan.view, answered.errors.release)
         return Composite(
             middle, LinearNumbers.of_slopes(slopes, answered), False,
-            Sides(above, above_numbers, below, below_numbers), True,
-            average=average_limits(form, answered.plan.view, answered.errors.release),
+            Sides(above, above_numbers, below, below_numbers, averaged(form, answered)), True,
+            average=limits,
         )  # fmt: skip
 
     def central(self) -> FloatArray:
@@ -193,12 +259,35 @@ class Composite:
 
     def misplaced(self) -> FloatArray:
         """The most that cutting bins may add; a first derivative is no bound, so NaN of all but sums and quotients."""
+        ends = self.cut_ends()
+        if ends is None:
+            return np.zeros(len(self.middle))
+        low, high = (end.central() for end in ends)
+        return np.maximum(np.maximum(self.middle - low, high - self.middle), 0.0)
+
+    def cut_ends(self) -> tuple[Composite, Composite] | None:
+        """The least and the largest numbers that rows of cut bins may make; None where no bin is cut."""
+        return self._cut_ends
+
+    @cached_property
+    def _cut_ends(self) -> tuple[Composite, Composite] | None:
+        if self.curve is not None:  # for `misplaced` alone: its interval is an image of one that has them
+            ends = self.curve.argument.cut_ends()
+            if ends is None:
+                return None
+            low, high = image(self.curve, (ends[0].central(), ends[1].central()))
+            return replace(self, middle=low), replace(self, middle=high)
         if self.quotient is not None:
-            sides = self.quotient
-            moved = sides.above_numbers.misplaced(), sides.below_numbers.misplaced()
-            return ratio_moved(sides.above, sides.below, moved, self.average)
-        misplaced = self.slope.misplaced()
-        return misplaced if self.linear else np.where(misplaced == 0, 0.0, np.nan)
+            return self.quotient.cut_ends(self)
+        if not self.slope.cut:
+            return None
+        below, above = self.slope.misplaced
+        if self.linear:
+            low, high = self.middle - below, self.middle + above
+            return Composite(low, self.slope.whole, True), Composite(high, self.slope.whole, True)
+        known = np.where((below == 0) & (above == 0), self.middle, np.nan)
+        unbounded = replace(self, middle=known, slope=self.slope.whole, intervals={})
+        return unbounded, unbounded
 
     def ends(self, z: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Ends of the noise's interval of z standard errors; NaN where it is unbounded."""
@@ -248,3 +337,21 @@ class Composite:
 
 def _noise(covariances: Covariance) -> FloatArray:
     return covariances.noise
+
+
+def mean_half_width(form: Noisy, answered: AnsweredTerms) -> float:
+    """The mean half-width of a form's 95% intervals; infinite where one has no ends."""
+    ends = interval(Composite.of_form(form, answered), DEFAULT_LEVEL)
+    halves = (ends.high - ends.low) / 2
+    return float(np.mean(np.where(np.isnan(halves), np.inf, halves))) if len(halves) else 0.0
+
+
+def mostly_bound(block: Block, answered: AnsweredTerms) -> bool:
+    """Whether what cutting bins may add exceeds half of some number of a block."""
+    forms = dict.fromkeys(v.subject for v in block.values if isinstance(v.subject, Linear | Ratio))
+    for form in forms:
+        if all(term in answered.totals for term in form.terms):
+            numbers = Composite.of_form(form, answered)
+            if np.any(numbers.misplaced() > np.abs(numbers.central()) / 2):
+                return True
+    return False

@@ -106,6 +106,12 @@ class Estimated(Protocol):
     def misplaced(self) -> FloatArray:
         """The most that cutting bins may add."""
 
+    def cut_ends(self) -> tuple[Estimated, Estimated] | None:
+        """The least and the largest numbers that rows of cut bins may make, NaN where nothing bounds them.
+
+        None where no bin is cut.
+        """
+
     def share_beyond(self) -> FloatArray:
         """Which share of the rows lies beyond the bound; NaN where it is not measured, or noise hides it."""
 

@@ -176,13 +176,33 @@ class LinearNumbers:
         """Variances by component, as rounding leaves them: perhaps a little below 0."""
         return covariance(self.reads, self.reads, self.count)
 
-    def misplaced(self) -> FloatArray:
-        """The most that cut bins may add to the numbers."""
-        misplaced = np.zeros(self.count)
+    @cached_property
+    def misplaced(self) -> tuple[FloatArray, FloatArray]:
+        """By how much cut bins may make the numbers too large, and too small."""
+        below, above = np.zeros(self.count), np.zeros(self.count)
         for key, weights in self.terms.items():
-            cuts = key.answered.cuts[key.term]
-            misplaced += weights.totals(np.abs(weights.weight) * cuts[weights.cell], self.count)
-        return misplaced
+            mass, more = key.answered.cuts[key.term], weights.weight > 0
+            sides = mass.below[weights.cell], mass.above[weights.cell]
+            size = np.abs(weights.weight)
+            below += weights.totals(size * np.where(more, *sides), self.count)
+            above += weights.totals(size * np.where(more, *sides[::-1]), self.count)
+        return below, above
+
+    @property
+    def cut(self) -> bool:
+        """Whether cut bins may move some number."""
+        return any(np.any(mass != 0) for mass in self.misplaced)  # NaN too
+
+    @cached_property
+    def whole(self) -> LinearNumbers:
+        """The same numbers of every cut bin taken whole, whose noise is that of the ends that a cut may have."""
+        terms = {
+            key._replace(answered=key.answered.whole)
+            if np.any(key.answered.cuts[key.term].most != 0)
+            else key: weights
+            for key, weights in self.terms.items()
+        }
+        return LinearNumbers(self.count, terms)
 
     def taken(self, numbers: IntArray) -> LinearNumbers:
         """Some of the numbers, in this order."""

@@ -1,31 +1,17 @@
-"""Bins that are cut by a predicate or a group: how much is interpolated, when it is refused, how far it may be off.
+"""Bins that are cut by a predicate or a group: how much is interpolated, when it is refused, what is said of it.
 
 | here | there | unit |
 |---|---|---|
 | taken | w_a: coverage of an axis's bins by a group, added up | bins |
 | whole | of it, what lies in bins that are taken entirely | bins |
 | share | 1 - sum over boxes of prod whole / sum over boxes of prod taken | 1 |
-| `misplaced` | d: sum over cut cells of N max(w, 1 - w) | rows, or the sum of their measure |
-| N | published mass of a cut cell | the same |
-| w | the part of a cut cell that is taken: that of its atoms which the predicate keeps | 1 |
-| reach | most that one row's measure can be away from 0, or from an average r | measure |
 
 NULL, MISSING and OTHER are no stretch of an axis and are never cut, but for the OTHER of keys that nobody listed: they
 weigh something only where a group takes nothing else, lest a predicate that also takes NULL hides that its bins are
 cut. A share is a function of the statement and of the catalog. Noise has no part in it, so a statement is answered or
 refused whatever the release says.
 
-Where rows are multiplied by an expression of an axis (SUM of the axis's column), w is its mean over the atoms that are
-taken, and max(w, 1 - w) becomes max(high - w, w - low): each row counts for a value between the least and the largest
-of them, or for 0 where the cell is cut.
-
-A cut cell's N rows are taken as spread evenly, so w N of them count; they may lie all on one side. COUNT is off by at
-most d of the rows. SUM of values of one sign is off by at most d of the sum itself, since a part of it lies between 0
-and all of it; of values of both signs, by d of the rows times the reach. An average r = a / b of values in [low, high]
-is off by at most d reach / (b - d), d of its rows, reach = max(high - r, r - low): a row on the wrong side moves
-it by the row's distance from r alone. It is never off by more than the reach, since the true average is in [low, high].
-
-Masses are the published ones, so a bound has their noise; it is cut at 0 once they are added up.
+`bin_bounds` says how far an answer may be off.
 
 **Privacy**: public facts and released numbers.
 """
@@ -33,32 +19,24 @@ Masses are the published ones, so a bound has their noise; it is cut at 0 once t
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
 
-from dpsql.answer.leafsets import (
-    NEAR,
-    UNKNOWN,
-    AxisCells,
-    FloatArray,
-    WeightedValues,
-    bounds_of,
-    masks,
-    quoted,
-    reach,
-    special_leaves,
-)
-from dpsql.answer.plan import ReleaseView, ViewPlan, presence
+from dpsql.answer.block import Block
+from dpsql.answer.leaf_values import UNKNOWN, bounds_of
+from dpsql.answer.leafsets import NEAR, AxisCells, FloatArray, WeightedValues, masks, reach, special_leaves
+from dpsql.answer.plan import ViewPlan, wanted_view
 from dpsql.answer.run import run
 from dpsql.answer.terms import Condition, Expression, Term
-from dpsql.answer.uncertainty.estimated import AverageLimits
-from dpsql.answer.uncertainty.fieller import RESIDUE
-from dpsql.answer.uncertainty.forms import Noisy
+from dpsql.answer.uncertainty.bin_bounds import CutMass
 from dpsql.errors import PartialBinError
-from dpsql.release import Release, StatisticMeta
-from dpsql.star.graph import is_count
+from dpsql.release import Release
+from dpsql.star.sql import identifier as quoted
+from dpsql.star.tables import Column, Cuts, bin_starts
 
 LIMIT = 0.5 + NEAR
 """Part of an answer that may be interpolated unless more is asked for; weights are sums of floats."""
@@ -334,100 +312,8 @@ def overall(cut: Sequence[Interpolated]) -> float:
     return 1.0 - float(np.prod([1.0 - axis.share for axis in cut])) if cut else 0.0
 
 
-def value_bounds(statistic: StatisticMeta, release: Release) -> tuple[float, float]:
-    """The smallest and largest value of a measure, as the catalog declares it; (1, 1) for counts."""
-    if is_count(statistic.measure):
-        return 1.0, 1.0
-    table, _, column = statistic.measure.rpartition(".")
-    star_table = release.catalog.tables[table]
-    lower, upper = (
-        star_table.measures[column].bounds
-        if column in star_table.measures
-        else star_table.columns[column].bounds
-    )
-    return lower / 10.0**statistic.scale, upper / 10.0**statistic.scale
-
-
-def most_moved(statistic: StatisticMeta, misplaced: Mapping[str, FloatArray], release: Release) -> FloatArray:
-    """The most that a count or sum may be off.
-
-    Args:
-        statistic: what is counted or summed.
-        misplaced: measure -> mass that may lie on the wrong side, as stored; of the statistic and of its rows.
-        release: says which values a measure may have.
-
-    Returns:
-        The bound of each group, at least 0; NaN for a measure of both signs without a count of its rows.
-    """
-    statistic_mass = misplaced[statistic.measure]
-    rows = next((mass for measure, mass in misplaced.items() if is_count(measure)), None)
-    if is_count(statistic.measure):
-        return np.asarray(np.maximum(statistic_mass, 0.0))
-    low, high = value_bounds(statistic, release)
-    if low >= 0 or high <= 0:
-        total = (statistic_mass + (0.0 if rows is None else statistic.mid * rows)) / 10.0**statistic.scale
-        return np.asarray(np.maximum(total if low >= 0 else -total, 0.0))
-    if rows is None:
-        return np.where(statistic_mass == 0, 0.0, np.nan)
-    return np.asarray(np.maximum(rows, 0.0) * max(-low, high))
-
-
-def ratio_moved(
-    above: FloatArray,
-    below: FloatArray,
-    moved: tuple[FloatArray, FloatArray],
-    bounds: tuple[float, float] | None,
-) -> FloatArray:
-    """The most that a ratio may be off: |a'/b' - a/b| <= (da + |a/b| db) / (|b| - db), an average by less.
-
-    Args:
-        above, below: the ratio's parts.
-        moved: how far each of them may be off.
-        bounds: smallest and largest value, for the average of one measure; else None.
-
-    Returns:
-        The bound of each group; NaN where the denominator may be 0 and nothing else bounds the ratio.
-    """
-    da, db = moved
-    ratio = np.divide(above, below, out=np.zeros(len(above)), where=below != 0)
-    room = np.abs(below) - db
-    open_room = room > RESIDUE * (np.abs(below) + db)  # else the denominator may be 0
-    if bounds is None:
-        over, unbounded = da + np.abs(ratio) * db, np.full(len(above), np.nan)
-        return np.asarray(np.divide(over, room, out=unbounded, where=open_room), np.float64)
-    reach = np.maximum(np.abs(bounds[1] - ratio), np.abs(ratio - bounds[0])) * (db > 0)
-    return np.asarray(
-        np.minimum(reach, np.divide(reach * db, room, out=reach.copy(), where=open_room)), np.float64
-    )
-
-
-def average_of(form: Noisy, view: ReleaseView) -> tuple[Term, float] | None:
-    """The one measure that a ratio is the average of, with its factor; None for any other ratio.
-
-    SUM(x) / COUNT(x) is one too, where the view tells by its counts that both are over the same rows.
-    """
-    if len(form.sides) != 2 or any(len(side.weights) != 1 or side.constant for side in form.sides):
-        return None
-    (term, factor), (rows, of) = (side.weights[0] for side in form.sides)
-    if term.factor is not None or is_count(term.measure):
-        return None
-    count = presence(term.measure, view)
-    same = count is not None and is_count(count.measure) and rows == Term(count.measure, term.condition)
-    return (term, factor / of) if form.mean or same else None
-
-
-def average_limits(form: Noisy, view: ReleaseView, release: Release) -> AverageLimits | None:
-    """The limits of an average, by the bounds that the catalog declares; None for any other form."""
-    average = average_of(form, view)
-    if average is None:
-        return None
-    term, factor = average
-    ends = value_bounds(view.statistics[term.measure], release)
-    return AverageLimits(min(factor * end for end in ends), max(factor * end for end in ends))
-
-
 def cut_notes(
-    plan: ViewPlan, terms: Sequence[Term], cuts: Mapping[Term, FloatArray], release: Release
+    plan: ViewPlan, terms: Sequence[Term], cuts: Mapping[Term, CutMass], release: Release
 ) -> list[str]:
     """The same in words: which axes, and how far counts and sums may be off in the group that is off most."""
     cut, mixed = interpolated(plan, terms), mixed_axes(plan, terms, release)
@@ -441,17 +327,23 @@ def cut_notes(
     why += [f"bins of {mixed} hold several values: spreading these evenly"] if mixed else []
     most_by_term: dict[str, float] = {}
     for term in terms:
-        largest = float(np.max(cuts[term], initial=0.0))
+        largest = float(np.max(cuts[term].most, initial=0.0))
         most_by_term[str(term)] = max(most_by_term.get(str(term), 0.0), largest)
     each = ", ".join(
         f"{measure} by an unknown amount" if value != value else f"{measure} by up to {value:.4g}"
         for measure, value in most_by_term.items()
+        if value != 0
     )
-    return [f"{', '.join(why)} may put off {each}, beside the noise"]
+    return [f"{', '.join(why)} may put off {each}; intervals include it"] if each else []
 
 
 def mixed_axes(plan: ViewPlan, terms: Sequence[Term], release: Release) -> str:
     """Names of axes over which rows are multiplied by what differs inside of a bin; empty where there are none."""
+    return ", ".join(dict.fromkeys(release.axes[plan.view.axes[at]].name for at in _mixed(plan, terms)))
+
+
+def _mixed(plan: ViewPlan, terms: Sequence[Term]) -> list[int]:
+    """Positions of these axes in the view."""
     weighed = {
         (at, taken)
         for term in terms
@@ -460,9 +352,79 @@ def mixed_axes(plan: ViewPlan, terms: Sequence[Term], release: Release) -> str:
         for at, taken in enumerate(box)
         if isinstance(taken, WeightedValues)
     }
-    names = []
+    mixed = []
     for at, taken in sorted(weighed, key=repr):
         ends, uncut = reach(plan.cells[at], taken), masks(plan.cells[at], taken.truths) == 1.0
         if np.any(uncut & (ends.low < ends.high)):
-            names.append(release.axes[plan.view.axes[at]].name)
-    return ", ".join(dict.fromkeys(names))
+            mixed.append(at)
+    return mixed
+
+
+FINER = 10
+"""Leaves of a finer view that a note proposes, for each leaf of the view that answered."""
+
+
+def finer_note(plan: ViewPlan, block: Block, terms: Sequence[Term], release: Release) -> str:
+    """What would answer more finely where the bound of interpolation is more than half of an answer.
+
+    Args:
+        plan: the plan.
+        block: the question.
+        terms: what the plan answers.
+        release: an open release.
+
+    Returns:
+        A clause that names a view with more leaves and what it lacks, or the line of YAML that gives one.
+    """
+    cut = {axis.axis for axis in interpolated(plan, terms)} | set(_mixed(plan, terms))
+    coarse = {plan.view.axes[place]: release.axes[plan.view.axes[place]] for place in cut}
+    places = {
+        (axis.path, axis.table, axis.columns[0].column): axis for axis in coarse.values() if axis.columns
+    }
+    finer = [
+        name
+        for name, axes in {(s.view, s.axes) for s in release.statistics if s.of == plan.view.of}
+        if name != plan.view.name and places and all(
+            any((a.path, a.table, a.columns[0].column) == place and a.leaves > axis.leaves
+                for a in map(release.axes.__getitem__, axes) if a.columns)
+            for place, axis in places.items()
+        )
+    ]  # fmt: skip
+    if finer:
+        return f"the view {min(finer)} has finer bins, for questions that it can answer"
+
+    def width(table: str, column: str) -> str:
+        axis = next((axis for _, owner, name in places if (owner, name) == (table, column)
+                     for axis in [places[_, owner, name]]), None)  # fmt: skip
+        spec = release.catalog.tables[table].columns.get(column)
+        return "" if axis is None or spec is None or spec.lower is None else finer_width(spec, axis.leaves)
+
+    line = wanted_view(block, terms, release.catalog, width)
+    return f"ask the curator for the view `{line}`" if "cuts:" in line else ""
+
+
+def finer_width(column: Column, leaves: int) -> str:
+    """A width of leaves some ten times as fine as an axis's, as YAML; empty where no width is finer.
+
+    >>> score = Column(type="int", lower="0", upper="100")
+    >>> finer_width(score, 2), finer_width(score, 101)
+    ('5', '')
+    """
+    low, high = column.bounds
+    spread = high - low + 1
+    if column.type in ("date", "timestamp"):
+        for width in CALENDAR_WIDTHS:
+            with suppress(ValueError):  # finer than the column
+                starts = len(bin_starts(column, Cuts.model_validate({"width": width})))
+                if starts >= FINER * leaves or width == CALENDAR_WIDTHS[-1]:
+                    return width if starts > leaves else ""
+        return ""
+    most = max(spread // (FINER * leaves), 1)
+    step = max(
+        unit * 10**power for power in range(len(str(most))) for unit in (1, 2, 5) if unit * 10**power <= most
+    )
+    return format(Decimal(step).scaleb(-column.digits), "f") if spread // step > leaves else ""
+
+
+CALENDAR_WIDTHS = ("year", "quarter", "month", "week", "day", "hour", "minute")
+"""Words for widths of leaves of days and times, the widest first."""

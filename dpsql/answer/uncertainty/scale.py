@@ -37,9 +37,9 @@ from dpsql.answer.leafsets import NEAR, FloatArray
 from dpsql.answer.plan import presence
 from dpsql.answer.terms import Term
 from dpsql.answer.uncertainty.beyond import by_table, reach_of, share_beyond
+from dpsql.answer.uncertainty.bin_bounds import value_bounds
 from dpsql.answer.uncertainty.estimated import ErrorComponents
 from dpsql.answer.uncertainty.linear import BoxStatistic, LinearNumbers, MeasuredTerm, Weights, covariance
-from dpsql.answer.uncertainty.partial_bins import value_bounds
 from dpsql.release.format import MeasureScale, RelativeError
 from dpsql.star.graph import sums_rows
 

@@ -193,8 +193,25 @@ def _designed(
     foreseen = _foreseen(catalog, public, best, questions, guess)
     best = {name: _as_asked(view, catalog) for name, view in best.items()}
     new_text = with_views(text, best, used, People(str(catalog.privacy.unit.table), new, unused))
-    notes = (*_unheard(catalog), *(f"{name} is taken out: no question reads it" for name in unused))
+    notes = (
+        *_unheard(catalog),
+        *(f"{name} is taken out: no question reads it" for name in unused),
+        *_coarse(foreseen),
+    )
     return CatalogDesign(new_text, best, used, new, foreseen, designer.tried, notes)
+
+
+def _coarse(questions: Sequence[Foreseen]) -> Iterator[str]:
+    """Questions that a view answers by bins inside of which values differ."""
+    for number, question in enumerate(questions, 1):
+        for column in question.columns:
+            what = f"bins of {column.mixed} that hold several values" if column.mixed else ""
+            what = what or (f"{column.cut_bins} cut bins" if column.cut else "")
+            if what:
+                yield (
+                    f"question {number}: {column.name} comes from {what} (view {column.view}), and its interval "
+                    "includes what spreading them evenly may add; finer `cuts` narrow it"
+                )
 
 
 def _unheard(catalog: Catalog) -> Iterator[str]:

@@ -378,7 +378,7 @@ def _cut_words(column: PredictedColumn) -> str:
         return ""
     bins = "a bin" if column.cut_bins == 1 else f"{column.cut_bins} bins"
     return (
-        f", cuts {bins}: {column.interpolated:.0%} of what is asked is interpolated and errs beside the noise"
+        f", cuts {bins}: {column.interpolated:.0%} of what is asked is interpolated, which widens intervals"
     )
 
 

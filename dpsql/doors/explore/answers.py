@@ -7,14 +7,14 @@ else. What cannot be answered is a refusal of one sentence.
 from __future__ import annotations
 
 import datetime
-import decimal
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
 from typing import Any
 
-from dpsql.answer.output import NUMERIC, number, plain, render, shown
+from dpsql.answer.margins import NUMBERS, margins, number
+from dpsql.answer.output import NUMERIC, plain, render, shown
 from dpsql.answer.result import Result
 from dpsql.answer.session import OpenReleases
 from dpsql.api import certificate
@@ -32,7 +32,6 @@ from dpsql.star.sql import literal
 MOST_ROWS = 500
 """Rows that the page shows and draws; the CSV file holds all of them."""
 MOST_OFFERS, MOST_EXAMPLES = 50, 12
-NUMBERS = (int, float, decimal.Decimal)
 Json = dict[str, Any]
 
 
@@ -180,12 +179,15 @@ def _cell(text: str, value: Any, low: float | None, high: float | None, noisy: b
     if not isinstance(value, NUMBERS):
         return {"text": text}
     cell = {"text": text, "value": plain(value)}
-    if low is None or high is None:
+    sides = [side for side in margins(value, low, high) if side is not None]
+    if not sides:
         return cell
-    margin = (high - low) / 2
-    return cell | {
-        "low": plain(low), "high": plain(high), "interval": f"{number(low, margin)} to {number(high, margin)}"
-    }  # fmt: skip
+    ends = [
+        sign + "∞" if end is None else number(end, max(sides))
+        for sign, end in zip("-+", (low, high), strict=True)
+    ]
+    known = {name: plain(end) for name, end in (("low", low), ("high", high)) if end is not None}
+    return cell | known | {"interval": " to ".join(ends)}
 
 
 def sql_literal(value: Any) -> str | None:

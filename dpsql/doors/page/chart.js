@@ -39,8 +39,8 @@ const chart = (() => {
   const cut = (label) => (label.length > LONGEST ? `${label.slice(0, LONGEST - 1)}…` : label);
 
   function words(label, name, point) {
-    const range = point.low === null || point.high === null
-      ? "no interval" : `${number(point.low)} to ${number(point.high)}`;
+    const ends = [point.low === null ? "-∞" : number(point.low), point.high === null ? "∞" : number(point.high)];
+    const range = point.low === null && point.high === null ? "no interval" : ends.join(" to ");
     return `${[label, name].filter(Boolean).join(", ")}: ${number(point.value)} (${range})`;
   }
 

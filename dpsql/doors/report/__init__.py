@@ -15,6 +15,7 @@ from typing import Any
 
 from dpsql.answer.answerer import Answerer
 from dpsql.answer.combine import promise_together
+from dpsql.answer.margins import split_margin
 from dpsql.answer.notes import PARTICIPATIONS
 from dpsql.answer.output import shown
 from dpsql.answer.session import OpenReleases
@@ -94,16 +95,14 @@ def _headlines(rated: Sequence[RatedQuestion]) -> list[str]:
         return []
     cards = []
     for rating in rated:
-        value, sign, margin = shown(rating.answer)[0][0][0].partition(" ± ")
+        value, margin = split_margin(shown(rating.answer)[0][0][0])
         words = f"<dt>{escape(rating.question.words)}</dt>"
-        cards.append(
-            f"<div>{words}<dd>{escape(value)} <small>{escape(sign.strip())} {escape(margin)}</small></dd></div>"
-        )
+        cards.append(f"<div>{words}<dd>{escape(value)} <small>{escape(margin)}</small></dd></div>")
     flags = dict.fromkeys(flag for rating in rated for flag in rating.answer.flags)
     return [
         f'<dl class="headlines">{"".join(cards)}</dl>',
         *(f"<p>{escape(flag)}</p>" for flag in flags),
-        '<p class="soft">± is half of a 95% interval.</p>',
+        '<p class="soft">± is half of a 95% interval, -/+ how far one reaches to either side.</p>',
     ]
 
 

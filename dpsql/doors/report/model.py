@@ -20,7 +20,8 @@ import numpy.typing as npt
 
 from dpsql.answer.answered import answer_terms
 from dpsql.answer.errorfunctions import DEFAULT_LEVEL, interval
-from dpsql.answer.leafsets import AxisCells, AxisQuery
+from dpsql.answer.leaf_values import AxisQuery
+from dpsql.answer.leafsets import AxisCells
 from dpsql.answer.plan import ViewPlan, views_of
 from dpsql.answer.run import run
 from dpsql.answer.terms import TRUE, Term

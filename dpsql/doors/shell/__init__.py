@@ -82,9 +82,10 @@ def _statement(text: str, state: ShellState) -> str:
 
     def answer() -> tuple[str, tuple[str, ...]]:
         answered = state.settings.query(state.releases, text)
-        return render(answered, style, state.level, errors=state.errors), notes_beside(
-            answered, style, state.level
-        )
+        state.notes = answered.notes
+        known = state.known_lines
+        text_shown = render(answered, style, state.level, errors=state.errors, known=known)
+        return text_shown, notes_beside(answered, style, state.level, known)
 
     shown, notes = heeding_keys(answer)
     for note in notes:

@@ -35,6 +35,8 @@ class ShellState:
         expanded: whether each row is shown vertically.
         output: where results go.
         settings: what was set in SQL.
+        notes: those of the last answer.
+        known_lines: lines below answers that the session has shown.
     """
 
     releases: OpenReleases
@@ -47,6 +49,8 @@ class ShellState:
     output: TextIO = field(default_factory=lambda: sys.stdout)
     depth: int = 0
     settings: Settings = field(default_factory=Settings)
+    notes: tuple[str, ...] = ()
+    known_lines: set[str] = field(default_factory=set)
 
     @property
     def asked(self) -> OpenReleases:
@@ -220,6 +224,11 @@ def help_text(state: ShellState, rest: str) -> str:
     )
 
 
+def notes(state: ShellState, rest: str) -> str:
+    """All notes of the last answer."""
+    return "\n".join(state.notes)
+
+
 class ShellCommand(NamedTuple):
     """A command in the table: what it does, what it takes, and a line of help where the function has none."""
 
@@ -233,6 +242,7 @@ TABLE = {
     "releases": ShellCommand(releases),
     "budget": ShellCommand(budget),
     "explain": ShellCommand(explain, "statement"),
+    "notes": ShellCommand(notes),
     "error": ShellCommand(switch("error", "errors"), "[on|off]", "Show margins and marks"),
     "timing": ShellCommand(switch("timing", "timing"), "[on|off]", "Show elapsed time"),
     "x": ShellCommand(switch("expanded", "expanded"), "[on|off]", "Show each row vertically"),

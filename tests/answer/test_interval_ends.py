@@ -1,0 +1,288 @@
+"""One interval in every interface: the same two ends, bounds of interpolation included."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import random
+from pathlib import Path
+
+import duckdb
+import pytest
+
+import dpsql
+from dpsql.answer import Answerer
+from dpsql.answer.margins import interval_text
+from dpsql.answer.output import margin_lines, render
+from dpsql.answer.result import Result
+from dpsql.answer.session import OpenReleases, open_session
+from dpsql.doors.claims import Statement, claimed_answer
+from dpsql.doors.explore.answers import answer_values
+from dpsql.doors.shell import evaluate
+from dpsql.doors.shell.commands import ShellState
+from dpsql.doors.wire.catalogue import Catalogue
+from dpsql.doors.wire.statements import Backend, SessionState
+from dpsql.errors import NotSupportedError, PartialBinError
+from dpsql.release import open_release
+from tests.release_fixture import make_rows, write_fixture
+from tests.userlevel_star import uneven_rows, write_star
+
+pytestmark = pytest.mark.usefixtures("publishes")
+
+VISITS = """
+dpsql: 1
+name: visits
+ledger: ROOT/ledger.duckdb
+source: {kind: parquet, root: ROOT, tables: {visits: visits.parquet}}
+privacy: {lineage: people, cap: 9, unit: row, epsilon: 1, delta: 0}
+tables:
+  visits: {role: fact, columns: {
+    seen: {type: timestamp, grain: hour, lower: '2024-01-01 00:00', upper: '2024-01-10 23:00'},
+    day: {type: date, lower: 2024-01-01, upper: 2024-01-10},
+    size: {type: int, lower: 0, upper: 10},
+    price: {type: decimal, scale: 1, lower: 0, upper: 100},
+    kind: {type: int, lower: 0, upper: 1},
+    score: {type: int, lower: 0, upper: 100}}}
+views:
+  hours: {of: visits, axes: [visits.seen], measures: [count]}
+  days: {of: visits, axes: [visits.day], measures: [count]}
+  sizes: {of: visits, axes: [visits.size], measures: [count]}
+  prices: {of: visits, axes: [visits.price], measures: [count]}
+  coarse: {of: visits, axes: [{axis: visits.score, cuts: {width: 50}}, visits.kind], measures: [count]}
+  fine: {of: visits, axes: [{axis: visits.score, cuts: {width: 5}}], measures: [count]}
+"""
+ROWS = """
+SELECT TIMESTAMP '2024-01-01' + to_seconds((hash(i) % 864000)::BIGINT) AS seen,
+  TIMESTAMP '2024-01-01' + to_seconds((hash(i + 7) % 864000)::BIGINT) AS day,
+  (hash(i + 1) % 1000) / 100.0 AS size, ((hash(i + 2) % 10000) / 100.0)::DECIMAL(9, 2) AS price, i % 2 AS kind,
+  50 + hash(i + 3) % 51 AS score FROM range(4000) AS t(i)
+"""
+
+
+@pytest.fixture(scope="module")
+def visits(publishes: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("visits")
+    with duckdb.connect() as database:
+        database.execute(f"COPY ({ROWS}) TO '{folder}/visits.parquet'")
+    (folder / "visits.yaml").write_text(VISITS.replace("ROOT", str(folder)))
+    dpsql.publish(folder / "visits.yaml", folder / "r.dpsql")
+    return folder / "r.dpsql"
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_fixture(tmp_path_factory.mktemp("shop") / "f.dpsql", make_rows(), 1.0)
+
+
+@pytest.fixture(scope="module")
+def people(publishes: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("people")
+    catalog = write_star(folder, *uneven_rows(500, 3), delta="1e-6")
+    dpsql.publish(catalog, folder / "r.dpsql")
+    return folder / "r.dpsql"
+
+
+ASKED = {
+    "shop": [
+        "SELECT region, COUNT(*) AS n FROM shop WHERE price < 12 GROUP BY region",
+        "SELECT COUNT(*) AS n, SUM(price) AS s, AVG(price) AS a FROM shop WHERE price < 14",
+        "SELECT n / 3 + 1 AS n FROM (SELECT COUNT(*) AS n FROM shop WHERE price < 12)",
+        "SELECT SQRT(n) AS n FROM (SELECT COUNT(*) AS n FROM shop WHERE price < 12)",
+        "SELECT a.n / b.n AS q FROM (SELECT COUNT(*) AS n FROM shop WHERE price < 12) AS a, "
+        "(SELECT COUNT(*) AS n FROM shop) AS b",
+        "SELECT COUNT(*) AS n, AVG(amount) AS a FROM shop WHERE age < 40",
+    ],
+    "people": [
+        "SELECT COUNT(*) AS n, SUM(amount) AS s, AVG(amount) AS a FROM sales WHERE day BETWEEN 2 AND 7",
+        "SELECT region, COUNT(*) AS n FROM sales JOIN customer USING (id) GROUP BY region",
+    ],
+    "visits": [
+        "SELECT COUNT(*) AS n FROM visits WHERE seen >= '2024-01-03 12:30'",
+        "SELECT kind, AVG(score) AS a FROM visits GROUP BY kind",
+        "SELECT COUNT(*) AS n, AVG(score) AS a FROM visits WHERE score > 63",
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("star", ["shop", "people", "visits"])
+def test_every_interface_prints_the_same_two_ends(star: str, request: pytest.FixtureRequest) -> None:
+    path = request.getfixturevalue(star)
+    bounds = 0
+    for text in ASKED[star]:
+        result = dpsql.query(text, release=path)
+        bounds += sum(bool(bound) for row in result.model_bound for bound in row)
+        _same_ends(text, result, path)
+    assert bounds or star == "people"
+
+
+def _same_ends(text: str, result: Result, path: Path) -> None:
+    low, high = result.interval_rows()
+    names, rows = result.with_errors()
+    records = list(csv.DictReader(io.StringIO(render(result, "csv", 0.95))))
+    objects = json.loads(render(result, "json", 0.95))
+    lines = [json.loads(line) for line in render(result, "jsonl", 0.95).splitlines()]
+    texts = render(result, "table", 0.95).splitlines()[2:]
+    page = answer_values(result, 0.95)["rows"]
+    claims = claimed_answer(result, Statement("id", text, 0.95), "id")["rows"]
+    wide, frames = result.with_intervals(), result.interval()
+    with dpsql.connect(path) as connection:
+        cursor = connection.execute(text)
+        assert cursor.interval() == (low, high)
+        assert [tuple(row) for row in cursor.fetchall()] == [tuple(row) for row in result.rows]
+    for c in result.noisy:
+        name = result.columns[c]
+        for r, row in enumerate(result.rows):
+            ends = low[r][c], high[r][c]
+            place = names.index(f"{name}_low")
+            assert (rows[r][place], rows[r][place + 1]) == ends
+            assert (objects[r][f"{name}_low"], objects[r][f"{name}_high"]) == ends
+            assert (lines[r][f"{name}_low"], lines[r][f"{name}_high"]) == ends
+            written = [records[r][f"{name}_{end}"] for end in ("low", "high")]
+            assert [float(end) if end else None for end in written] == list(ends)
+            at = wide.columns.index(f"{name}_low")
+            assert (wide.rows[r][at], wide.rows[r][at + 1]) == ends
+            assert (frames[0].iloc[r, c], frames[1].iloc[r, c]) == ends or None in ends
+            assert (page[r][c].get("low"), page[r][c].get("high")) == ends
+            assert (claims[r][name]["low"], claims[r][name]["high"]) == ends
+            if row[c] is not None:
+                assert interval_text(row[c], *ends) in texts[r]
+                assert interval_text(row[c], *ends).rpartition(" ")[2] in result._repr_html_()
+            if None not in ends:
+                half = (ends[1] - ends[0]) / 2
+                assert result.stderr_rows[r][c] == pytest.approx(half / 1.959964, rel=1e-6)
+                bound = result.model_bound[r][c]
+                assert bound is None or bound <= max(row[c] - ends[0], ends[1] - row[c]) * (1 + 1e-9)
+    if len(result.noisy) == 1 and len(result.rows) == 1:
+        (c,) = result.noisy
+        margin = interval_text(result.rows[0][c], low[0][c], high[0][c]).partition(" ")[2]
+        if margin.startswith("-"):
+            assert margin in margin_lines(result)[0]
+        inner = (
+            f"SELECT DP_INTERVAL_LOW({result.columns[c]}) AS a, DP_INTERVAL_HIGH({result.columns[c]}) AS b, "
+        )
+        inner += f"DP_STDERR({result.columns[c]}) AS e FROM ({text}) AS t"
+        told = dpsql.query(inner, release=path).rows[0]
+        assert told == pytest.approx((low[0][c], high[0][c], result.stderr_rows[0][c]))
+        releases = OpenReleases((open_release(path),), (Answerer(open_release(path)),))
+        answer = Backend(releases, Catalogue(releases)).run(inner, SessionState())
+        assert [float(value) for value in next(iter(answer.rows))] == pytest.approx(told)  # type: ignore[arg-type]
+
+
+def test_the_view_with_the_narrowest_interval_answers(visits: Path) -> None:
+    """Two bins of 50 hide a noise as small as that of twenty bins of 5."""
+    result = dpsql.query("SELECT AVG(score) AS a FROM visits", release=visits)
+    assert result.provenance["views"] == ["fine"]
+    with duckdb.connect() as database:
+        (truth,) = database.execute(f"SELECT AVG(score) FROM ({ROWS})").fetchone() or ()
+    (low,), (high,) = (ends[0] for ends in result.interval_rows())
+    assert low <= truth <= high and high - low < 6
+    grouped = dpsql.query("SELECT kind, AVG(score) AS a FROM visits GROUP BY kind", release=visits)
+    assert grouped.provenance["views"] == ["coarse"]
+    ends = [
+        (low[1], high[1]) for low, high in zip(*grouped.interval_rows(), strict=True) if low[1] is not None
+    ]
+    assert len(ends) == 2 and all(low <= truth - 0.5 and truth + 0.5 <= high for low, high in ends)
+
+
+def test_a_bound_of_more_than_half_names_what_is_finer(visits: Path) -> None:
+    session = dpsql.connect(visits, on_partial_bin="interpolate")
+    alone = session.execute("SELECT COUNT(*) AS n FROM visits WHERE kind = 1 AND score > 80").result
+    (flag,) = [note for note in alone.flags if "more than half" in note]
+    assert "the view fine has finer bins" in flag
+    narrow = session.execute("SELECT COUNT(*) AS n FROM visits WHERE score = 81").result
+    (flag,) = [note for note in narrow.flags if "more than half" in note]
+    assert (
+        "ask the curator for the view `score: {of: visits, axes: [{axis: visits.score, cuts: {width: 1}}]"
+        in flag
+    )
+    assert not dpsql.query("SELECT COUNT(*) AS n FROM visits WHERE score < 75", release=visits).flags
+
+
+FINER = ("seen", "day", "size", "price")
+
+
+def _clock(draw: random.Random) -> str:
+    return ":".join(f"{draw.randint(least, most):02}" for least, most in ((0, 23), (1, 59), (0, 59)))
+
+
+def _finer(draw: random.Random) -> str:
+    """A statement with a condition finer than what the catalog knows of a column."""
+    column = draw.choice(FINER)
+    operator = draw.choice([">=", ">", "<", "<=", "BETWEEN", "="])
+    if column in ("seen", "day"):
+        ends = sorted(f"'2024-01-{draw.randint(2, 9):02} {_clock(draw)}'" for _ in range(2))
+        word = "TIMESTAMP "
+    else:
+        digits = 1 if column == "size" else 2
+        number = lambda: f"{draw.randint(10, 90) / 10 + 0.01 * draw.choice([3, 7]):.{digits + 1}f}"  # noqa: E731
+        ends = sorted([number(), number()], key=float)
+        word = ""
+    if operator == "BETWEEN":
+        return f"SELECT COUNT(*) FROM visits WHERE {column} BETWEEN {word}{ends[0]} AND {word}{ends[1]}"
+    return f"SELECT COUNT(*) FROM visits WHERE {column} {operator} {word}{ends[0]}"
+
+
+def test_conditions_finer_than_a_leaf_are_in_their_interval(visits: Path) -> None:
+    """At level .9999: the noise has no part in what is tested."""
+    draw, asked = random.Random(11), 0
+    with dpsql.connect(visits, on_partial_bin="interpolate") as session, duckdb.connect() as database:
+        database.execute(f"CREATE TABLE visits AS {ROWS}")
+        for _ in range(120):
+            text = _finer(draw)
+            (truth,) = database.execute(text).fetchone() or ()
+            result = session.execute(text).result
+            (low,), (high,) = (ends[0] for ends in result.interval_rows(0.9999))
+            assert low - 1e-6 <= truth <= high + 1e-6, text
+            asked += any("cut" in note for note in result.notes)
+    assert asked > 100
+
+
+def test_fields_finer_than_a_grain_are_refused_and_truncations_are_exact(visits: Path) -> None:
+    answerer = Answerer(open_release(visits, insecure=True))
+    for text in (
+        "SELECT COUNT(*) FROM visits WHERE EXTRACT(minute FROM seen) = 0",
+        "SELECT DATE_TRUNC('minute', seen), COUNT(*) FROM visits GROUP BY 1",
+    ):
+        with pytest.raises(NotSupportedError, match="known to the hour, and has no minute"):
+            answerer.query(text)
+    with pytest.raises(PartialBinError):
+        answerer.query("SELECT COUNT(*) FROM visits WHERE seen = TIMESTAMP '2024-01-03 12:10:00'")
+    for text in (
+        "SELECT DATE_TRUNC('day', seen) AS d, COUNT(*) AS n FROM visits GROUP BY 1",
+        "SELECT COUNT(*) AS n FROM visits WHERE seen >= TIMESTAMP '2024-01-03 12:00:00'",
+        "SELECT COUNT(*) AS n FROM visits WHERE EXTRACT(hour FROM seen) = 3",
+        "SELECT COUNT(*) AS n FROM visits WHERE day = DATE '2024-01-03'",
+        "SELECT COUNT(*) AS n FROM visits WHERE size > 5",
+    ):
+        assert all(row[-1] == 0 for row in answerer.query(text).model_bound), text
+    listed = dict(
+        answerer.query(
+            "SELECT column_name, dp_precision FROM information_schema.columns WHERE table_name = 'visits'"
+        ).rows
+    )
+    assert (
+        listed["seen"] == "hour"
+        and listed["day"] == "day"
+        and listed["size"] == "1"
+        and listed["price"] == "0.1"
+    )
+
+
+def test_no_line_below_an_answer_is_printed_twice_in_a_session(
+    people: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from dpsql.doors.shell import InputPiece
+
+    state = ShellState(open_session([people]), "table")
+    texts = [
+        "SELECT COUNT(*) AS n FROM sales", "SELECT SUM(amount) AS s FROM sales", "SELECT AVG(amount) AS a FROM sales",
+        "SELECT region, COUNT(*) AS n FROM sales JOIN customer USING (id) GROUP BY region",
+    ]  # fmt: skip
+    for text in texts * 2:
+        evaluate(InputPiece(text, False), state)
+    notes = {note for text in texts for note in dpsql.query(text, release=people).notes}
+    out = capsys.readouterr().out
+    assert notes and all(out.count(note) <= 1 for note in notes)
+    evaluate(InputPiece("\\notes", True), state)
+    assert capsys.readouterr().out.strip().splitlines() == list(dpsql.query(texts[-1], release=people).notes)
