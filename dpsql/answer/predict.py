@@ -122,8 +122,10 @@ def _column(name: str, form: Form, relation: Relation) -> PredictedColumn:
     if ratio and not rehearsed:
         return PredictedColumn(name, view.name, groups, None, None, None, False, 0, *facts, ratio=True)
     beyond = measured_beyond(answered.errors.release, view.of)
-    if beyond is not None and beyond.counted is not None:
-        answered = with_even_rows(answered, beyond.counted)
+    excess = [e for e in answered.errors.release.meta.excess if e.of == view.of and not rehearsed]
+    counted = next((rows.counted for rows in (beyond, *excess) if rows is not None), None)
+    if counted is not None:
+        answered = with_even_rows(answered, counted)
     estimated = Composite.of_form(form, answered)
     errors = STDERR.values(estimated, DEFAULT_LEVEL)
     relative = _relative(errors, estimated.central()) if rehearsed else None

@@ -12,7 +12,7 @@ from datetime import date, timedelta
 from fractions import Fraction
 from typing import Annotated, Any, Literal, NamedTuple, Self
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
 from dpsql.star.base import (
     EPOCH,
@@ -529,6 +529,11 @@ class Table(Model):
         description="part of the table's budget that measures the rows beyond a number in max_ids: 0.01 unless "
         "written, 0 for no measurement",
     )
+    excess_share: Exact | None = Field(
+        None,
+        description="part of the table's budget that measures, for each summed column, the values beyond its bounds: "
+        "none unless written; `dpsql init` writes 0.01",
+    )
     unit_path: tuple[str, ...] = Field(
         (), description="foreign keys to the privacy unit, where several lead there"
     )
@@ -562,13 +567,14 @@ class Table(Model):
             raise ValueError("write a whole number from 1 to 1000000, or auto")
         return value
 
-    @field_validator("clipped_share")
+    @field_validator("clipped_share", "excess_share")
     @classmethod
-    def _small(cls, value: Fraction | None) -> Fraction | None:
+    def _small(cls, value: Fraction | None, field: ValidationInfo) -> Fraction | None:
         if value is not None and not 0 <= value <= Fraction(1, 4):
-            raise ValueError(
-                "`clipped_share` is at least 0 and at most 0.25; 0 measures no rows beyond max_ids"
+            measured = (
+                "rows beyond max_ids" if field.field_name == "clipped_share" else "values beyond bounds"
             )
+            raise ValueError(f"`{field.field_name}` is at least 0 and at most 0.25; 0 measures no {measured}")
         return value
 
     @model_validator(mode="after")

@@ -214,6 +214,7 @@ def _release_lines(report: PlanReport) -> list[str]:
     lines = [f"the release: {views} views, {sizes}, counting rows on top"]
     lines += [f"  {draw.line}" for draw in report.draws]
     lines += [bound.line() for bound in report.bounds]
+    lines += [measure.line() for measure in report.excess]
     lines += [_keys_line(forecast) for forecast in report.keys]
     lines += report.sums
     lines += [f"  warning: {_beaten_line(beaten)}" for beaten in report.beaten]
