@@ -292,13 +292,11 @@ def excess_notes(plan: ViewPlan, terms: Sequence[Term], release: Release) -> lis
     """What is known of the values beyond the bounds of measures whose sums are read, of rows that a curator holds."""
     notes = list[Note]()
     for measure, above, bound in past_bounds(plan, release):
-        what = f"{'above' if above else 'below'} {bound}"
         beyond = release.meta.excess_of(plan.view.of, measure)
         known = beyond is not None and beyond.both is None
-        told = "; the interval allows for them" if known else ", however many there are"
-        notes.append(
-            Note(f"{measure}: values {what} are not told from {bound} by a condition{told}", not known)
-        )
+        told = "the interval allows for them" if known else "how many there are was not measured"
+        side = "above" if above else "below"
+        notes.append(Note(f"{measure}: a condition finds no values {side} {bound}; {told}", not known))
     for measure in dict.fromkeys(
         term.measure for term in terms if "." in term.measure and not is_count(term.measure)
     ):

@@ -1,15 +1,14 @@
-"""Conditions on a measure's own axis that tell its bound from values beyond, which lie in the bound's leaf.
+"""Conditions on a measure's own axis that values beyond its bounds would meet, which lie in the leaf of no value.
 
-`amount: {lower: 0, upper: 500, measure: true}` counts 612 as 500 on the axis `amount` too: `amount > 500` finds no row,
-and `amount <= 500` all of them. Both are off by as many rows as lie beyond. Columns whose values beyond the bounds have
-a leaf of their own (`out_of_domain: other`) are off by the rows that a condition would find there.
+`amount: {lower: 0, upper: 500, measure: true}` has 612 in no leaf of the axis `amount` but that of values outside of
+the domain, so `amount > 100` counts the rows up to 500 alone, and `amount > 500` none.
 
 **Privacy**: functions of the statement and the catalog.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from typing import NamedTuple
 
@@ -20,7 +19,7 @@ from dpsql.release import Release
 
 
 class PastBound(NamedTuple):
-    """A measure whose bound a condition tells from values beyond it.
+    """A measure of which a condition would take values beyond one bound.
 
     Args:
         measure: `table.column`.
@@ -34,7 +33,7 @@ class PastBound(NamedTuple):
 
 
 def past_bounds(plan: ViewPlan, release: Release) -> tuple[PastBound, ...]:
-    """The bounds that conditions of a plan tell from values beyond them."""
+    """The bounds beyond which values would meet conditions of a plan."""
     return tuple(dict.fromkeys(found for question in plan.questions for found in _of_axis(question, release)))
 
 
@@ -48,28 +47,32 @@ def _of_axis(question: AxisQuery, release: Release) -> Iterator[PastBound]:
     )
     measures = {statistic.measure for statistic in release.statistics}
     measure = f"{axis.table}.{column.column}"
-    if axis.path or spec is None or measure not in measures:
+    if axis.path or spec is None or spec.out_of_domain.nearest or measure not in measures:
         return
     lower, upper = (Decimal(end).scaleb(-spec.digits) for end in spec.bounds)
     own = {number for number, name in question.columns if name == column.name}
-    for predicate in (*question.filters, *question.classes):
-        if not predicate.expression.comparisons or not predicate.expression.columns <= own:
-            continue
+    compared = [p for p in question.filters if p.expression.comparisons and p.expression.columns <= own]
+    told_apart = [
+        [*compared, p] for p in question.classes if p.expression.comparisons and p.expression.columns <= own
+    ]
+    for predicates in [*([compared] if compared else []), *told_apart]:
         for above, bound in ((True, upper), (False, lower)):
-            at_bound = spec.out_of_domain.nearest and _holds(predicate, bound)
-            if any(_holds(predicate, value) != at_bound for value in _beyond(predicate, bound, above=above)):
+            if any(_hold(predicates, value) for value in _beyond(predicates, bound, above=above)):
                 yield PastBound(measure, above, f"{bound:f}")
 
 
-def _holds(predicate: Predicate, value: Decimal) -> bool:
-    comparisons = predicate.expression.comparisons
-    return all(c.operator(value, Decimal(str(c.constant))) for c in comparisons) != predicate.negated
+def _hold(predicates: Sequence[Predicate], value: Decimal) -> bool:
+    """Whether a value meets all of them."""
+    return all(
+        all(c.operator(value, Decimal(str(c.constant))) for c in p.expression.comparisons) != p.negated
+        for p in predicates
+    )
 
 
-def _beyond(predicate: Predicate, bound: Decimal, *, above: bool) -> Iterator[Decimal]:
-    """Values beyond a bound, one of each kind that the predicate's constants tell apart."""
+def _beyond(predicates: Sequence[Predicate], bound: Decimal, *, above: bool) -> Iterator[Decimal]:
+    """Values beyond a bound, one of each kind that the constants tell apart."""
     way = 1 if above else -1
-    constants = [Decimal(str(c.constant)) for c in predicate.expression.comparisons]
+    constants = [Decimal(str(c.constant)) for p in predicates for c in p.expression.comparisons]
     edges = sorted({bound, *(c for c in constants if (c - bound) * way > 0)}, reverse=not above)
     yield from edges[1:]
     for edge, following in zip(edges, [*edges[1:], edges[-1] + 2 * way], strict=True):

@@ -147,13 +147,12 @@ def test_a_release_without_the_measurement_says_so_under_every_sum(tmp_path: Pat
 
 @pytest.mark.parametrize(
     ("condition", "past"),
-    [("> 10", True), ("<= 10", True), (">= 9", False), ("< 9", False), ("BETWEEN 12 AND 14", True), ("BETWEEN 3 AND 12", True),      ("> 5", False), (">= 0", True), ("> 0", False), ("< 0", True), ("BETWEEN 2 AND 8", False)],
+    [("> 10", True), ("> 5", True), (">= 9", True), ("BETWEEN 12 AND 14", True), ("BETWEEN 3 AND 12", True),
+     ("< 0", True), ("< 9", True), (">= 0 AND amount <= 10", False), ("BETWEEN 2 AND 8", False)],
 )  # fmt: skip
-def test_a_condition_that_tells_a_bound_from_values_beyond_is_flagged(
-    tight: Answerer, condition: str, past: bool
-):
+def test_a_condition_that_values_beyond_would_meet_is_flagged(tight: Answerer, condition: str, past: bool):
     answer = tight.query(f"SELECT COUNT(*) FROM sales WHERE amount {condition}")
-    assert any("not told from" in flag for flag in answer.flags) == past
+    assert any("a condition finds no values" in flag for flag in answer.flags) == past
 
 
 @pytest.fixture(scope="module")

@@ -135,9 +135,9 @@ def excess_reach(lines: Sequence[ExcessLines], numbers: int, beyond: ValuesBeyon
 
 
 def rows_past_bounds(key: MeasuredTerm, weights: Weights, numbers: int) -> Iterator[ErrorComponents]:
-    """How far rows beyond a measure's bounds may move counts under a condition on its axis, where rows are the units.
+    """How far rows beyond a measure's bounds may raise counts under a condition on its axis, where rows are the units.
 
-    Such rows may all be on either side of the condition.
+    All of them may meet the condition, or none.
     """
     release, view = key.answered.errors.release, key.answered.plan.view
     for measure, above, _ in past_bounds(key.answered.plan, release) if is_count(key.term.measure) else ():
@@ -145,9 +145,12 @@ def rows_past_bounds(key: MeasuredTerm, weights: Weights, numbers: int) -> Itera
         if beyond is None or beyond.both is not None:
             continue
         rows = max(0, sum(beyond.above if above else beyond.below))
-        moved, none = weights.totals(np.abs(weights.weight), numbers), np.zeros(numbers)
-        variance = 2 * (moved * beyond.stderr) ** 2
-        yield ErrorComponents(none, none, variance, variance, -moved * rows, moved * rows)
+        none, variance = np.zeros(numbers), 2 * (weights.weight * beyond.stderr) ** 2
+        for way, side in ((1, weights.weight > 0), (-1, weights.weight < 0)):
+            moved = weights.totals(np.where(side, weights.weight, 0.0), numbers) * rows
+            error = weights.totals(np.where(side, variance, 0.0), numbers)
+            ends = (none, error, none, moved) if way > 0 else (error, none, moved, none)
+            yield ErrorComponents(none, none, *ends)
 
 
 def by_measure(
