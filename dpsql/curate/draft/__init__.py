@@ -23,6 +23,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from pathlib import Path
 from typing import NamedTuple
 
@@ -47,6 +48,7 @@ from dpsql.curate.draft.look import ColumnFacts, SelectReader, TableFacts, calle
 from dpsql.curate.draft.roles import TableRoles, Whose, roles_of
 from dpsql.curate.draft.unread import NO_QUESTION, NO_TABLE, read_tables
 from dpsql.errors import InterfaceError, visible
+from dpsql.publishing.excess import MOST_SPENT
 from dpsql.publishing.userlevel.guess import Guess
 from dpsql.star import parse_catalog
 from dpsql.star.source import CSV, POSTGRESQL
@@ -54,6 +56,9 @@ from dpsql.star.sql.calendar import CalendarField
 
 _VALUE = re.compile(r"\s*-?\d[\d.,:/ -]*")
 """A number, date or time: names of columns that are one suggest that a CSV file has no header."""
+
+EXCESS_SHARE = Fraction(1, 100)
+"""Of a drafted table's budget, for each of its measures: a bound that was read from rows cuts some."""
 
 EPSILON, CAP = "1", "4"
 """What stands in a draft until the curator has chosen: under `confirm`, so nothing is spent by it."""
@@ -365,6 +370,11 @@ def _table(
             "    max_ids: auto  # rows of a unit that count, chosen when publishing; better: a limit by rule"
         )
     domains = [d for d in _domains(table, links, roles) if d is not None]
+    measures = sum(domain.measure for domain in domains)
+    if 0 < measures * EXCESS_SHARE <= MOST_SPENT:
+        lines.append(
+            f"    excess_share: {float(EXCESS_SHARE)}  # of the budget: how many values lie beyond bounds"
+        )
     derived = {} if is_public else derived_fields(table, domains, fields)
     expressions = ", ".join(f"{quoted(d.name)}: {quoted(text)}" for text, d in derived.items())
     lines += [f"    derive: {{{expressions}}}  # the questions ask for these"] if derived else []
