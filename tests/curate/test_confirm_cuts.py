@@ -29,6 +29,13 @@ CASES = {
             "SELECT SUM(pieces) FROM t WHERE sold_on >= '2024-07-01'",
         ],
     ),
+    "the first and the last month": (
+        "DATE '2024-04-01' + CAST(range * 37 % 306 AS INT) AS sold_on, CAST(range * 11 % 90 AS INT) AS pieces",
+        [
+            "SELECT COUNT(*) FROM t WHERE sold_on >= '2024-04-01' AND sold_on < '2024-05-01'",
+            "SELECT COUNT(*) FROM t WHERE sold_on >= '2024-06-17' AND sold_on < '2025-02-01'",
+        ],
+    ),
     "some days": (
         "DATE '2023-03-07' + CAST(range * 37 % 700 AS INT) AS seen, CAST(range * 11 % 9 AS INT) AS pieces",
         [
