@@ -169,6 +169,8 @@ KEYS: Mapping[str, Place] = {
         "max_ids": ("auto", "many"),
         "bounding": ("weight", "clip"),
         "clipped_share": ("0.01", "2"),
+        "excess_share": ("0.01", "2"),
+        "guess": ("{units: 600, rows: 20000, most_rows: 50}", "{units: 600}"),
         "unit_path": ("[customer_id]", "[product_id]"),
         "confirm": CONFIRM,
         "description": TEXT,
@@ -239,6 +241,11 @@ KEYS: Mapping[str, Place] = {
     "ForeignKey": Place("central", "tables.sales.foreign_keys.product_id", {
         "references": ("product", "products", {"tables.sales.foreign_keys.product_id": "{}"}),
         "on_missing": ("drop", "skip", {"tables.sales.foreign_keys.product_id": "{references: product}"}),
+    }),
+    "PublicGuess": Place("central", "tables.sales.guess", {
+        "units": ("600", "0"),
+        "rows": ("20000", "9"),
+        "most_rows": ("50", "1"),
     }),
     "Measure": Place("central", "tables.sales.measures.revenue", {
         "expr": ("amount * quantity", "amount * now()"),

@@ -26,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.answer.answerer import Answerer
+from dpsql.answer.predict import HALF
 from dpsql.axis import KeyListRule
 from dpsql.mechanisms.axis import AUTO
 from dpsql.mechanisms.axis.strategy import axis_budgets
@@ -199,7 +200,7 @@ def rehearse(plan: ReleasePlan, guess: Guess, crowds: Crowds, seed: int) -> Rehe
         crowds: how crowded the leaves of axes are expected to be.
         seed: of made-up rows and noise.
     """
-    made = {of: make_up(plan, of, guess, crowds, seed) for of in chosen_tables(plan)}
+    made = {of: make_up(plan, of, guess.tables.get(of, guess), crowds, seed) for of in chosen_tables(plan)}
     content = release_content(_drawn(plan, made), "rehearsal", insecure=True)
     parts, spreads = {}, {}
     for i, part in zip(
@@ -481,8 +482,8 @@ class BoundForecast(NamedTuple):
         if self.stderr is None:
             return f"  {self.of}: rows beyond max_ids ({self.tau}) are not measured, and every answer says so"
         return (
-            f"  {self.of}: rows beyond max_ids ({self.tau}) are measured to +- {self.stderr:,.0f} rows; intervals "
-            "of its counts, sums and averages reach as far as these may move them"
+            f"  {self.of}: rows beyond max_ids ({self.tau}) are measured to ± {HALF * self.stderr:,.0f} rows; "
+            "intervals of its counts, sums and averages reach as far as these may move them"
         )
 
 
@@ -507,7 +508,7 @@ class ExcessForecast(NamedTuple):
         if self.stderr is None:
             return f"  {self.measure}: values beyond its bounds are not measured, and every sum says so"
         return (
-            f"  {self.measure}: units with values beyond its bounds are measured to ± {1.96 * self.stderr:,.0f}; "
+            f"  {self.measure}: units with values beyond its bounds are measured to ± {HALF * self.stderr:,.0f}; "
             "intervals of sums and averages reach as far as these may move them"
         )
 

@@ -51,7 +51,7 @@ from dpsql.publishing.known_keys import planning_lists, planning_maker
 from dpsql.publishing.planned import PlannedStatistic, ReleasePlan
 from dpsql.publishing.selection import NO_SIZES
 from dpsql.publishing.supplements import counted_catalog
-from dpsql.publishing.userlevel.guess import Guess, crowds
+from dpsql.publishing.userlevel.guess import Guess, crowds, stated_guess
 from dpsql.release.write import LOOKUP_ARITY
 from dpsql.star import Catalog
 from dpsql.star.graph import ledger_path
@@ -384,7 +384,7 @@ def plan_catalog(
         catalog: a loaded catalog; of its source only public tables are opened.
         workload: statements.
         compare: also plan the same views with each mechanism of `ALTERNATIVES`.
-        guess: what is publicly known about tables with `max_ids: auto`, for their relative errors.
+        guess: what is publicly known about tables with `max_ids: auto`, in the place of what the catalog states.
         keys: `table.column` -> keys that may be found of a column that lists none; some hundreds unless it is said.
 
     Returns:
@@ -400,6 +400,7 @@ def plan_catalog(
             "people report for themselves here, nothing is published", hint="run dpsql collection-plan"
         )
     inside = counted_catalog(catalog)
+    guess = stated_guess(inside) if guess is None else guess
     public = open_public(inside)
     try:
         make = planning_maker(inside, public, keys)

@@ -21,8 +21,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import NamedTuple
@@ -53,6 +53,7 @@ from dpsql.publishing.userlevel.guess import Guess
 from dpsql.star import parse_catalog
 from dpsql.star.source import CSV, POSTGRESQL
 from dpsql.star.sql.calendar import CalendarField
+from dpsql.star.tables import one_digit
 
 _VALUE = re.compile(r"\s*-?\d[\d.,:/ -]*")
 """A number, date or time: names of columns that are one suggest that a CSV file has no header."""
@@ -74,6 +75,7 @@ class CuratorChoices:
         epsilon: what one release spends.
         cap: most that these people may ever lose.
         data_dependent: whether noisy numbers may choose how views are measured.
+        guesses: of a fact, or of all of them under an empty name: units, rows, and rows that hardly any unit passes.
     """
 
     unit: str | None = None
@@ -81,6 +83,7 @@ class CuratorChoices:
     epsilon: str | None = None
     cap: str | None = None
     data_dependent: bool | None = None
+    guesses: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     @property
     def complete(self) -> bool:
@@ -186,7 +189,8 @@ def draft(
     of_people = DraftedSummaries() if statements else drafted_summaries(tables, links, roles)
     fields = () if reader.kind is POSTGRESQL else asked_fields(statements)  # servers derive nothing yet
     for table in tables:
-        lines += _table(table, links, roles, fields, confirmed=choices.public is not None)
+        guess = choices.guesses.get(table.name, choices.guesses.get("", ()))
+        lines += _table(table, links, roles, fields, guess, confirmed=choices.public is not None)
         if table.name == roles.unit_table and of_people.lines:
             lines += ["    summaries:  # beyond its bounds a value counts as the bound"]
             lines += [f"      {line}" for line in of_people.lines]
@@ -336,7 +340,13 @@ def _place(table: TableFacts, reader: SelectReader, roles: TableRoles) -> str:
 
 
 def _table(
-    table: TableFacts, links: Links, roles: TableRoles, fields: Sequence[CalendarField], *, confirmed: bool
+    table: TableFacts,
+    links: Links,
+    roles: TableRoles,
+    fields: Sequence[CalendarField],
+    guess: Sequence[int],
+    *,
+    confirmed: bool,
 ) -> list[str]:
     is_fact, is_public = table.name in roles.facts, table.name in roles.public
     key, foreign = links.keys[table.name], links.foreign[table.name]
@@ -369,6 +379,8 @@ def _table(
         lines.append(
             "    max_ids: auto  # rows of a unit that count, chosen when publishing; better: a limit by rule"
         )
+        numbers = zip(("units", "rows", "most_rows"), map(one_digit, guess), strict=False)
+        lines += [f"    guess: {{{', '.join(f'{key}: {n}' for key, n in numbers)}}}"] if guess else []
     domains = [d for d in _domains(table, links, roles) if d is not None]
     measures = sum(domain.measure for domain in domains)
     if 0 < measures * EXCESS_SHARE <= MOST_SPENT:
