@@ -14,13 +14,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from math import inf, isinf, prod
-from typing import Any, NamedTuple, cast
+from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 
 from dpsql.answer.answered import AnsweredTerms
 from dpsql.answer.errorfunctions import DEFAULT_LEVEL, HIGH, LOW, STDERR
-from dpsql.answer.leafsets import FloatArray
+from dpsql.answer.leafsets import AxisQuery, FloatArray
 from dpsql.answer.plan import Box, ReleaseView, presence, views_of
 from dpsql.answer.terms import Term
 from dpsql.answer.uncertainty.composite import Composite
@@ -61,6 +61,7 @@ class ViewBoxes:
 
     view: ReleaseView
     masks: Sequence[FloatArray]
+    questions: ClassVar[tuple[AxisQuery, ...]] = ()
 
     @property
     def shape(self) -> tuple[int, ...]:
