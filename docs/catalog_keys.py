@@ -69,6 +69,7 @@ PEOPLE = (
     )
     + "  frequency: {of: customer, axes: [customer.visits], measures: [count]}\n"
 )
+SIZE = {"tables.sales.guess": "{units: 600, rows: 20000}"}
 BASES = {"central": CENTRAL, "stream": STREAM, "survey": SURVEY, "people": PEOPLE}
 
 Others = Mapping[str, str]
@@ -243,9 +244,9 @@ KEYS: Mapping[str, Place] = {
         "on_missing": ("drop", "skip", {"tables.sales.foreign_keys.product_id": "{references: product}"}),
     }),
     "PublicGuess": Place("central", "tables.sales.guess", {
-        "units": ("600", "0"),
-        "rows": ("20000", "9"),
-        "most_rows": ("50", "1"),
+        "units": ("600", "0", SIZE),
+        "rows": ("20000", "9", SIZE),
+        "most_rows": ("50", "1", SIZE),
     }),
     "Measure": Place("central", "tables.sales.measures.revenue", {
         "expr": ("amount * quantity", "amount * now()"),

@@ -294,9 +294,9 @@ def excess_notes(plan: ViewPlan, terms: Sequence[Term], release: Release) -> lis
     for measure, above, bound in past_bounds(plan, release):
         beyond = release.meta.excess_of(plan.view.of, measure)
         known = beyond is not None and beyond.both is None
-        told = "the interval allows for them" if known else "how many there are was not measured"
+        caveat = "the interval allows for them" if known else "how many there are was not measured"
         side = "above" if above else "below"
-        notes.append(Note(f"{measure}: a condition finds no values {side} {bound}; {told}", not known))
+        notes.append(Note(f"{measure}: a condition finds no values {side} {bound}; {caveat}", not known))
     for measure in dict.fromkeys(
         term.measure for term in terms if "." in term.measure and not is_count(term.measure)
     ):

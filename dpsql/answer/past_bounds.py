@@ -34,7 +34,7 @@ class PastBound(NamedTuple):
 
 def past_bounds(plan: ViewPlan, release: Release) -> tuple[PastBound, ...]:
     """The bounds beyond which values would meet conditions of a plan."""
-    return tuple(dict.fromkeys(found for question in plan.questions for found in _of_axis(question, release)))
+    return tuple(dict.fromkeys(past for question in plan.questions for past in _of_axis(question, release)))
 
 
 def _of_axis(question: AxisQuery, release: Release) -> Iterator[PastBound]:
@@ -52,10 +52,10 @@ def _of_axis(question: AxisQuery, release: Release) -> Iterator[PastBound]:
     lower, upper = (Decimal(end).scaleb(-spec.digits) for end in spec.bounds)
     own = {number for number, name in question.columns if name == column.name}
     compared = [p for p in question.filters if p.expression.comparisons and p.expression.columns <= own]
-    told_apart = [
+    branches = [
         [*compared, p] for p in question.classes if p.expression.comparisons and p.expression.columns <= own
     ]
-    for predicates in [*([compared] if compared else []), *told_apart]:
+    for predicates in [*([compared] if compared else []), *branches]:
         for above, bound in ((True, upper), (False, lower)):
             if any(_hold(predicates, value) for value in _beyond(predicates, bound, above=above)):
                 yield PastBound(measure, above, f"{bound:f}")

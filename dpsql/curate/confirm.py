@@ -287,8 +287,8 @@ def followed_cuts(column: Column, cuts: Cuts, moved: Column) -> Any:
         if bin_starts(column, Cuts(width=width, at=())) == starts:
             return {"width": width}
     end, (lower, upper) = column.bounds[1], moved.bounds
-    kept = [start for start in starts if start > lower]
-    return [column.text(start) for start in [*kept, *([end + 1] if end < upper else [])]]
+    inside = [start for start in starts if start > lower]
+    return [column.text(start) for start in [*inside, *([end + 1] if end < upper else [])]]
 
 
 def record_of(catalog: Path) -> Path:

@@ -390,7 +390,7 @@ def dry_release(
     builder = planned_release(known, "dry", without_numbers(statistics, priced.models), insecure=True)
     builder = replace(
         builder, bounding=[*builder.bounding, *none_beyond(plan)], keys=tuple(_fixed_lists(plan)),
-        excess=[_no_excess(plan, found) for found in excess_forecasts(plan) if found.stderr is not None],
+        excess=[_no_excess(plan, forecast) for forecast in excess_forecasts(plan) if forecast.stderr is not None],
     )  # fmt: skip
     if rehearsal is not None:
         builder = rehearsal.put_into(builder)

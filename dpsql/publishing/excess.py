@@ -138,10 +138,10 @@ def units_beyond(
     counted = replace(rows, measures=tuple(digits[step.measure] for step in steps))
     columns = relations.fetch(units_beyond_bounds(counted, measured, raw.dialect))
     exact = np.array([columns[f"v{i}"][0] for i in range(len(columns))], np.int64).reshape(len(steps), -1)
-    found = []
+    drawn_measures = []
     for step, numbers in zip(steps, exact, strict=True):
         drawn = law.draw_bounded(Exact(numbers), 1, step.spend, noise)
-        found.append(
+        drawn_measures.append(
             UnitsBeyond(of, step.measure, bounds[step.measure], tuple(drawn.value.tolist()), drawn.sd)
         )
-    return tuple(found)
+    return tuple(drawn_measures)

@@ -68,8 +68,8 @@ def excess(beyond: ValuesBeyondBounds, units: UnitsBeyondBound, bound: float) ->
 
     >>> counted = UnitsBeyondBound(40, 1), UnitsBeyondBound(0, 0)
     >>> beyond = ValuesBeyondBounds("s", "s.x", "0", "10", 10.0, 1.0, *counted, mean=2.0)
-    >>> found = excess(beyond, beyond.above, 10.0)
-    >>> round(found.total), round(found.error), found.open
+    >>> above = excess(beyond, beyond.above, 10.0)
+    >>> round(above.total), round(above.error), above.open
     (320, 320, False)
     """
     far = beyond.width if beyond.mean is None else abs(bound - beyond.mean)
@@ -119,18 +119,21 @@ def excess_reach(lines: Sequence[ExcessLines], numbers: int, beyond: ValuesBeyon
     shifts, errors = {-1: none, 1: none}, {-1: none, 1: none}
     ends = (1, beyond.above, float(beyond.upper)), (-1, beyond.below, float(beyond.lower))
     for way, units, bound in ends:
-        found = excess(beyond, units, bound)
+        side_excess = excess(beyond, units, bound)
         for sign in (1, -1):
             of_sign = sign * slope > 0
             moved = np.bincount(number[of_sign], np.abs(slope * share)[of_sign], numbers)
             part = np.minimum(np.bincount(number[of_sign], share[of_sign], numbers), 1.0)
             slopes = np.divide(moved, part, out=np.zeros(numbers), where=part > 0)
-            taste = (TASTE * (1 - part)) ** 2 * (found.total**2 + found.error**2)
-            variance = moved**2 * (found.error**2 + taste) + slopes**2 * part * (1 - part) * found.squares
+            taste = (TASTE * (1 - part)) ** 2 * (side_excess.total**2 + side_excess.error**2)
+            variance = (
+                moved**2 * (side_excess.error**2 + taste)
+                + slopes**2 * part * (1 - part) * side_excess.squares
+            )
             side = way * sign
-            shifts[side] = shifts[side] + side * moved * found.total
+            shifts[side] = shifts[side] + side * moved * side_excess.total
             errors[side] = errors[side] + np.sqrt(variance)
-            if found.open:
+            if side_excess.open:
                 errors[side] = np.where(moved > 0, inf, errors[side])
     return ErrorComponents(none, none, errors[-1] ** 2, errors[1] ** 2, shifts[-1], shifts[1])
 

@@ -114,8 +114,8 @@ def natural_bounds(name: str, low: Decimal, high: Decimal) -> tuple[int, int] | 
     >>> natural_bounds("age", Decimal(17), Decimal(90)), natural_bounds("age", Decimal(17), Decimal(900))
     ((0, 120), None)
     """
-    named = next((ends for word, ends in NATURAL.items() if word in words(name)), None)
-    return named if named is not None and named[0] <= low <= high <= named[1] else None
+    bounds = next((ends for word, ends in NATURAL.items() if word in words(name)), None)
+    return bounds if bounds is not None and bounds[0] <= low <= high <= bounds[1] else None
 
 
 MONTHS_FROM, YEARS_FROM = 800, 6000
@@ -305,10 +305,10 @@ def _measured(column: ColumnFacts) -> Domain | None:
     if column.inner is None or column.ends is None:
         return _number(column)
     unit = Decimal(1).scaleb(-column.scale)
-    (least, most), (low, high) = (map(Decimal, ends) for ends in (column.ends, column.inner))
+    (minimum, maximum), (low, high) = (map(Decimal, ends) for ends in (column.ends, column.inner))
     kind = ["type: int"] if column.nature is WHOLE else ["type: decimal", f"scale: {column.scale}"]
-    natural = natural_bounds(column.name, least, most)
-    ends = (-roomy(-low, -least), roomy(high, most)) if natural is None else tuple(map(Decimal, natural))
+    natural = natural_bounds(column.name, minimum, maximum)
+    ends = (-roomy(-low, -minimum), roomy(high, maximum)) if natural is None else tuple(map(Decimal, natural))
     if not max(map(abs, ends)) < Decimal(10) ** 13:
         return None
     span = high - min(low, Decimal(0))

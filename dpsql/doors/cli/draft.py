@@ -322,14 +322,14 @@ def _guesses(sketch: Sketch, unit: str) -> dict[str, tuple[int, ...]]:
         return numbers
 
     people = unit.partition(".")[0]
-    found = {}
+    guesses = {}
     for table in sketch.tables:
         if people in sketch.links.reached(table.name):
             prompt = GUESS.format(unit=people, table=table.name)
-            found[table.name] = click.prompt(
+            guesses[table.name] = click.prompt(
                 prompt, default="", show_default=False, value_proc=read, err=True
             )
-    return {table: numbers for table, numbers in found.items() if numbers}
+    return {table: numbers for table, numbers in guesses.items() if numbers}
 
 
 def _public(sketch: Sketch) -> frozenset[str]:
