@@ -69,6 +69,7 @@ PEOPLE = (
     )
     + "  frequency: {of: customer, axes: [customer.visits], measures: [count]}\n"
 )
+SIZE = {"tables.sales.guess": "{units: 600, rows: 20000}"}
 BASES = {"central": CENTRAL, "stream": STREAM, "survey": SURVEY, "people": PEOPLE}
 
 Others = Mapping[str, str]
@@ -169,6 +170,8 @@ KEYS: Mapping[str, Place] = {
         "max_ids": ("auto", "many"),
         "bounding": ("weight", "clip"),
         "clipped_share": ("0.01", "2"),
+        "excess_share": ("0.01", "2"),
+        "guess": ("{units: 600, rows: 20000, most_rows: 50}", "{units: 600}"),
         "unit_path": ("[customer_id]", "[product_id]"),
         "confirm": CONFIRM,
         "description": TEXT,
@@ -239,6 +242,11 @@ KEYS: Mapping[str, Place] = {
     "ForeignKey": Place("central", "tables.sales.foreign_keys.product_id", {
         "references": ("product", "products", {"tables.sales.foreign_keys.product_id": "{}"}),
         "on_missing": ("drop", "skip", {"tables.sales.foreign_keys.product_id": "{references: product}"}),
+    }),
+    "PublicGuess": Place("central", "tables.sales.guess", {
+        "units": ("600", "0", SIZE),
+        "rows": ("20000", "9", SIZE),
+        "most_rows": ("50", "1", SIZE),
     }),
     "Measure": Place("central", "tables.sales.measures.revenue", {
         "expr": ("amount * quantity", "amount * now()"),

@@ -521,7 +521,7 @@ def answer_terms(
 
 
 def _rows_of(plan: ViewPlan, terms: Sequence[Term], release: Release) -> list[Term]:
-    """The rows of scaled sums, what an average of theirs is over; all rows where those beyond a bound were measured."""
+    """The rows of scaled sums, what an average of theirs is over; all rows where those beyond bounds were measured."""
     counts: dict[Term, None] = {}
     beyond = release.meta.beyond(plan.view.of)
     for term in terms:
@@ -529,7 +529,8 @@ def _rows_of(plan: ViewPlan, terms: Sequence[Term], release: Release) -> list[Te
         if plan.view.statistics[term.measure].noise_mid is not None and count is not None:
             counts[replace(term, measure=count.measure)] = None
         counting = rows_term(plan, term)
-        if beyond is not None and beyond.rows is not None and counting is not None:
+        measured = release.meta.excess_of(plan.view.of, term.measure) is not None
+        if (measured or (beyond is not None and beyond.rows is not None)) and counting is not None:
             counts[counting] = None
     return [term for term in counts if term not in terms]
 

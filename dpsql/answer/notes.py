@@ -25,6 +25,7 @@ from typing import NamedTuple
 from dpsql.answer.additivity import counts_only_units, entropy_caveat, overlap_caveat
 from dpsql.answer.block import Block
 from dpsql.answer.leaf_values import AxisQuery
+from dpsql.answer.past_bounds import past_bounds
 from dpsql.answer.plan import ViewPlan
 from dpsql.answer.terms import Term
 from dpsql.answer.uncertainty.reads import weight_error
@@ -261,6 +262,7 @@ def bias_notes(plan: ViewPlan, terms: Sequence[Term], release: Release) -> list[
         if axis.other_leaf is not None
     ]
     bounded = [] if counts_only_units(terms) else bounding_notes(plan.view.of, release)
+    bounded += excess_notes(plan, terms, release)
     return [*channel_notes(plan, release), *notes, *outside, *summary_notes(plan, terms, release), *bounded]
 
 
@@ -288,4 +290,27 @@ def bounding_notes(of: str, release: Release) -> list[Note]:
     return [*weighed, *(Note(table.note(), table.misread) for table in tables)]
 
 
+def excess_notes(plan: ViewPlan, terms: Sequence[Term], release: Release) -> list[Note]:
+    """What is known of the values beyond the bounds of measures whose sums are read, of rows that a curator holds."""
+    notes = list[Note]()
+    for measure, above, bound in past_bounds(plan, release):
+        beyond = release.meta.excess_of(plan.view.of, measure)
+        known = beyond is not None and beyond.both is None
+        caveat = "the interval allows for them" if known else "how many there are was not measured"
+        side = "above" if above else "below"
+        notes.append(Note(f"{measure}: a condition finds no values {side} {bound}; {caveat}", not known))
+    for measure in dict.fromkeys(
+        term.measure for term in terms if "." in term.measure and not is_count(term.measure)
+    ):
+        beyond = release.meta.excess_of(plan.view.of, measure)
+        if beyond is not None:
+            notes.append(Note(beyond.note(), beyond.misread))
+        elif release.meta.local is None:
+            notes.append(Note(UNKNOWN_EXCESS.format(measure), flag=True))
+    return notes
+
+
+UNKNOWN_EXCESS = (
+    "{}: values beyond its bounds count as the nearest bound; how many there are was not measured"
+)
 WEIGHED = "rows of {} are weighted: all rows of one unit count for max_ids rows at most"

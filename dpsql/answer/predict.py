@@ -62,6 +62,7 @@ class PredictedColumn:
         ratio: whether it is one number over another, such as an average: its error does not grow with the rows.
         relative: the median over groups of the error over the answer; None where the release has no estimates.
         components: name of `PARTS` -> its median over the groups, where it is above 0.
+        wants_guess: the table whose rows of a unit publishing chooses, where no `guess` says how many there are.
     """
 
     name: str
@@ -80,6 +81,7 @@ class PredictedColumn:
     ratio: bool = False
     relative: float | None = None
     components: Mapping[str, float] = field(default_factory=dict)
+    wants_guess: str = ""
 
 
 def predict(answerer: Answerer, text: str, *, dialect: str = "duckdb") -> tuple[PredictedColumn, ...]:
@@ -123,11 +125,18 @@ def _column(name: str, form: Form, relation: Relation) -> PredictedColumn:
     facts = (bool(cut), sum(axis.bins for axis in cut), overall(cut),
              mixed_axes(answered.plan, form.terms, answered.errors.release))  # fmt: skip
     rehearsed, ratio = view.of in answered.errors.release.scales, len(form.sides) > 1
+    chosen = answered.errors.release.catalog.tables[view.of].chooses_rows
+    if chosen and not rehearsed and any(sums_rows(term.measure) for term in form.terms):
+        return PredictedColumn(
+            name, view.name, groups, None, None, None, False, 0, *facts, ratio=ratio, wants_guess=view.of
+        )
     if ratio and not rehearsed:
         return PredictedColumn(name, view.name, groups, None, None, None, False, 0, *facts, ratio=True)
     beyond = measured_beyond(answered.errors.release, view.of)
-    if beyond is not None and beyond.counted is not None:
-        answered = with_even_rows(answered, beyond.counted)
+    excess = [e for e in answered.errors.release.meta.excess if e.of == view.of and not rehearsed]
+    counted = next((rows.counted for rows in (beyond, *excess) if rows is not None), None)
+    if counted is not None:
+        answered = with_even_rows(answered, counted)
     estimated = Composite.of_form(form, answered)
     errors = STDERR.values(estimated, DEFAULT_LEVEL)
     relative = _relative(errors, estimated.central()) if rehearsed else None

@@ -20,7 +20,7 @@ keys of public dimensions, and over the leaves of every other axis.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import exp
 from statistics import NormalDist
 
@@ -34,6 +34,7 @@ from dpsql.errors import InterfaceError
 from dpsql.publishing.planned import Bounds, ReleasePlan
 from dpsql.publishing.rows import leaf_of_row
 from dpsql.star import Catalog
+from dpsql.star.tables import PublicGuess
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -60,6 +61,7 @@ class Guess:
         most: rows that hardly any unit passes; None where some may own any number.
         alike: the part of a unit's rows that lie in one leaf of hers; the others fall where they like.
         means: `table.column` -> the mean of a measure, in its own unit.
+        tables: of each table its own, where there are several.
     """
 
     units: int
@@ -68,6 +70,7 @@ class Guess:
     most: float | None = None
     alike: float = ALIKE
     means: Mapping[str, float] = field(default_factory=dict)
+    tables: Mapping[str, Guess] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Refuse numbers that no table has."""
@@ -111,6 +114,28 @@ class Guess:
                 raise InterfaceError(f"mean of {measure}: state a number within its bounds that is not 0")
             return told
         return (3 * bounds.lower + bounds.upper) / 4 or (bounds.upper - bounds.lower) / 4 or 1.0
+
+
+def stated_guess(catalog: Catalog) -> Guess | None:
+    """What a catalog states of its tables with `max_ids: auto`; of several tables, of each its own.
+
+    Returns:
+        None where there is no such table, or where one has no `guess`.
+
+    **Privacy**: a function of the catalog alone.
+    """
+    chosen = {of: catalog.tables[of].guess for of in catalog.star.tables if catalog.tables[of].chooses_rows}
+    guesses = {of: _of_table(guess) for of, guess in chosen.items() if guess is not None}
+    if not guesses or len(guesses) < len(chosen):
+        return None
+    first = max(guesses.values(), key=lambda guess: guess.rows)
+    return first if len(guesses) == 1 else replace(first, tables=guesses)
+
+
+def _of_table(stated: PublicGuess) -> Guess:
+    units, rows = min(stated.units, stated.rows), stated.rows
+    most = None if stated.most_rows is None else float(min(max(stated.most_rows, rows / units), rows))
+    return Guess(units, rows, most=most)
 
 
 def crowds(catalog: Catalog, public: Engine, plan: ReleasePlan) -> Crowds:

@@ -14,13 +14,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from math import inf, isinf, prod
-from typing import Any, NamedTuple, cast
+from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 
 from dpsql.answer.answered import AnsweredTerms
 from dpsql.answer.errorfunctions import DEFAULT_LEVEL, HIGH, LOW, STDERR
-from dpsql.answer.leafsets import FloatArray
+from dpsql.answer.leaf_values import AxisQuery
 from dpsql.answer.plan import Box, ReleaseView, presence, views_of
 from dpsql.answer.terms import Term
 from dpsql.answer.uncertainty.composite import Composite
@@ -32,6 +32,7 @@ from dpsql.contributions.rehearsal import evenly
 from dpsql.curate.dry import Rehearsal
 from dpsql.publishing.planned import ReleasePlan
 from dpsql.release import Release
+from dpsql.tree import FloatArray
 
 SEEN = 3.0
 """Standard errors of a count from 0 below which its average is not judged."""
@@ -61,6 +62,7 @@ class ViewBoxes:
 
     view: ReleaseView
     masks: Sequence[FloatArray]
+    questions: ClassVar[tuple[AxisQuery, ...]] = ()
 
     @property
     def shape(self) -> tuple[int, ...]:

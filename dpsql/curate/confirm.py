@@ -16,26 +16,20 @@ from datetime import UTC, date, datetime
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from hashlib import sha256
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import yaml
 
-from dpsql.curate.design.text import quoted
-from dpsql.curate.draft.domains import outward, round_width
-from dpsql.curate.draft.words import words
+from dpsql.curate.design.axes import widths
+from dpsql.curate.design.text import flow, quoted
+from dpsql.curate.draft.domains import natural_bounds, outward, round_width
 from dpsql.errors import InterfaceError
 from dpsql.star import Catalog, parse_catalog
 from dpsql.star.load import catalog_text
-from dpsql.star.tables import Column, Measure, Table
+from dpsql.star.tables import Column, Cuts, Measure, Table, bin_starts
 
 PROMISE = "privacy"
 """What the marks of the promise are grouped under; no table may be called so in this list alone."""
-
-NATURAL = {
-    "month": (1, 12), "day": (1, 31), "hour": (0, 23), "minute": (0, 59), "second": (0, 59), "weekday": (0, 6),
-    "quarter": (1, 4), "week": (1, 53), "age": (0, 120), "percent": (0, 100),
-}  # fmt: skip
-"""Bounds that follow from what a column is called, whatever its rows hold."""
 
 STEPS = 5
 """A rounder bound is a multiple of about a fifth of the range."""
@@ -159,8 +153,8 @@ def rounder_bounds(name: str, spec: Column | Measure) -> dict[str, str]:
 
 def _rounder_numbers(name: str, spec: Column | Measure) -> tuple[str, str]:
     low, high = Decimal(str(spec.lower)), Decimal(str(spec.upper))
-    natural = next((ends for word, ends in NATURAL.items() if word in words(name)), None)
-    if natural is not None and natural[0] <= low <= high <= natural[1]:
+    natural = natural_bounds(name, low, high)
+    if natural is not None:
         return (str(natural[0]), str(natural[1]))
     cuts = spec.cuts if isinstance(spec, Column) else None
     width = Decimal(cuts.width) if cuts is not None and cuts.width else Decimal(1).scaleb(-(spec.scale or 0))
@@ -182,7 +176,8 @@ def confirm_tables(text: str, choices: Mapping[str, bool]) -> tuple[str, tuple[C
         InterfaceError: a table has no mark.
         CatalogError: the draft is no catalog, or a rounder bound does not fit it.
     """
-    marks = open_marks(parse_catalog(text))
+    catalog = parse_catalog(text)
+    marks = open_marks(catalog)
     check_waiting(marks, choices)
     confirmed = [
         ConfirmedTable(group, rounder, tuple(mark for mark in marks if mark.group == group))
@@ -193,6 +188,8 @@ def confirm_tables(text: str, choices: Mapping[str, bool]) -> tuple[str, tuple[C
     changes = [
         change for table in confirmed for mark in table.marks for change in _changes(text, root, mark, table)
     ]
+    moved = {mark.path: mark for table in confirmed if table.rounder for mark in table.marks if mark.rounder}
+    changes += _moved_cuts(catalog, root, moved)
     for start, stop, new in sorted(changes, reverse=True):
         text = text[:start] + new + text[stop:]
     parse_catalog(text)
@@ -233,6 +230,65 @@ def _changes(text: str, root: yaml.MappingNode, mark: Mark, table: ConfirmedTabl
     for name, value in pairs:
         if table.rounder and name.value in mark.rounder:
             yield value.start_mark.index, value.end_mark.index, quoted(mark.rounder[name.value])
+
+
+def _moved_cuts(
+    catalog: Catalog, root: yaml.MappingNode, moved: Mapping[tuple[str, ...], Mark]
+) -> Iterator[Change]:
+    """Where listed cuts change, of columns and of views' axes over columns whose bounds move."""
+    for path, mark in moved.items():
+        _, table, kind, name = path
+        if kind == "measures":
+            continue
+        column = catalog.tables[table].columns[name]
+        places = [(*path, "cuts")]
+        for view, star_view in catalog.star.views.items():
+            for i, axis in enumerate(star_view.axes):
+                if (axis.meant.table, axis.meant.column) == (table, name):
+                    places.append(("views", view, "axes", str(i), "cuts"))
+        for place in places:
+            node = _node(root, place)
+            if isinstance(node, yaml.SequenceNode):
+                cuts = Cuts(width=None, at=tuple(cut.value for cut in node.value))
+                written = followed_cuts(column, cuts, column.model_copy(update=dict(mark.rounder)))
+                yield node.start_mark.index, node.end_mark.index, flow(written)
+
+
+def _node(root: yaml.Node, path: Sequence[str]) -> yaml.Node | None:
+    """The node at a path of keys and positions; None where the text has none, as of an axis that `quantiles` adds."""
+    node: yaml.Node | None = root
+    for key in path:
+        if isinstance(node, yaml.SequenceNode):
+            node = node.value[int(key)] if int(key) < len(node.value) else None
+        elif isinstance(node, yaml.MappingNode):
+            node = next((value for name, value in node.value if name.value == key), None)
+        else:
+            return None
+    return node
+
+
+def followed_cuts(column: Column, cuts: Cuts, moved: Column) -> Any:
+    """Listed cuts of a column whose bounds move: by the same width up to the new ones, else with leaves that stay.
+
+    Args:
+        column: as it was.
+        cuts: first values of its leaves.
+        moved: the column with its new bounds.
+
+    >>> spring = Column(type="date", lower="2024-04-01", upper="2024-06-30")
+    >>> year = Column(type="date", lower="2024-01-01", upper="2024-12-31")
+    >>> followed_cuts(spring, Cuts(at=("2024-05-01", "2024-06-01")), year)
+    {'width': 'month'}
+    >>> followed_cuts(spring, Cuts(at=("2024-05-09",)), year)
+    ['2024-04-01', '2024-05-09', '2024-07-01']
+    """
+    starts = bin_starts(column, cuts)
+    for width in widths(column):
+        if bin_starts(column, Cuts(width=width, at=())) == starts:
+            return {"width": width}
+    end, (lower, upper) = column.bounds[1], moved.bounds
+    inside = [start for start in starts if start > lower]
+    return [column.text(start) for start in [*inside, *([end + 1] if end < upper else [])]]
 
 
 def record_of(catalog: Path) -> Path:

@@ -26,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.answer.answerer import Answerer
+from dpsql.answer.predict import HALF
 from dpsql.axis import KeyListRule
 from dpsql.contributions.guess import Crowds, Guess
 from dpsql.contributions.rehearsal import RehearsedTable, chosen_tables, make_up
@@ -39,7 +40,15 @@ from dpsql.mechanisms.local.channel import channel_of
 from dpsql.noise import MOST_DRAWN
 from dpsql.publishing.axes import AxisMaker
 from dpsql.publishing.bounding import BEYOND, REACH, DrawnRelease, law_of
-from dpsql.publishing.content import descriptions, notes, planned_release, release_content, unmeasured
+from dpsql.publishing.content import (
+    descriptions,
+    excess_meta,
+    notes,
+    planned_release,
+    release_content,
+    unmeasured,
+)
+from dpsql.publishing.excess import EXCESS, UnitsBeyond, measured_bounds
 from dpsql.publishing.hybrid import ChannelInputs, invert_channel, reported_at
 from dpsql.publishing.key_plans import key_plans
 from dpsql.publishing.plan import plan_release
@@ -49,7 +58,7 @@ from dpsql.publishing.squares import COUNT, hybrid_statistics
 from dpsql.publishing.supplements import supplemented
 from dpsql.release import Release
 from dpsql.release.assemble import Statistic, without_numbers
-from dpsql.release.format import UNIT, RowsBeyondBound, ScaleMeta
+from dpsql.release.format import UNIT, RowsBeyondBound, ScaleMeta, ValuesBeyondBounds
 from dpsql.release.read import filled_release
 from dpsql.release.reports import SquareMeta
 from dpsql.release.write import KeyListPart, ReleaseBuilder, StatisticContent, StatisticPart
@@ -191,7 +200,7 @@ def rehearse(plan: ReleasePlan, guess: Guess, crowds: Crowds, seed: int) -> Rehe
         crowds: how crowded the leaves of axes are expected to be.
         seed: of made-up rows and noise.
     """
-    made = {of: make_up(plan, of, guess, crowds, seed) for of in chosen_tables(plan)}
+    made = {of: make_up(plan, of, guess.tables.get(of, guess), crowds, seed) for of in chosen_tables(plan)}
     content = release_content(_drawn(plan, made), "rehearsal", insecure=True)
     parts, spreads = {}, {}
     for i, part in zip(
@@ -379,8 +388,9 @@ def dry_release(
     statistics = list(map(Statistic, descriptions(known), _foreseen(priced, known)))
     builder = planned_release(known, "dry", without_numbers(statistics, priced.models), insecure=True)
     builder = replace(
-        builder, bounding=[*builder.bounding, *none_beyond(plan)], keys=tuple(_fixed_lists(plan))
-    )
+        builder, bounding=[*builder.bounding, *none_beyond(plan)], keys=tuple(_fixed_lists(plan)),
+        excess=[_no_excess(plan, forecast) for forecast in excess_forecasts(plan) if forecast.stderr is not None],
+    )  # fmt: skip
     if rehearsal is not None:
         builder = rehearsal.put_into(builder)
     return foreseen(builder, catalog or plan.catalog, plan, guess)
@@ -471,9 +481,58 @@ class BoundForecast(NamedTuple):
         if self.stderr is None:
             return f"  {self.of}: rows beyond max_ids ({self.tau}) are not measured, and every answer says so"
         return (
-            f"  {self.of}: rows beyond max_ids ({self.tau}) are measured to +- {self.stderr:,.0f} rows; intervals "
-            "of its counts, sums and averages reach as far as these may move them"
+            f"  {self.of}: rows beyond max_ids ({self.tau}) are measured to ± {HALF * self.stderr:,.0f} rows; "
+            "intervals of its counts, sums and averages reach as far as these may move them"
         )
+
+
+class ExcessForecast(NamedTuple):
+    """A measure with declared bounds.
+
+    Args:
+        of, measure: the counted table and the measure.
+        charge: what measuring the values beyond its bounds is charged, in `currency`; None where they are not measured.
+        currency: epsilon or mu2.
+        stderr: standard error of each number of units.
+    """
+
+    of: str
+    measure: str
+    charge: str | None
+    currency: str
+    stderr: float | None
+
+    def line(self) -> str:
+        """As `dpsql plan` prints it."""
+        if self.stderr is None:
+            return f"  {self.measure}: values beyond its bounds are not measured, and every sum says so"
+        return (
+            f"  {self.measure}: units with values beyond its bounds are measured to ± {HALF * self.stderr:,.0f}; "
+            "intervals of sums and averages reach as far as these may move them"
+        )
+
+
+def excess_forecasts(plan: ReleasePlan) -> tuple[ExcessForecast, ...]:
+    """Every measure of a plan that is summed, with what its values beyond the bounds are measured to."""
+    law, forecasts = law_of(plan.catalog), {}
+    for s in (s for s in plan.statistics if s.bounds is not None):
+        step = plan.step(s.of, EXCESS, s.measure.name)
+        forecasts[s.of, s.measure.name] = ExcessForecast(
+            s.of, s.measure.name, None if step is None else str(step.charge), plan.currency.name,
+            None if step is None else law.bounded_noise(1, step.spend),
+        )  # fmt: skip
+    return tuple(forecasts.values())
+
+
+def _no_excess(plan: ReleasePlan, forecast: ExcessForecast) -> ValuesBeyondBounds:
+    """What a release states of a measure if no unit has a value beyond its bounds; its mean a quarter up them."""
+    of, measure, stderr = forecast.of, forecast.measure, forecast.stderr or 0.0
+    bounds = measured_bounds(plan.statistics, of)[measure]
+    numbers = 4 if plan.catalog.star.tables[of].unit is None else 5
+    stated = excess_meta(plan, UnitsBeyond(of, measure, bounds, (0,) * numbers, stderr))
+    counts = any((s.of, s.measure.name) == (of, "count") for s in plan.statistics)
+    mean = (3 * bounds.lower + bounds.upper) / 4 * 10.0**-bounds.scale
+    return replace(stated, counted=ROWS if counts else None, mean=mean)
 
 
 ROWS = float(1 << 30)

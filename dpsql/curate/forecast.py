@@ -20,19 +20,21 @@ from typing import NamedTuple
 from dpsql.answer.answerer import Answerer
 from dpsql.answer.predict import PredictedColumn, predict
 from dpsql.budget import currency_at
-from dpsql.contributions.guess import Guess, crowds
+from dpsql.contributions.guess import Guess, crowds, stated_guess
 from dpsql.curate.classes import ClassForecast, Hopeless, hopeless
 from dpsql.curate.dry import (
     AllowedSelection,
     BoundForecast,
     CubeForecast,
     DrawForecast,
+    ExcessForecast,
     Priced,
     allowed_selections,
     bound_forecasts,
     cube_forecasts,
     draw_forecasts,
     dry_answerer,
+    excess_forecasts,
     priced_plan,
     typical_errors,
 )
@@ -317,6 +319,7 @@ class PlanReport:
         unforeseen: reported columns whose channel adds an error that nothing is known of without a guess.
         refreshes: how many releases the cap still holds, where they share it (`privacy: {releases: N}`).
         bounds: what will be known of the rows beyond declared bounds.
+        excess: what will be known of the values beyond the bounds of measures.
         keys: which keys will be shown of columns that list none.
         sums: what one person counts for in the sums of her summaries.
         allowed: what `data_dependent: allow` would bring to views that refuse it.
@@ -339,6 +342,7 @@ class PlanReport:
     unforeseen: tuple[str, ...] = ()
     refreshes: Refreshes | None = None
     bounds: tuple[BoundForecast, ...] = ()
+    excess: tuple[ExcessForecast, ...] = ()
     keys: tuple[KeyForecast, ...] = ()
     sums: tuple[str, ...] = ()
     allowed: tuple[AllowedSelection, ...] = ()
@@ -365,6 +369,7 @@ class _Dry:
     not_taken: tuple[NotTaken, ...] = ()
     looks: frozenset[str] = frozenset()
     bounds: tuple[BoundForecast, ...] = ()
+    excess: tuple[ExcessForecast, ...] = ()
     cubes: tuple[CubeForecast, ...] = ()
     draws: tuple[DrawForecast, ...] = ()
 
@@ -379,7 +384,7 @@ def plan_catalog(
         catalog: a loaded catalog; of its source only public tables are opened.
         workload: statements.
         compare: also plan the same views with each mechanism of `ALTERNATIVES`.
-        guess: what is publicly known about tables with `max_ids: auto`, for their relative errors.
+        guess: what is publicly known about tables with `max_ids: auto`, in the place of what the catalog states.
         keys: `table.column` -> keys that may be found of a column that lists none; some hundreds unless it is said.
 
     Returns:
@@ -395,6 +400,7 @@ def plan_catalog(
             "people report for themselves here, nothing is published", hint="run dpsql collection-plan"
         )
     inside = counted_catalog(catalog)
+    guess = stated_guess(inside) if guess is None else guess
     public = open_public(inside)
     try:
         make = planning_maker(inside, public, keys)
@@ -424,7 +430,7 @@ def plan_catalog(
         planned.statistics, queries, comparison, tuple(rows), _overall(catalog, planned, views),
         seen.classes, planned.hopeless, seen.blind, seen.weights, seen.stands_for, planned.not_taken, beaten,
         tuple(str(column) for column in reported_columns(catalog)) if guess is None else (),
-        refreshes(catalog), planned.bounds,
+        refreshes(catalog), planned.bounds, planned.excess,
         key_forecasts(inside, {name: len(made.keys) for name, made in planning_lists(inside, keys).items()}),
         tuple(summed_words(catalog)), allowed, planned.cubes, planned.draws,
     )  # fmt: skip
@@ -449,6 +455,7 @@ def _dry(
             not_taken(priced.plan),
             frozenset(s.view for s in priced.plan.statistics if s.measurement.facts.biased),
             bound_forecasts(priced.plan),
+            excess_forecasts(priced.plan),
             cube_forecasts(
                 priced.plan, [s.typical for s in statistics], None if guess is None else guess.rows
             ),

@@ -60,7 +60,8 @@ def _name(column: PredictedColumn) -> str:
 
 def _words(column: PredictedColumn) -> str:
     if column.median is None:
-        return "no upper end" if column.open_groups else "depends on the answer"
+        waits = f"needs a guess of {column.wants_guess}" if column.wants_guess else "depends on the answer"
+        return "no upper end" if column.open_groups else waits
     relative = (
         "" if column.relative is None else f" <small>{column.relative * HALF:.1%} of a typical answer</small>"
     )

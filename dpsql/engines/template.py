@@ -336,6 +336,54 @@ def beyond_bound(rows: PlacedRows, tau: int, most: int, dialect: Dialect) -> str
     )
 
 
+class BoundedDigit(NamedTuple):
+    """A measure of which values beyond its bounds are looked for.
+
+    Args:
+        name: of its digit, which reaches beyond the bounds.
+        lower, upper: the bounds.
+        near: the excess of a unit up to which it is near.
+    """
+
+    name: str
+    lower: int
+    upper: int
+    near: int
+
+
+def units_beyond_bounds(rows: PlacedRows, measures: Sequence[BoundedDigit], dialect: Dialect) -> str:
+    """The statement of the units with values beyond bounds: one line, `v0`, `v1` ..
+
+    Of each measure: units with values above the upper bound alone, near and far; below the lower one alone, near and
+    far; beyond both, which no single row can be.
+
+    **Privacy**: the excess of a unit follows from its own rows, and a unit is in one number of a measure or in none.
+    """
+    columns, numbers = [], list[str]()
+    for i, (name, lower, upper, near) in enumerate(measures):
+        above, below = f"{name} > {upper}", f"{name} < {lower}"
+        far = f"CASE WHEN {above} THEN {name} - ({upper}) WHEN {below} THEN ({lower}) - {name} ELSE 0 END"
+        far = far if rows.unit is None else cut(dialect.total(far, True), dialect)
+        sides = [f"CASE WHEN {side} THEN 1 ELSE 0 END" for side in (above, below)]
+        up, down = sides if rows.unit is None else [f"max({side})" for side in sides]
+        columns.append(f"{far} AS f{i}, {up} AS u{i}, {down} AS d{i}")
+        conditions = [
+            f"u{i} = {1 - side} AND d{i} = {side} AND f{i} {distance} {near}"
+            for side in (0, 1)
+            for distance in ("<=", ">")
+        ]
+        numbers += [*conditions, *([] if rows.unit is None else [f"u{i} = 1 AND d{i} = 1"])]
+    totals = [
+        f"{cut(dialect.total(f'CASE WHEN {condition} THEN 1 ELSE 0 END', False), dialect)} AS v{k}"
+        for k, condition in enumerate(numbers)
+    ]
+    grouped = "" if rows.unit is None else " GROUP BY unit"
+    return with_tables(
+        [*side_tables(rows, (), dialect), f"t AS ({placed_rows(rows, ())})"],
+        f"SELECT {', '.join(totals)} FROM (SELECT {', '.join(columns)} FROM t{grouped}) AS k",
+    )
+
+
 def cut(total: str, dialect: Dialect) -> str:
     """SQL of a BIGINT: a sum of any size, cut at `LARGEST`; 0 where there is nothing to sum."""
     low, high = (f"CAST({end} AS {dialect.wide})" for end in (-LARGEST, LARGEST))

@@ -37,8 +37,9 @@ from dpsql.mechanisms.law import NoiseLaw, NoisyRows, laws_for, refined
 from dpsql.noise import Noise
 from dpsql.progress import Progress, Stage
 from dpsql.publishing.cells import Cells, CountedCells
+from dpsql.publishing.excess import EXCESS, UnitsBeyond, units_beyond
 from dpsql.publishing.people import PeopleRows, draw_people, plan_people
-from dpsql.publishing.planned import PlannedStatistic, ReleasePlan, Step, UnitQuery
+from dpsql.publishing.planned import PlannedStatistic, ReleasePlan, Step, UnitQuery, lowered
 from dpsql.publishing.rows import CountedRows, counted_rows
 from dpsql.star import Catalog
 from dpsql.tree import Exact
@@ -93,6 +94,7 @@ class DrawnTable(NamedTuple):
         views: their noisy integers.
         scales: the table's scale, if it has one.
         beyond: the rows beyond the contribution bound, where they are measured.
+        excess: the units with values beyond the bounds of each measure, where they are measured.
         corrected: of a table with a scale, what each statistic holds beside its scaled estimates.
     """
 
@@ -101,6 +103,7 @@ class DrawnTable(NamedTuple):
     scales: tuple[TableScale, ...] = ()
     beyond: tuple[RowsBeyond, ...] = ()
     corrected: Mapping[int, Corrected] = NOTHING
+    excess: tuple[UnitsBeyond, ...] = ()
 
 
 class Bounding(Protocol):
@@ -307,6 +310,7 @@ class DrawnRelease(NamedTuple):
         views: noisy integers of each statistic, in the plan's order.
         scales: of each table with `max_ids: auto`.
         beyond: of each table that measures its rows beyond the contribution bound.
+        excess: of each measure whose values beyond its bounds are measured.
         corrected: as of `DrawnTable`.
     """
 
@@ -315,6 +319,7 @@ class DrawnRelease(NamedTuple):
     scales: tuple[TableScale, ...] = ()
     beyond: tuple[RowsBeyond, ...] = ()
     corrected: Mapping[int, Corrected] = NOTHING
+    excess: tuple[UnitsBeyond, ...] = ()
 
 
 def table_run(scan: Scan, of: str) -> TableRun:
@@ -345,6 +350,7 @@ def draw_release(scan: Scan, progress: Progress) -> DrawnRelease:
         tuple(scale for table in tables for scale in table.scales),
         tuple(rows for table in tables for rows in table.beyond),
         {i: each for table in tables for i, each in table.corrected.items()},
+        tuple(measure for table in tables for measure in table.excess),
     )
 
 
@@ -358,11 +364,25 @@ def draw_table_people(run: TableRun) -> DrawnTable:
     return DrawnTable({i: s for i, (s, _) in drawn.items()}, {i: view for i, (_, view) in drawn.items()})
 
 
+def draw_excess(run: TableRun) -> DrawnTable:
+    """The units with values beyond the bounds of the table's measures.
+
+    **Privacy**: spends the steps of these measures, each once.
+    """
+    scan = run.scan
+    relations, law = scan.raw.relations("counting"), law_of(scan.catalog)
+    drawn = units_beyond(
+        scan.catalog, scan.raw, scan.plan, run.counted.rows, run.of, relations, law, scan.noise
+    )
+    return DrawnTable({}, {}, excess=drawn)
+
+
 TABLE_DRAWS: tuple[tuple[Callable[[TableRun], bool], Callable[[TableRun], DrawnTable]], ...] = (
     (lambda run: bool(run.scan.plan.mine(run.of)), lambda run: run.bounding.draw(run)),
     (lambda run: bool(run.scan.plan.of_units(run.of)), draw_table_people),
+    (lambda run: run.scan.plan.has_step(run.of, EXCESS), draw_excess),
 )
-"""What is drawn of a table, each where the plan asks for it: rows by their bounding, then people."""
+"""What is drawn of a table, each where the plan asks for it: rows by their bounding, people, values beyond bounds."""
 
 UNIT_PLANS: tuple[Callable[[UnitQuery], tuple[list[PlannedStatistic], list[Step]]], ...] = (plan_people,)
 """What is planned of the units behind a table's rows; the statistics and steps of each are drawn by `TABLE_DRAWS`."""
@@ -400,13 +420,8 @@ def set_aside(table: DeclaredBound, statistics: Sequence[PlannedStatistic], buy:
     if not table.share:
         return Divided([], list(statistics))
     charge = table.share * sum((s.charge for s in statistics if s.of == table.of), Fraction(0))
-
-    def reduced(s: PlannedStatistic) -> PlannedStatistic:
-        remaining = s.charge * (1 - table.share)
-        return replace(s, charge=remaining, spend=buy(remaining, s.law))
-
     step = Step(table.of, BEYOND, "", buy(charge, table.law), charge)
-    return Divided([step], [reduced(s) if s.of == table.of else s for s in statistics])
+    return Divided([step], lowered(statistics, table.of, table.share, buy))
 
 
 def rows_beyond(run: TableRun, bounding: DeclaredBound) -> tuple[RowsBeyond, ...]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from decimal import Decimal
 from math import isinf, prod
 from typing import Literal
 
@@ -21,6 +22,7 @@ from dpsql.contributions.recipe import TableScale
 from dpsql.mechanisms.family.measurement import DrawnMember, MeasuredAxis
 from dpsql.mechanisms.law import NoisyRows
 from dpsql.publishing.bounding import DrawnRelease, bounding_of
+from dpsql.publishing.excess import UnitsBeyond
 from dpsql.publishing.null_rows import family_covariances
 from dpsql.publishing.planned import PlannedStatistic, ReleasePlan
 from dpsql.release.assemble import Assembled, Description, Statistic, assemble
@@ -33,6 +35,8 @@ from dpsql.release.format import (
     RunnerUp,
     ScaleMeta,
     SpentAmount,
+    UnitsBeyondBound,
+    ValuesBeyondBounds,
 )
 from dpsql.release.write import (
     LOOKUP_ARITY,
@@ -78,7 +82,34 @@ def release_content(drawn: DrawnRelease, release_id: str, *, insecure: bool) -> 
         for beyond in drawn.beyond
     ]  # fmt: skip
     scales = [scale_meta(scale) for scale in drawn.scales]
-    return replace(builder, scales=scales, bounding=[*builder.bounding, *measured])
+    excess = [excess_meta(plan, units, nodes) for units in drawn.excess]
+    return replace(builder, scales=scales, bounding=[*builder.bounding, *measured], excess=excess)
+
+
+def excess_meta(
+    plan: ReleasePlan, beyond: UnitsBeyond, nodes: Sequence[IntArray] | None = None
+) -> ValuesBeyondBounds:
+    """The units with values of one measure beyond its bounds, as a release states them.
+
+    Args:
+        plan: what was drawn.
+        beyond: their numbers.
+        nodes: estimates of every statistic; None where there are none.
+    """
+    bounds, (up_near, up_far, down_near, down_far, *both) = beyond.bounds, beyond.units
+    rows = None if nodes is None else _counted(plan, beyond.of, nodes)
+    mean = None
+    if nodes is not None and rows is not None:
+        i = next(
+            i for i, s in enumerate(plan.statistics) if (s.of, s.measure.name) == (beyond.of, beyond.measure)
+        )
+        total = float(nodes[i].ravel()[0]) / UNIT / max(1.0, rows) + plan.statistics[i].mid
+        mean = min(max(total, bounds.lower), bounds.upper) * 10.0**-bounds.scale
+    return ValuesBeyondBounds(
+        beyond.of, beyond.measure, f"{Decimal(bounds.lower).scaleb(-bounds.scale):f}",
+        f"{Decimal(bounds.upper).scaleb(-bounds.scale):f}", bounds.width * 10.0**-bounds.scale, beyond.stderr,
+        UnitsBeyondBound(up_near, up_far), UnitsBeyondBound(down_near, down_far), both[0] if both else None, rows, mean,
+    )  # fmt: skip
 
 
 def with_cuts(assembled: Assembled, plan: ReleasePlan, views: Sequence[NoisyRows]) -> Assembled:

@@ -29,7 +29,8 @@ from dpsql.mechanisms.family.registry import Family, choose_families
 from dpsql.mechanisms.law import NoiseLaw, laws_for
 from dpsql.noise.coins import HEADROOM
 from dpsql.publishing.axes import AxisMaker
-from dpsql.publishing.bounding import UNIT_PLANS, bounding_of
+from dpsql.publishing.bounding import UNIT_PLANS, bounding_of, law_of
+from dpsql.publishing.excess import excess_steps
 from dpsql.publishing.key_plans import key_plans
 from dpsql.publishing.planned import (
     AxisPlanner,
@@ -83,8 +84,9 @@ def plan_release(catalog: Catalog, make_axis: AxisMaker) -> ReleasePlan:
 
     steps = [step for plan in key_plans(catalog) for step in plan.steps()]
     for of in dict.fromkeys(s.of for s in statistics):
+        measured, statistics = excess_steps(catalog, of, statistics, law_of(catalog), buy)
         bounding_steps, statistics = bounding_of(catalog, of).divide(statistics, buy)
-        steps += bounding_steps
+        steps += [*measured, *bounding_steps]
     for of, table in catalog.star.tables.items():
         views = [
             (view, _share(catalog, view.name, view.unit_share))

@@ -68,6 +68,19 @@ class Bounds:
         """
         return max(self.upper - self.mid, self.mid - self.lower, 1)
 
+    @property
+    def width(self) -> int:
+        """The distance of the bounds, at least 1."""
+        return max(1, self.upper - self.lower)
+
+    def wider(self, widths: int) -> Bounds:
+        """Bounds so many widths further apart on either side.
+
+        >>> Bounds(0, 5, 0).wider(2)
+        Bounds(lower=-10, upper=15, scale=0)
+        """
+        return replace(self, lower=self.lower - widths * self.width, upper=self.upper + widths * self.width)
+
 
 @dataclass(frozen=True)
 class PlannedAxis:
@@ -286,6 +299,21 @@ class PlannedStatistic:
         return self.measurement.unit_variance(self.terms(axes)) * self.factor**2
 
 
+def lowered(
+    statistics: Sequence[PlannedStatistic],
+    of: str,
+    share: Fraction,
+    buy: Callable[[Fraction, NoiseLaw], Fraction],
+) -> list[PlannedStatistic]:
+    """The statistics of a release, those of one table with a share of their charges taken away."""
+
+    def reduced(s: PlannedStatistic) -> PlannedStatistic:
+        remaining = s.charge * (1 - share)
+        return replace(s, charge=remaining, spend=buy(remaining, s.law))
+
+    return [reduced(s) if s.of == of else s for s in statistics]
+
+
 class UnitQuery(NamedTuple):
     """What views of one table ask about its privacy units.
 
@@ -440,6 +468,10 @@ class ReleasePlan:
         """The step of a table, if it has that one."""
         wanted = (of, kind, measure)
         return next((step for step in self.steps if (step.of, step.kind, step.measure) == wanted), None)
+
+    def has_step(self, of: str, kind: str) -> bool:
+        """Whether a table has steps of a kind."""
+        return any((step.of, step.kind) == (of, kind) for step in self.steps)
 
     def shape(self, statistic: PlannedStatistic) -> tuple[int, ...]:
         """Leaves of each of the statistic's axes."""

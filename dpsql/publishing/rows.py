@@ -120,7 +120,7 @@ def counted_rows(catalog: Catalog, raw: Engine, plan: ReleasePlan, of: str) -> C
     """
     statistics = [s for s in plan.statistics if s.of == of]
     leaves = [leaf_of_row(catalog, raw, plan, i) for i in sorted({i for s in statistics for i in s.axes})]
-    measures, star = _measures(catalog, raw, statistics), catalog.star.tables[of]
+    measures, star = measure_digits(catalog, raw, statistics), catalog.star.tables[of]
     owner, joins = star.unit, star.joined([row_leaf.digit.path for row_leaf in leaves])
     for hop in joins:
         _one_type(raw, (hop.parent, hop.path[-1]), (hop.table, hop.key))
@@ -241,8 +241,16 @@ def _listed_leaf(catalog: Catalog, raw: Engine, planned: PlannedAxis, axis_id: i
     return Leaf(digit, lookup, key)
 
 
-def _measures(catalog: Catalog, raw: Engine, statistics: Sequence[PlannedStatistic]) -> dict[str, Digit]:
-    """Each bounded measure, by `table.column`; `count(m)` counts where m is not NULL."""
+def measure_digits(
+    catalog: Catalog, raw: Engine, statistics: Sequence[PlannedStatistic], margin: int = 0
+) -> dict[str, Digit]:
+    """Each bounded measure, by `table.column`; `count(m)` counts where m is not NULL.
+
+    Args:
+        catalog, raw: the release being made.
+        statistics: of one table.
+        margin: widths of the bounds by which values may lie beyond them, either way.
+    """
     bounds: dict[str, tuple[PlannedStatistic, Bounds]] = {}
     for statistic in statistics:
         measured = statistic.measure
@@ -254,6 +262,7 @@ def _measures(catalog: Catalog, raw: Engine, statistics: Sequence[PlannedStatist
         table, column = statistic.measure.table, str(statistic.measure.column)
         require_columns(raw, table, [column], made_columns(catalog.tables[table]))
         value = f"{raw.dialect.identifier(ROW)}.{raw.dialect.identifier(column)}"
+        ends = ends.wider(margin)
         kind, scale = kind_of(raw, table, column), ends.scale
         if column in catalog.tables[table].summaries:
             kind, scale = "BIGINT", 0  # whole units already

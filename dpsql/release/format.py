@@ -391,6 +391,68 @@ class RowsBeyondBound:
         )
 
 
+class UnitsBeyondBound(NamedTuple):
+    """Noisy numbers of units with values beyond one bound.
+
+    Args:
+        near: units whose values exceed it by at most three widths of the bounds, all together.
+        far: those whose values exceed it by more.
+    """
+
+    near: int
+    far: int
+
+
+@dataclass(frozen=True)
+class ValuesBeyondBounds:
+    """Privacy units with values of one measure beyond its declared bounds.
+
+    Args:
+        of, measure: the counted table, and the measure as statistics name it.
+        lower, upper: the bounds, as the catalog writes them.
+        width: upper - lower, in the measure's own unit.
+        stderr: standard error of every number of units.
+        above, below: units whose values lie beyond one bound alone.
+        both: units with values beyond both; None where every row is a unit.
+        counted: released number of rows of the table; None where no view counts rows.
+        mean: released mean of the measure, within its bounds; None where no view counts rows.
+    """
+
+    of: str
+    measure: str
+    lower: str
+    upper: str
+    width: float
+    stderr: float
+    above: UnitsBeyondBound
+    below: UnitsBeyondBound
+    both: int | None = None
+    counted: float | None = None
+    mean: float | None = None
+
+    @property
+    def units(self) -> int:
+        """Noisy number of units with values beyond either bound."""
+        return sum((*self.above, *self.below, self.both or 0))
+
+    @property
+    def misread(self) -> bool:
+        """Whether units with values beyond the bounds stand out of the noise."""
+        return max(*self.above, *self.below, self.both or 0) > 3 * self.stderr
+
+    def note(self) -> str:
+        """The caveat of every sum and average of the measure."""
+        several = 4 if self.both is None else 5
+        error, bounds = self.stderr * several**0.5, f"{self.lower} to {self.upper}"
+        size = f"about {max(0, self.units):,} +- {error:,.0f} units"
+        if not self.misread:
+            size = f"at most about {max(0, self.units) + 2 * error:,.0f} units, hidden by noise,"
+        return (
+            f"{self.measure}: {size} have values beyond {bounds}, which count as the nearest bound; intervals reach "
+            "as far as these may move sums and averages"
+        )
+
+
 @dataclass(frozen=True)
 class SlotsLeftOut:
     """What the slots of people who report for themselves left out of a table.
@@ -494,6 +556,7 @@ class Meta:
         models: the kind of each variance model, those of the axes first.
         choices: why these strategies.
         bounding: what bounding left out of each table, where that is told.
+        excess: the units with values beyond the bounds of each measure that was looked at.
         stream: of a state of a stream.
         local: of a release made of people's own reports.
         reported: columns of the curator's tables that people's devices reported.
@@ -520,6 +583,7 @@ class Meta:
     reported: tuple[ReportedMeta, ...] = ()
     keys: tuple[KeyListMeta, ...] = ()
     covariances: tuple[FamilyCovariance, ...] = ()
+    excess: tuple[ValuesBeyondBounds, ...] = ()
     format: int = FORMAT
 
     def key_list(self, table: str, column: str) -> KeyListMeta | None:
@@ -530,6 +594,10 @@ class Meta:
         """What is known of a table's rows beyond its declared bound; None where there can be none."""
         tables = [table for table in self.bounding if isinstance(table, RowsBeyondBound) and table.of == of]
         return tables[0] if tables else None
+
+    def excess_of(self, of: str, measure: str) -> ValuesBeyondBounds | None:
+        """What is known of a measure's values beyond its bounds; None where nothing measured them."""
+        return next((each for each in self.excess if (each.of, each.measure) == (of, measure)), None)
 
 
 def meta_from_json(entries: Mapping[str, Any]) -> Meta:

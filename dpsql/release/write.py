@@ -37,6 +37,7 @@ from dpsql.release.format import (
     SpentAmount,
     StatisticMeta,
     StreamMeta,
+    ValuesBeyondBounds,
     to_json,
 )
 from dpsql.release.reports import LocalMeta, ReportedMeta
@@ -130,7 +131,7 @@ class ReleaseBuilder:
         axes, statistics: their ids are their positions.
         models: the variance models of the axes, then those of views' cells together, of non-negative estimates or of
             scaled shares.
-        choices, scales, bounding, stream, local, reported: as in `Meta`.
+        choices, scales, bounding, excess, stream, local, reported: as in `Meta`.
         keys: lists of keys that nobody listed.
         covariances: as in `Meta`.
 
@@ -154,6 +155,7 @@ class ReleaseBuilder:
     reported: Sequence[ReportedMeta] = ()
     keys: Sequence[KeyListPart] = ()
     covariances: Sequence[FamilyCovariance] = ()
+    excess: Sequence[ValuesBeyondBounds] = ()
 
     @property
     def meta(self) -> Meta:
@@ -175,6 +177,7 @@ class ReleaseBuilder:
             reported=tuple(self.reported),
             keys=tuple(part.meta for part in self.keys),
             covariances=tuple(self.covariances),
+            excess=tuple(self.excess),
         )
 
     def write(

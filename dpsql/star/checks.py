@@ -292,6 +292,11 @@ def _check_stream(catalog: CatalogFields) -> None:
                 ("tables", name, "clipped_share"),
                 "streams do not measure rows beyond max_ids; remove it or write 0",
             )
+        if table_spec.excess_share:
+            raise Problem(
+                ("tables", name, "excess_share"),
+                "streams do not measure values beyond bounds; remove it or write 0",
+            )
     if catalog.source is not None and catalog.source.kind.is_server:
         raise Problem(
             ("source", "kind"),

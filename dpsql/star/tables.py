@@ -12,7 +12,7 @@ from datetime import date, timedelta
 from fractions import Fraction
 from typing import Annotated, Any, Literal, NamedTuple, Self
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
 from dpsql.star.base import (
     EPOCH,
@@ -491,6 +491,38 @@ class ExcessRowsRule(NamedTuple):
 TRUNCATE, WEIGHT = ExcessRowsRule("truncate", weighs=False), ExcessRowsRule("weight", weighs=True)
 
 
+def one_digit(number: int) -> int:
+    """A whole number with one significant digit.
+
+    >>> one_digit(16049), one_digit(600), one_digit(95)
+    (20000, 600, 100)
+    """
+    power = int(10 ** (len(str(number)) - 1))
+    return (2 * number + power) // (2 * power) * power
+
+
+class PublicGuess(Model):
+    """About how large a table is, in public: forecasts need it, and the release stores it.
+
+    **Privacy**: one significant digit is kept; it must be public anyway, and not follow from the rows at hand.
+    """
+
+    units: int = Field(description="how many privacy units own rows, about: one significant digit is kept")
+    rows: int = Field(description="how many rows there are, about")
+    most_rows: int | None = Field(None, description="rows that hardly any unit passes, about")
+
+    @model_validator(mode="after")
+    def _ofone_digit(self) -> Self:
+        if not 1 <= self.units <= self.rows <= 10**12:
+            raise ValueError("`guess` needs at least one unit, and at least as many rows as units")
+        if self.most_rows is not None and not self.units * self.most_rows >= self.rows >= self.most_rows:
+            raise ValueError("`most_rows` is at least rows / units, and at most rows")
+        for key in ("units", "rows", "most_rows"):
+            if (number := getattr(self, key)) is not None:
+                object.__setattr__(self, key, one_digit(number))
+        return self
+
+
 class Table(Model):
     """One table of the star: fact, dimension or domain (a public list of values)."""
 
@@ -529,6 +561,15 @@ class Table(Model):
         description="part of the table's budget that measures the rows beyond a number in max_ids: 0.01 unless "
         "written, 0 for no measurement",
     )
+    excess_share: Exact | None = Field(
+        None,
+        description="part of the table's budget that measures, for each summed column, the values beyond its bounds: "
+        "none unless written; `dpsql init` writes 0.01",
+    )
+    guess: PublicGuess | None = Field(
+        None,
+        description="about how many units and rows there are, in public: what forecasts need under max_ids: auto",
+    )
     unit_path: tuple[str, ...] = Field(
         (), description="foreign keys to the privacy unit, where several lead there"
     )
@@ -562,13 +603,14 @@ class Table(Model):
             raise ValueError("write a whole number from 1 to 1000000, or auto")
         return value
 
-    @field_validator("clipped_share")
+    @field_validator("clipped_share", "excess_share")
     @classmethod
-    def _small(cls, value: Fraction | None) -> Fraction | None:
+    def _small(cls, value: Fraction | None, field: ValidationInfo) -> Fraction | None:
         if value is not None and not 0 <= value <= Fraction(1, 4):
-            raise ValueError(
-                "`clipped_share` is at least 0 and at most 0.25; 0 measures no rows beyond max_ids"
+            measured = (
+                "rows beyond max_ids" if field.field_name == "clipped_share" else "values beyond bounds"
             )
+            raise ValueError(f"`{field.field_name}` is at least 0 and at most 0.25; 0 measures no {measured}")
         return value
 
     @model_validator(mode="after")
@@ -583,6 +625,8 @@ class Table(Model):
     def _role_fits(self) -> Self:
         if self.role.counted and self.private is False:
             raise ValueError("a fact table is private; a public list of values is `role: domain`")
+        if self.guess is not None and self.is_public:
+            raise ValueError("a public table needs no `guess`; remove it")
         if self.role.listed and self.private:
             raise ValueError("a domain table is published; remove `private: true` or use `role: dimension`")
         if self.role.named and self.key is None:

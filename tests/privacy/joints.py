@@ -156,6 +156,25 @@ def row_more(
     return lambda folder: measure(text, joined(base, {"sales": rows}), right, folder)
 
 
+EXCESS = "excess_share: 0.05,"
+"""Bounds are -3 to 9, so 20 is near and 400 far."""
+
+
+def values_beyond(
+    text: str, *amounts: int, unit: int = VICTIM, replaced: bool = False
+) -> Callable[[Path], Loss]:
+    """One person more, or in another one's place, with nine rows of each of some amounts; or one row of nobody's."""
+
+    def of(unit: int, cell: tuple[str, int], *amounts: int) -> dict[str, list[tuple[object, ...]]]:
+        sales = [(unit, 1, *cell, amount) for amount in amounts for _ in range(9 if unit >= VICTIM else 1)]
+        return {"person": [(unit, 7)] if unit >= VICTIM else [], "sales": sales}  # type: ignore[dict-item]
+
+    base = joined(crowd(), of(3, (DAYS[2], 1), 20, 400, -20))
+    left = joined(base, of(unit, (DAYS[-1], 7), *amounts))
+    right = joined(base, of(RIVAL, (DAYS[0], 0), -400)) if replaced else base
+    return lambda folder: measure(text, left, right, folder)
+
+
 def nan_keys(folder: Path) -> Loss:
     """Keys that are floats: NULL, NaN, infinity and 7.5 are nobody's, 900.0 is person 900."""
     base = crowd()
@@ -298,6 +317,21 @@ JOINTS = (
         catalog(bounds="max_ids: 4, bounding: weight,", axes="sales.day, sales.size")), TIGHT),
     Joint("rows beyond the bound are measured", one_more(
         catalog(bounds="max_ids: 4, clipped_share: 0.05,")), TIGHT, slow=True),
+    Joint("values beyond the bounds are measured", values_beyond(
+        catalog(bounds=f"max_ids: 4, clipped_share: 0, {EXCESS}"), 400), TIGHT),
+    Joint("values beyond both bounds, weighted rows", values_beyond(
+        catalog(bounds=f"max_ids: 4, clipped_share: 0, bounding: weight, {EXCESS}"), 400, -400), 0.0, slow=True),
+    Joint("values beyond the bounds, under a delta", values_beyond(
+        catalog(bounds=f"max_ids: 4, clipped_share: 0, {EXCESS}", promise=DELTA), 20), TIGHT),
+    Joint("values beyond the bounds of another person in her place", values_beyond(
+        catalog(bounds=f"max_ids: 4, clipped_share: 0, {EXCESS}", promise=REPLACED), 400, replaced=True),
+        TIGHT, slow=True),
+    Joint("values beyond the bounds, bounds of rows chosen", values_beyond(
+        catalog(bounds=f"max_ids: auto, {EXCESS}", mechanism=""), 400), 0.0),
+    Joint("values beyond the bounds, bounds of rows chosen under a delta", values_beyond(
+        catalog(bounds=f"max_ids: auto, {EXCESS}", promise=DELTA, mechanism=""), 400), 0.0, slow=True),
+    Joint("a row with a value beyond the bounds", values_beyond(
+        catalog(unit="row").replace("campaign},", f"campaign}}, {EXCESS}"), 400, unit=3), TIGHT),
     Joint("a CSV line", csv_line(b"3,1,2025-01-08,7,9,x"), TIGHT),
     Joint("a CSV line with an open quote", csv_line(b'3,1,2025-01-08,7,9,"open'), 0.0),
     Joint("a SELECT over the rows", sql_source, TIGHT),

@@ -5,7 +5,7 @@
 | scale | noise of the total that shapes are scaled to | all counts and sums of a measure |
 | spread | groups whose people own more or less than others | questions about the same groups |
 | tail | rows of the few who own most, above every bound; longer on the side of more | all of them |
-| shift | estimated bias from a declared bound (`dpsql.answer.uncertainty.beyond`) | all of a table |
+| shift | estimated bias from a declared bound (`dpsql.answer.uncertainty.beyond`, `excess`) | all of a table |
 
 An answer is a form of counts and sums, so it changes by its derivatives: with C and S the part of an answer's
 derivative that follows a count's or a sum's own size,
@@ -39,6 +39,7 @@ from dpsql.answer.terms import Term
 from dpsql.answer.uncertainty.beyond import by_table, reach_of, share_beyond
 from dpsql.answer.uncertainty.bin_bounds import value_bounds
 from dpsql.answer.uncertainty.estimated import ErrorComponents
+from dpsql.answer.uncertainty.excess import by_measure, excess_reach, rows_past_bounds
 from dpsql.answer.uncertainty.linear import BoxStatistic, LinearNumbers, MeasuredTerm, Weights, covariance
 from dpsql.release.format import MeasureScale, RelativeError
 from dpsql.star.graph import sums_rows
@@ -70,6 +71,11 @@ def beyond_noise(numbers: LinearNumbers) -> ErrorComponents | None:
         if release.meta.local is None and scaled:
             components.append(_scaled_components(scaled, terms, numbers.count))
         components += [reach_of(lines, numbers.count, beyond) for beyond, lines in by_table(terms)]
+        components += [excess_reach(lines, numbers.count, beyond) for beyond, lines in by_measure(terms)]
+        if release.meta.excess:
+            components += [
+                moved for key, lines in terms.items() for moved in rows_past_bounds(key, lines, numbers.count)
+            ]
     return ErrorComponents.joined(components)
 
 

@@ -164,13 +164,13 @@ def cuts_for(column: Column, ends: frozenset[int]) -> Cuts | None:
     already_cut = column.cuts is not None or high - low < SHORT
     if already_cut and inside <= frozenset(bin_starts(column, column.cuts)) and not _is_long(column):
         return None
-    for width in _widths(column):
+    for width in widths(column):
         cuts = Cuts.model_validate({"width": width})
         starts = bin_starts(column, cuts)
         if inside <= frozenset(starts) and not (inside and len(starts) > max(SHORT, 4 * len(inside))):
             return cuts
     if not inside:
-        return None if already_cut else Cuts.model_validate({"width": _widths(column)[0]})
+        return None if already_cut else Cuts.model_validate({"width": widths(column)[0]})
     return _cut_at(column, inside)
 
 
@@ -199,7 +199,7 @@ def _fine_starts(column: Column) -> Iterable[int]:
     """The first values of bins of the least width that gives at most `SHORT`; none where leaves are few, or cut."""
     if column.cuts is not None or column.leaves <= SHORT:
         return ()
-    starts = (bin_starts(column, Cuts.model_validate({"width": width})) for width in _widths(column))
+    starts = (bin_starts(column, Cuts.model_validate({"width": width})) for width in widths(column))
     return max((bins for bins in starts if len(bins) <= SHORT), key=len, default=())
 
 
@@ -207,7 +207,7 @@ def _is_long(column: Column) -> bool:
     return len(bin_starts(column, column.cuts)) > SHORT
 
 
-def _widths(column: Column) -> list[str]:
+def widths(column: Column) -> list[str]:
     """Widths that people would choose, the widest first: of the calendar, or 1, 2, 5 times a power of ten."""
     low, high = column.bounds
     if column.type in ("date", "timestamp"):

@@ -21,8 +21,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from pathlib import Path
 from typing import NamedTuple
 
@@ -48,12 +49,17 @@ from dpsql.curate.draft.look import ColumnFacts, SelectReader, TableFacts, calle
 from dpsql.curate.draft.roles import TableRoles, Whose, roles_of
 from dpsql.curate.draft.unread import NO_QUESTION, NO_TABLE, read_tables
 from dpsql.errors import InterfaceError, visible
+from dpsql.publishing.excess import MOST_SPENT
 from dpsql.star import parse_catalog
 from dpsql.star.source import CSV, POSTGRESQL
 from dpsql.star.sql.calendar import CalendarField
+from dpsql.star.tables import one_digit
 
 _VALUE = re.compile(r"\s*-?\d[\d.,:/ -]*")
 """A number, date or time: names of columns that are one suggest that a CSV file has no header."""
+
+EXCESS_SHARE = Fraction(1, 100)
+"""Of a drafted table's budget, for each of its measures: a bound that was read from rows cuts some."""
 
 EPSILON, CAP = "1", "4"
 """What stands in a draft until the curator has chosen: under `confirm`, so nothing is spent by it."""
@@ -69,6 +75,7 @@ class CuratorChoices:
         epsilon: what one release spends.
         cap: most that these people may ever lose.
         data_dependent: whether noisy numbers may choose how views are measured.
+        guesses: of a fact, or of all of them under an empty name: units, rows, and rows that hardly any unit passes.
     """
 
     unit: str | None = None
@@ -76,6 +83,7 @@ class CuratorChoices:
     epsilon: str | None = None
     cap: str | None = None
     data_dependent: bool | None = None
+    guesses: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     @property
     def complete(self) -> bool:
@@ -181,7 +189,8 @@ def draft(
     of_people = DraftedSummaries() if statements else drafted_summaries(tables, links, roles)
     fields = () if reader.kind is POSTGRESQL else asked_fields(statements)  # servers derive nothing yet
     for table in tables:
-        lines += _table(table, links, roles, fields, confirmed=choices.public is not None)
+        guess = choices.guesses.get(table.name, choices.guesses.get("", ()))
+        lines += _table(table, links, roles, fields, guess, confirmed=choices.public is not None)
         if table.name == roles.unit_table and of_people.lines:
             lines += ["    summaries:  # beyond its bounds a value counts as the bound"]
             lines += [f"      {line}" for line in of_people.lines]
@@ -331,7 +340,13 @@ def _place(table: TableFacts, reader: SelectReader, roles: TableRoles) -> str:
 
 
 def _table(
-    table: TableFacts, links: Links, roles: TableRoles, fields: Sequence[CalendarField], *, confirmed: bool
+    table: TableFacts,
+    links: Links,
+    roles: TableRoles,
+    fields: Sequence[CalendarField],
+    guess: Sequence[int],
+    *,
+    confirmed: bool,
 ) -> list[str]:
     is_fact, is_public = table.name in roles.facts, table.name in roles.public
     key, foreign = links.keys[table.name], links.foreign[table.name]
@@ -364,7 +379,14 @@ def _table(
         lines.append(
             "    max_ids: auto  # rows of a unit that count, chosen when publishing; better: a limit by rule"
         )
+        numbers = zip(("units", "rows", "most_rows"), map(one_digit, guess), strict=False)
+        lines += [f"    guess: {{{', '.join(f'{key}: {n}' for key, n in numbers)}}}"] if guess else []
     domains = [d for d in _domains(table, links, roles) if d is not None]
+    measures = sum(domain.measure for domain in domains)
+    if 0 < measures * EXCESS_SHARE <= MOST_SPENT:
+        lines.append(
+            f"    excess_share: {float(EXCESS_SHARE)}  # of the budget: how many values lie beyond bounds"
+        )
     derived = {} if is_public else derived_fields(table, domains, fields)
     expressions = ", ".join(f"{quoted(d.name)}: {quoted(text)}" for text, d in derived.items())
     lines += [f"    derive: {{{expressions}}}  # the questions ask for these"] if derived else []

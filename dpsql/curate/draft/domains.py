@@ -101,6 +101,23 @@ def _place(value: str, scale: Sequence[str]) -> int | None:
 MOST_LEAVES = 150
 """Leaves of an ordered axis that has no cuts; beyond, cuts of a round width make about a third of it."""
 
+NATURAL = {
+    "month": (1, 12), "day": (1, 31), "hour": (0, 23), "minute": (0, 59), "second": (0, 59), "weekday": (0, 6),
+    "quarter": (1, 4), "week": (1, 53), "age": (0, 120), "percent": (0, 100),
+}  # fmt: skip
+"""Bounds that follow from what a column is called, whatever its rows hold."""
+
+
+def natural_bounds(name: str, low: Decimal, high: Decimal) -> tuple[int, int] | None:
+    """Bounds that follow from a column's name, where values lie within them.
+
+    >>> natural_bounds("age", Decimal(17), Decimal(90)), natural_bounds("age", Decimal(17), Decimal(900))
+    ((0, 120), None)
+    """
+    bounds = next((ends for word, ends in NATURAL.items() if word in words(name)), None)
+    return bounds if bounds is not None and bounds[0] <= low <= high <= bounds[1] else None
+
+
 MONTHS_FROM, YEARS_FROM = 800, 6000
 """Days that a date column spans from which its leaves are months, and years."""
 
@@ -223,11 +240,13 @@ def domain_of(column: ColumnFacts, *, counted: bool, of_people: bool = False) ->
     """
     if left_out(column, of_people=of_people).why:
         return None
+    measure = counted and _is_measure(column)
     drafted = _DOMAINS[column.nature](column) if column.nature else None
+    if drafted is not None and measure:
+        drafted = _measured(column)
     if drafted is None:
         return None
     keys, leaves = list(drafted.keys), drafted.leaves
-    measure = counted and _is_measure(column)
     keys += ["measure: true"] * measure + ["nullable: true"] * column.nullable
     keys += [] if column.nature is TRUTH and not column.guessed else ["confirm: true"]
     return Domain(column.name, tuple(keys), leaves, measure)
@@ -276,6 +295,56 @@ def _number(column: ColumnFacts) -> Domain | None:
     low, high = outward(low, width, ROUND_FLOOR), outward(high, width, ROUND_CEILING)
     ends = (f"lower: {low:f}", f"upper: {high:f}", f"cuts: {{width: {width:f}}}")
     return Domain(column.name, (*kind, *ends), int((high - low) / width))
+
+
+def _measured(column: ColumnFacts) -> Domain | None:
+    """A number that may be summed: bounds of its name, else round ones beyond what nearly all rows hold.
+
+    A sum counts a value beyond its bounds as the bound, so these leave room; cuts are those of the values at hand.
+    """
+    if column.inner is None or column.ends is None:
+        return _number(column)
+    unit = Decimal(1).scaleb(-column.scale)
+    (minimum, maximum), (low, high) = (map(Decimal, ends) for ends in (column.ends, column.inner))
+    kind = ["type: int"] if column.nature is WHOLE else ["type: decimal", f"scale: {column.scale}"]
+    natural = natural_bounds(column.name, minimum, maximum)
+    ends = (-roomy(-low, -minimum), roomy(high, maximum)) if natural is None else tuple(map(Decimal, natural))
+    if not max(map(abs, ends)) < Decimal(10) ** 13:
+        return None
+    span = high - min(low, Decimal(0))
+    width = unit if span / unit <= MOST_LEAVES else max(unit, round_width(span / (MOST_LEAVES // 3)))
+    if natural is None and width > unit:
+        ends = outward(ends[0], width, ROUND_FLOOR), outward(ends[1], width, ROUND_CEILING)
+    leaves = int((ends[1] - ends[0]) / width)
+    cuts = [f"cuts: {{width: {width:f}}}"] if width > unit else []
+    return Domain(column.name, (*kind, f"lower: {ends[0]:f}", f"upper: {ends[1]:f}", *cuts), leaves)
+
+
+def roomy(value: Decimal, largest: Decimal) -> Decimal:
+    """The next but one of 1, 2 and 5 times a power of ten from a value on, and never the largest value itself.
+
+    Args:
+        value: that nearly all rows do not exceed; 0 or less gives 0.
+        largest: of all rows.
+
+    >>> [int(roomy(Decimal(value), Decimal(most))) for value, most in ((120, 130), (120, 500), (100, 100), (-3, -1))]
+    [500, 1000, 200, 0]
+    """
+    if value <= 0:
+        return Decimal(0)
+    bound = _above(_first(value))
+    return _above(bound) if bound == largest else bound
+
+
+def _first(value: Decimal) -> Decimal:
+    """The first of 1, 2 and 5 times a power of ten from a value on."""
+    power = Decimal(1).scaleb(value.adjusted())
+    return next(step * power for step in (1, 2, 5, 10) if step * power >= value)
+
+
+def _above(bound: Decimal) -> Decimal:
+    """The following number of that series."""
+    return _first(bound + Decimal(1).scaleb(bound.adjusted() - 6))
 
 
 def round_width(width: Decimal) -> Decimal:

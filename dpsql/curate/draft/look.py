@@ -75,6 +75,8 @@ class ColumnFacts:
         scale: digits behind the point.
         low, high: smallest and largest number or time as text, without the odd ones; None where there is none.
         odd: whether values lie beyond them.
+        inner: the values between which 99.8% of the rows lie, as text.
+        ends: the smallest and the largest value, as text.
         distinct: how many different values.
         nullable: whether a NULL was seen.
         unique: whether no value stands twice and none is NULL.
@@ -92,6 +94,8 @@ class ColumnFacts:
     low: str | None = None
     high: str | None = None
     odd: bool = False
+    inner: tuple[str, str] | None = None
+    ends: tuple[str, str] | None = None
     distinct: int = 0
     nullable: bool = False
     unique: bool = False
@@ -472,7 +476,10 @@ def _with_bounds(facts: ColumnFacts, reader: SelectReader, relation: str) -> Col
         for start, end in ((low, high), (minimum, maximum))
     )
     odd = not outer <= 2 * inner  # else what lies beyond is as near as the rest
-    return replace(facts, low=low if odd else minimum, high=high if odd else maximum, odd=odd)
+    return replace(
+        facts, low=low if odd else minimum, high=high if odd else maximum, odd=odd, inner=(low, high),
+        ends=(minimum, maximum),
+    )  # fmt: skip
 
 
 def _number(text: str, nature: Nature) -> float:

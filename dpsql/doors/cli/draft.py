@@ -13,7 +13,7 @@ import click
 from dpsql import api
 from dpsql.curate.design.text import view_lines
 from dpsql.doors.cli.command import FILE, CommandOutput, cli, say, tells
-from dpsql.doors.cli.plan import statements
+from dpsql.doors.cli.plan import HALF, statements
 from dpsql.errors import InterfaceError
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def init(
     """
     from dpsql.curate.draft import DraftWorkload
 
-    guess = _guess(said.pop("units"), said.pop("rows"))
+    guess = _guess(said["units"], said["rows"])
     choices = _choices(**said)
     if interactive and workload is None:
         workload = _questions()
@@ -103,11 +103,15 @@ def _choices(
     cap: str | None,
     epsilon: str | None,
     data_dependent: str | None,
+    units: int | None = None,
+    rows: int | None = None,
 ) -> CuratorChoices:
     from dpsql.curate.draft import CuratorChoices
 
     allows = None if data_dependent is None else bool(SELECTED.index(data_dependent))
-    return CuratorChoices(unit, frozenset(public) - {"none"} if public else None, epsilon, cap, allows)
+    guesses = {} if units is None or rows is None else {"": (units, rows)}
+    tables = frozenset(public) - {"none"} if public else None
+    return CuratorChoices(unit, tables, epsilon, cap, allows, guesses=guesses)
 
 
 def _guess(units: int | None, rows: int | None) -> Guess | None:
@@ -233,8 +237,13 @@ def _design_lines(designed: CatalogDesign) -> list[str]:
         noisy = [column for column in question.columns if column.view]
         views = ", ".join(dict.fromkeys(column.view for column in noisy))
         exact = "its error depends on the answer" if question.columns else "from the catalog, no noise"
-        errors = [f"{c.name} +- {c.median:.4g}" for c in noisy if c.median is not None]
-        about = [] if question.relative is None else [f"about {question.relative:.1%} of a typical answer"]
+        errors = [f"{c.name} ± {c.median * HALF:.4g}" for c in noisy if c.median is not None]
+        errors += [
+            f"{c.name}: `dpsql plan` says, with a guess in the catalog" for c in noisy if c.wants_guess
+        ]
+        about = [] if question.relative is None or any(c.wants_guess for c in noisy) else [
+            f"about {HALF * question.relative:.1%} of a typical answer"
+        ]  # fmt: skip
         lines.append(f"   {'; '.join([*about, *errors, *([f'view {views}'] if views else [exact])])}")
     return lines
 
@@ -263,7 +272,8 @@ def _asking(options: CuratorChoices) -> Callable[[Sketch], CuratorChoices]:
         allows = options.data_dependent
         if allows is None:
             allows = click.confirm(SELECTION, default=True, err=True)
-        return CuratorChoices(unit, public, cap=cap, epsilon=spends, data_dependent=allows)
+        guesses = options.guesses or ({} if unit == "row" else _guesses(sketch, unit))
+        return CuratorChoices(unit, public, cap=cap, epsilon=spends, data_dependent=allows, guesses=guesses)
 
     return ask
 
@@ -284,6 +294,42 @@ def _unit(sketch: Sketch) -> str:
         click.echo(f"{sketch.whose.question}.", err=True)
     prompt = f"Whose privacy ({candidates})"
     return str(click.prompt(prompt, default=sketch.whose.unit, value_proc=read, err=True))
+
+
+GUESS = (
+    "About how many of {unit} own rows of {table}, how many rows there are, and how many hardly any of them passes: "
+    "two or three numbers that are public anyway (one digit of each is kept, the release shows it; empty: no forecast)"
+)
+
+
+def _guesses(sketch: Sketch, unit: str) -> dict[str, tuple[int, ...]]:
+    """Public guesses about each table that leads to the people; nothing is proposed."""
+
+    def read(text: str) -> tuple[int, ...]:
+        from pydantic import ValidationError
+
+        from dpsql.star.tables import PublicGuess
+
+        words = text.replace(",", " ").split()
+        numbers = tuple(int(word) for word in words if word.isdecimal())
+        if words and (len(numbers) != len(words) or len(numbers) not in (2, 3)):
+            raise click.UsageError("write two or three whole numbers, such as 600 20000 50")
+        try:
+            if numbers:
+                PublicGuess.model_validate(dict(zip(("units", "rows", "most_rows"), numbers, strict=False)))
+        except ValidationError as error:
+            raise click.UsageError("no table is like that: rows are at least as many as units") from error
+        return numbers
+
+    people = unit.partition(".")[0]
+    guesses = {}
+    for table in sketch.tables:
+        if people in sketch.links.reached(table.name):
+            prompt = GUESS.format(unit=people, table=table.name)
+            guesses[table.name] = click.prompt(
+                prompt, default="", show_default=False, value_proc=read, err=True
+            )
+    return {table: numbers for table, numbers in guesses.items() if numbers}
 
 
 def _public(sketch: Sketch) -> frozenset[str]:

@@ -214,6 +214,7 @@ def _release_lines(report: PlanReport) -> list[str]:
     lines = [f"the release: {views} views, {sizes}, counting rows on top"]
     lines += [f"  {draw.line}" for draw in report.draws]
     lines += [bound.line() for bound in report.bounds]
+    lines += [measure.line() for measure in report.excess]
     lines += [_keys_line(forecast) for forecast in report.keys]
     lines += report.sums
     lines += [f"  warning: {_beaten_line(beaten)}" for beaten in report.beaten]
@@ -287,11 +288,14 @@ def _statistic_lines(s: StatisticForecast) -> list[str]:
     if s.tau == 1:
         rows = "one row a unit" + (", so that M = 1" if s.measure == "count" else "")
     elif not s.tau:
-        rows = "rows a unit chosen at publish, figures for one row each"
+        rows = "rows a unit chosen at publish"
     charge = f"{s.currency} {float(Fraction(s.charge)):.4g}"
     lines = [
         f"  {s.view}: {s.measure} of {s.of}, {charge}, {s.noise}, {rows}; {s.cells} cells, {s.nodes} stored, "
         f"typical {s.typical:.4g}"
+        if s.tau
+        else f"  {s.view}: {s.measure} of {s.of}, {charge}, {s.noise}, {rows}; "
+        f"{s.cells} cells, {s.nodes} stored"
     ]
     if s.asked:
         lines.append(f"    compared by {s.asked}")
@@ -333,11 +337,11 @@ def _query_lines(number: int, query: QueryForecast) -> list[str]:
         return [*lines, f"   no answer: {query.refusal}"]
     for column in query.columns:
         if column.median is None or column.least is None or column.most is None:
-            why = (
-                "no upper end: too few people for the noise"
-                if column.open_groups
-                else "depends on the answer"
-            )
+            why = "depends on the answer"
+            if column.open_groups:
+                why = "no upper end: too few people for the noise"
+            if column.wants_guess:
+                why = f"needs `guess: {{units: .., rows: ..}}` on {column.wants_guess} in the catalog"
             lines.append(f"   {column.name}: {why}{_cut_words(column)}")
             continue
         relative = "" if column.relative is None else f", {column.relative * HALF:.1%} of a typical answer"
@@ -406,14 +410,14 @@ def class_lines(report: PlanReport) -> list[str]:
         Lines; where no guess was stated, a word on how to state one; none without such tables.
     """
     if report.wants_guess:
-        return ["relative errors: state --units and --rows, public guesses"]
+        return [
+            "write `guess: {units: .., rows: ..}` into the catalog, public guesses, and errors are forecast"
+        ]
     if not report.classes:
         return []
     from dpsql.curate.classes import by_kind
 
-    lines = [
-        "relative errors of typical questions on made-up tables like yours (half of the 95% interval / 1.96)"
-    ]
+    lines = ["relative errors of typical questions on made-up tables like yours (half of the 95% interval)"]
     for (of, kind, measure), (error, mean) in by_kind(report.classes).items():
         lines.append(f"  {of}, {kind}: {_errors(measure, error, mean)}")
     for c in report.classes:
@@ -435,7 +439,7 @@ def _errors(measure: str, error: float | None, mean: float | None) -> str:
 
 
 def _percent(error: float | None) -> str:
-    return "without an upper end" if error is None else f"{error:.1%}"
+    return "without an upper end" if error is None else f"± {HALF * error:.1%}"
 
 
 def _blind_line(blind: Blind) -> str:

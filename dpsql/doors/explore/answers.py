@@ -15,6 +15,7 @@ from typing import Any
 
 from dpsql.answer.margins import NUMBERS, margins, number
 from dpsql.answer.output import NUMERIC, plain, render, shown
+from dpsql.answer.predict import HALF
 from dpsql.answer.result import Result
 from dpsql.answer.session import OpenReleases
 from dpsql.api import certificate
@@ -56,7 +57,11 @@ class Explorer:
         rated = well_answered(self.releases, MOST_EXAMPLES)
         return {
             "examples": [
-                {"words": rating.question.words, "sql": rating.question.sql, "error": f"± {rating.error:.1%}"}
+                {
+                    "words": rating.question.words,
+                    "sql": rating.question.sql,
+                    "error": f"± {HALF * rating.error:.1%}",
+                }
                 for rating in rated
             ]
         }
