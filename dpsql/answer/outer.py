@@ -20,20 +20,44 @@ from weakref import WeakSet
 import duckdb
 import numpy as np
 
-from dpsql.answer.errorfunctions import ErrorFunction, Interval, interval
+from dpsql.answer.errorfunctions import (
+    DEFAULT_LEVEL,
+    HIGH,
+    LOW,
+    MODEL_BOUND,
+    STDERR,
+    ErrorFunction,
+    Interval,
+    interval,
+)
 from dpsql.answer.leafsets import UNBOUND, IntArray
 from dpsql.answer.notes import Note
-from dpsql.answer.output import Grid
+from dpsql.answer.output import NUMBERS, Grid
+from dpsql.answer.readings import (
+    INSIDE,
+    MOST_GROUPS,
+    ROWS_DIFFER,
+    TOO_MANY_GROUPS,
+    BoolArray,
+    combined_errors,
+    domain_note,
+    left_out_notes,
+    matches,
+    unseen,
+    widest,
+)
 from dpsql.answer.relation import Relation
 from dpsql.answer.run import Rowset, run_apart
 from dpsql.answer.schema import Listing
+from dpsql.answer.sql.added import UNSEEN, VALUE, bit_offsets, shifted
 from dpsql.answer.sql.carry import RATIO, Carried, Emitted, carry
 from dpsql.answer.sql.dependence import Unknown
 from dpsql.answer.sql.picks import PickQuery, pick_queries
-from dpsql.answer.sql.statement import Statement
+from dpsql.answer.sql.statement import ADDED, Statement
 from dpsql.answer.uncertainty.cells import composite, numbers_of
 from dpsql.answer.uncertainty.chosen import NOTHING, UNCOUNTED, Candidates, NoisySelection, choice, together
 from dpsql.answer.uncertainty.composite import Composite
+from dpsql.answer.uncertainty.fieller import quantile
 from dpsql.answer.uncertainty.forms import ErrorOf, Form
 from dpsql.errors import DataError, Error, InternalError, NotSupportedError, ProgrammingError, SqlSyntaxError
 from dpsql.release.request import Request, check, paced, requested, size_of, take
@@ -116,12 +140,14 @@ class OuterStatement:
         relations: one for each block.
         listings: tables of information_schema and public ones; made when one is read.
         limit: seconds until a statement is stopped.
+        hidden: for each block its unseen groups, where this is the second reading of a statement.
     """
 
     statement: Statement
     relations: tuple[Relation, ...]
     listings: Callable[[], Sequence[Listing]]
     limit: float
+    hidden: tuple[BoolArray, ...] = ()
     _held: MemoryCharge = field(default_factory=lambda: MemoryCharge(), repr=False)
     _composites: dict[tuple[int, int], Composite] = field(default_factory=dict, repr=False)
     _shown: dict[tuple[int, int | None], tuple[Relation, Mapping[int, int]]] = field(
@@ -132,7 +158,55 @@ class OuterStatement:
     def answer(self) -> Rowset:
         """Names, types and rows; hidden columns follow the named ones in each row."""
         with self._held.request(self.limit):
-            return self._answer(self._inside)
+            answer = self._answer(self._inside)
+            if self.seen is None or not self.statement.asks_errors:
+                return answer
+            at = matches(answer.rows, self.seen.answer.rows, self._labels)
+            rows = combined_errors(answer.rows, self.seen.answer.rows, self.statement.counting, at)
+            return answer._replace(rows=rows)
+
+    @Lazy
+    def _unseen(self) -> tuple[BoolArray, ...]:
+        """The unseen groups of each block, where numbers depend on how many there are; empty where there are none."""
+        large = any(len(relation.columns[0]) > MOST_GROUPS for relation in self.relations)
+        if self.hidden or large or not any(self.statement.counting):
+            return ()
+        with self._held.request(self.limit):
+            groups = tuple(map(unseen, self.relations))
+        return groups if any(mask.any() for mask in groups) else ()
+
+    @Lazy
+    def seen(self) -> OuterStatement | None:
+        """The statement read over groups that are seen alone; None where all are."""
+        if not self._unseen:
+            return None
+        return OuterStatement(self.statement, self.relations, self.listings, self.limit, self._unseen)
+
+    @Lazy
+    def _labels(self) -> list[int]:
+        """Columns by which rows of both readings are told apart."""
+        kinds = self.statement.counting or ("",) * len(self.statement.names)
+        return [c for c, kind in enumerate(kinds) if not kind]
+
+    @Lazy
+    def _seen_at(self) -> list[int | None]:
+        """For each row that of the other reading."""
+        return [] if self.seen is None else matches(self.answer.rows, self.seen.answer.rows, self._labels)
+
+    @Lazy
+    def _readings(self) -> Mapping[int, str]:
+        """The columns that depend on which groups are empty, each with why that gives no interval; empty where it does."""
+        kinds = self.statement.counting
+        if any(kinds) and not self.hidden and any(len(r.columns[0]) > MOST_GROUPS for r in self.relations):
+            return {c: TOO_MANY_GROUPS for c, kind in enumerate(kinds) if kind}
+        if self.seen is None:
+            return {}
+        reasons, rows, others = {}, self.answer.rows, self.seen.answer.rows
+        for c in (c for c, kind in enumerate(kinds) if kind):
+            pairs = [(row[c], None if at is None else others[at][c]) for row, at in zip(rows, self._seen_at, strict=True)]
+            named = any(not isinstance(a, NUMBERS) and a != b and b is not None for a, b in pairs if a is not None)
+            reasons[c] = INSIDE if kinds[c] != VALUE else ROWS_DIFFER if named or None in self._seen_at else ""
+        return reasons
 
     def _answer(self, inside: NoisySelection) -> Rowset:
         """The answer, functions of an error inside the statement widened for a choice."""
@@ -200,7 +274,10 @@ class OuterStatement:
     def notes(self) -> list[Note]:
         """What a reader should know of how rows were chosen."""
         narrow = self._tells_errors and self.choice.share < 1.0 and self._inside is NOTHING
-        return [*self.choice.notes, *([Note(NARROW, flag=True)] if narrow else [])]
+        notes = [*self.choice.notes, *([Note(NARROW, flag=True)] if narrow else [])]
+        if self.statement.counting:
+            notes += left_out_notes(self.relations)
+        return [*notes, *([domain_note(self.relations, self._unseen)] if self._unseen else [])]
 
     def grid(self, error: ErrorFunction, level: float, most: int | None = None) -> Grid:
         """Standard errors, interval ends or other errors of the first `most` rows, None where not defined.
@@ -213,12 +290,49 @@ class OuterStatement:
         with self._held.request(self.limit):
             level = self.choice.level(level)
             columns = [
-                self._block_errors(forms, error, level, most)
-                if self._settled(forms)
-                else self._composite_errors(number, error, level, most)
-                for number, forms in enumerate(self.statement.forms)
+                self._both_readings(number, error, level, most)
+                if number in self._readings
+                else self._column(number, error, level, most)
+                for number in range(len(self.statement.forms))
             ]
             return tuple(paced(zip(*columns, strict=True), size_of)) if columns else ()
+
+    def _column(self, number: int, error: ErrorFunction, level: float, most: int | None) -> list[Any]:
+        """A column's errors in one reading."""
+        forms = self.statement.forms[number]
+        if self._settled(forms):
+            return self._block_errors(forms, error, level, most)
+        return self._composite_errors(number, error, level, most)
+
+    def _both_readings(self, number: int, error: ErrorFunction, level: float, most: int | None) -> list[Any]:
+        """The errors of a column that depends on which groups are empty: its interval holds both readings."""
+        rows = self.answer.rows[:most]
+        if self.seen is None or self._readings[number] or number in self._unknown:
+            return [None] * len(rows)
+        if error is STDERR:
+            ends = [self._both_readings(number, end, DEFAULT_LEVEL, most) for end in (LOW, HIGH)]
+            return [
+                None if None in pair else (pair[1] - pair[0]) / (2 * quantile(DEFAULT_LEVEL))
+                for pair in zip(*ends, strict=True)
+            ]
+        own, other = (reading._errors_or_values(number, error, level) for reading in (self, self.seen))
+        if error not in (LOW, HIGH, MODEL_BOUND):
+            return own[:most]
+        sign, values, out = -1 if error is LOW else 1, self.seen.answer.rows, list[Any]()
+        for end, at in zip(own, self._seen_at[: len(rows)], strict=False):
+            absent = at is None or values[at][number] is None
+            out.append(end if absent or at is None else widest(end, other[at], sign))
+        return out
+
+    def _errors_or_values(self, number: int, error: ErrorFunction, level: float) -> list[Any]:
+        """A column's errors; of numbers without noise the numbers as the ends of their intervals."""
+        if number in self._moving:
+            return self._column(number, error, level, None)
+        ends = error in (LOW, HIGH)
+        return [
+            None if not isinstance(row[number], NUMBERS) else float(row[number]) if ends else 0.0
+            for row in self.answer.rows
+        ]
 
     def _block_errors(
         self, forms: Mapping[int, Form], error: ErrorFunction, level: float, row_limit: int | None
@@ -258,24 +372,35 @@ class OuterStatement:
     @Lazy
     def undefined(self) -> Mapping[str, str]:
         """Columns whose error is not defined, and why."""
-        reasons = {}
         with self._held.request(self.limit):
-            for number, forms in enumerate(self.statement.forms):
-                column = None if self._settled(forms) else self._columns[number]
-                if isinstance(column, Unknown):
-                    reasons[self.statement.names[number]] = column.why
-        return reasons
+            reasons = {**{c: why for c, why in self._readings.items() if why}, **self._unknown}
+            return {self.statement.names[number]: why for number, why in sorted(reasons.items())}
+
+    @Lazy
+    def _unknown(self) -> Mapping[int, str]:
+        """Columns whose cells cannot be followed, and why."""
+        columns = {
+            number: None if self._settled(forms) else self._columns[number]
+            for number, forms in enumerate(self.statement.forms)
+        }
+        return {number: column.why for number, column in columns.items() if isinstance(column, Unknown)}
 
     @Lazy
     def moved(self) -> tuple[int, ...]:
-        """Columns that noise moves and whose error is defined."""
+        """Columns that noise moves, or which of the groups are empty, and whose error is defined."""
         with self._held.request(self.limit):
-            return tuple(
-                number
-                for number, forms in enumerate(self.statement.forms)
-                if (any(form.sides for form in forms.values()) if self._settled(forms)
-                    else isinstance(self._columns[number], Emitted))
-            )  # fmt: skip
+            known = {c for c, why in self._readings.items() if not why} - set(self._unknown)
+            return tuple(sorted({*self._moving, *known} - {c for c, why in self._readings.items() if why}))
+
+    @Lazy
+    def _moving(self) -> tuple[int, ...]:
+        """Columns that noise moves and whose cells can be followed."""
+        return tuple(
+            number
+            for number, forms in enumerate(self.statement.forms)
+            if (any(form.sides for form in forms.values()) if self._settled(forms)
+                else isinstance(self._columns[number], Emitted))
+        )  # fmt: skip
 
     def _composite_errors(
         self, number: int, error: ErrorFunction, level: float, row_limit: int | None
@@ -349,6 +474,14 @@ class OuterStatement:
             AnswerRelation(f"dp_block_{i}", r.names, r.types, _widened(r, inside))
             for i, r in enumerate(self.relations)
         ]
+        if self.statement.counting:
+            offsets = bit_offsets(self.statement.blocks)
+            for i, (table, relation, offset) in enumerate(zip(tables, self.relations, offsets, strict=True)):
+                bits = [shifted(keys, offset) for keys in relation.added]
+                if self.hidden:
+                    bits = [b | UNSEEN * bool(h) for b, h in zip(bits, self.hidden[i], strict=True)]
+                columns, types = [*table.columns, ADDED], [*table.types, "BIGINT"]
+                tables[i] = AnswerRelation(table.name, columns, types, [*table.values, bits])
         if self.statement.catalog_tables or self.statement.public_tables:
             tables += [AnswerRelation(*listing) for listing in self.listings()]
         return tables

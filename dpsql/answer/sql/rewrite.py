@@ -15,6 +15,7 @@ from sqlglot import exp
 
 from dpsql.answer.block import Block
 from dpsql.answer.schema import INFORMATION, Schema, nearest
+from dpsql.answer.sql.added import leave_out_added
 from dpsql.answer.sql.binding import DIALECT
 from dpsql.answer.sql.calendar import map_fields
 from dpsql.answer.sql.clock import fold_clock
@@ -84,7 +85,9 @@ def take_apart(
     shape = rewrite_query(context, tree, Scope({}, {}), True)
     blocks = tuple(replace(draft.block, values=tuple(draft.values)) for draft in context.drafts)
     picked, composed = picked_columns(shape), composed_columns(shape, blocks) if foresees else ()
-    node = finite(shape.node)
+    left_out = leave_out_added(shape.node, blocks)
+    node = finite(shape.node if left_out is None else left_out[0])
+    counting = () if left_out is None else left_out[1][: len(shape.names)]
     asks_errors = any(map(is_error_call, node.find_all(exp.Anonymous)))
     keeps = node.find(*KEEPING) is not None
     common = node.args.get("with_")
@@ -96,7 +99,8 @@ def take_apart(
     return Statement(
         blocks, written(node), tuple(written(expression) for expression in (common.expressions if common else ())),
         tuple(shape.names), tuple(shape.forms), tuple(shape.carriers.values()), context.catalog_tables,
-        tuple(dict.fromkeys(context.public_tables)), picked, ordered, asks_errors, keeps, moment, notes, composed,
+        tuple(dict.fromkeys(context.public_tables)), () if counting else picked, ordered, asks_errors, keeps, moment,
+        notes, composed, counting,
     )  # fmt: skip
 
 
