@@ -157,13 +157,17 @@ class OuterStatement:
     @Lazy
     def answer(self) -> Rowset:
         """Names, types and rows; hidden columns follow the named ones in each row."""
+        if self.seen is None or not self.statement.asks_errors:
+            return self._own_answer
+        rows, others = self._own_answer.rows, self.seen.answer.rows
+        combined = combined_errors(rows, others, self.statement.counting, self._seen_at)
+        return self._own_answer._replace(rows=combined)
+
+    @Lazy
+    def _own_answer(self) -> Rowset:
+        """The answer of this reading alone."""
         with self._held.request(self.limit):
-            answer = self._answer(self._inside)
-            if self.seen is None or not self.statement.asks_errors:
-                return answer
-            at = matches(answer.rows, self.seen.answer.rows, self._labels)
-            rows = combined_errors(answer.rows, self.seen.answer.rows, self.statement.counting, at)
-            return answer._replace(rows=rows)
+            return self._answer(self._inside)
 
     @Lazy
     def _unseen(self) -> tuple[BoolArray, ...]:
@@ -191,7 +195,7 @@ class OuterStatement:
     @Lazy
     def _seen_at(self) -> list[int | None]:
         """For each row that of the other reading."""
-        return [] if self.seen is None else matches(self.answer.rows, self.seen.answer.rows, self._labels)
+        return [] if self.seen is None else matches(self._own_answer.rows, self.seen.answer.rows, self._labels)
 
     @Lazy
     def _readings(self) -> Mapping[int, str]:
@@ -467,7 +471,7 @@ class OuterStatement:
     def _ordered(self) -> list[Row | None]:
         """Rows with their cells, in the order of the answer's rows."""
         width = len(self.statement.names)
-        return _in_order([row[:width] for row in self.answer.rows], self._carried_rows())
+        return _in_order([row[:width] for row in self._own_answer.rows], self._carried_rows())
 
     def _tables_for(self, inside: NoisySelection) -> list[AnswerRelation]:
         tables = [
