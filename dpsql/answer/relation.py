@@ -25,7 +25,7 @@ from dpsql.answer.answered import AnsweredTerms, answer_terms
 from dpsql.answer.block import Block, ShapePlans
 from dpsql.answer.conflated import catalog_notes, has_dangling_keys, key_notes
 from dpsql.answer.errorfunctions import ErrorFunction
-from dpsql.answer.known import catalog_plan, known_values, not_an_axis
+from dpsql.answer.known import catalog_plan, known_values, not_an_axis, reached_notes
 from dpsql.answer.leafsets import AxisCells
 from dpsql.answer.notes import (
     Note,
@@ -376,7 +376,7 @@ def relate(
     notes = reported_notes(release.meta, block)
     if not terms or (block.listing and not _answerable(block, terms, release, schema)):
         plan = catalog_plan(block, release, schema)
-        notes.append(Note(_catalog_note(block)))
+        notes += [Note(_catalog_note(block)), *reached_notes(block, schema)]
         notes += _bounded(block, release) if quantiles_of(block) else []
         if terms:
             notes.append(Note("no view can order them by a count; that order is left out"))
@@ -493,6 +493,10 @@ def _assemble(
     notes += [
         Note(f"{k.extreme} of {k.expression.words()} is its {100 * k.at:.0f}% quantile: one row decides an extreme")
         for k in prefixes if k.extreme
+    ]  # fmt: skip
+    notes += [
+        Note(f"COUNT(DISTINCT {value.expression.words()}) is how many the catalog lists, not how many occur")
+        for value in block.values if isinstance(value, Known) and value.function == "count"
     ]  # fmt: skip
     relation = Relation(block, (), (), (), answered, tuple(notes), prefixes)
     for i, value in enumerate(block.values):

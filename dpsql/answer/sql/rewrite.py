@@ -165,11 +165,7 @@ def rewrite_query(context: Context, node: Node, scope: Scope, track: bool) -> Re
     kinds = [holds_rows(context, source, scope) for source in sources(node)]
     if kinds and all(kinds) and _preview(node):
         return _no_rows(context, node, scope)
-    if (
-        kinds
-        and all(_is_public(context, source, scope) for source in sources(node))
-        and _beyond_catalog(node)
-    ):
+    if kinds and all(_is_public(context, source, scope) for source in sources(node)):
         return outer_select(context, node, scope, track)
     if any(kinds):
         around = Inner(
@@ -195,17 +191,6 @@ def _is_public(context: Context, source: Node, scope: Scope) -> bool:
         and source.db.lower() not in context.schema.named
         and context.schema.public_rows(source.name) is not None
     )
-
-
-def _beyond_catalog(select: exp.Select) -> bool:
-    """Whether a SELECT is more than a list of values, MIN, MAX or COUNT(DISTINCT), which any axis tells."""
-    calls = [call for projection in select.expressions for call in aggregates(projection)]
-    listed = bool(select.args.get("distinct") or select.args.get("group"))
-    return not listed if not calls else not all(map(_from_catalog, calls))
-
-
-def _from_catalog(call: Node) -> bool:
-    return isinstance(call, (exp.Min, exp.Max)) or isinstance(call.this, exp.Distinct)
 
 
 def _release_of(context: Context, select: exp.Select, scope: Scope) -> str:
