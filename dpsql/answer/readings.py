@@ -68,6 +68,7 @@ def left_out_notes(relations: Sequence[Relation]) -> Iterator[Note]:
     for relation in relations:
         rows = [row for row, bits in enumerate(relation.added) if bits]
         forms = [value for value in relation.block.values if is_form(value) and value.is_noisy and value.sides]
+        forms.sort(key=lambda form: len(form.sides))  # an average says that there are rows, not how many
         if not rows or not forms or len(rows) > MOST_GROUPS:
             continue
         place = relation.names.index(f"v{relation.block.values.index(forms[0])}")
@@ -83,10 +84,10 @@ def left_out_notes(relations: Sequence[Relation]) -> Iterator[Note]:
                 f"{group.words()} = {'NULL' if relation.columns[1 + j][row] is None else relation.columns[1 + j][row]}"
                 for j, group in enumerate(relation.block.groups) if relation.added[row] >> j & 1
             ]  # fmt: skip
-            margin = error * quantile(DEFAULT_LEVEL)
+            size = f", of {value:,.6g} +- {error * quantile(DEFAULT_LEVEL):,.3g}," if len(forms[0].sides) == 1 else ""
             yield Note(
-                f"{' and '.join(keys)}, of {value:,.6g} +- {margin:,.3g}, holds rows outside of the domain: it is left "
-                "out wherever groups are counted, averaged, ranked, limited or joined",
+                f"{' and '.join(keys)}{size} holds rows outside of the domain: it is left out wherever groups are "
+                "counted, averaged, ranked, limited or joined",
                 flag=True,
             )
 

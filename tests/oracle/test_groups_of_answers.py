@@ -261,3 +261,26 @@ def test_groups_with_their_own_empty_groups(long_year, raw):
     for row, a, b in zip(answer.rows, low, high, strict=True):
         if row[0] in REGIONS:
             assert a[1] <= truth[row[0]][1] <= b[1] and a[2] <= truth[row[0]][2] <= b[2] and row[2] == 13
+
+
+@pytest.mark.parametrize("sql", [
+    "SELECT AVG(a) FROM (SELECT region, DATE_TRUNC('month', seen) AS k, AVG(fee) AS a FROM visits GROUP BY 1, 2) AS g",
+    "SELECT region, AVG(a) FROM (SELECT region, DATE_TRUNC('month', seen) AS k, AVG(fee) AS a FROM visits GROUP BY 1, 2)"
+    " AS g GROUP BY region",
+    "SELECT MAX(a), MIN(n) FROM (SELECT region, AVG(fee) AS a, COUNT(*) AS n FROM visits GROUP BY 1) AS g",
+])  # fmt: skip
+def test_every_number_has_an_interval_or_a_reason(long_year, sql):
+    answer = long_year.query(sql)
+    low, high = answer.interval()
+    for c, name in enumerate(answer.columns):
+        if name == "region":
+            continue
+        reason = {**answer.undefined, **answer.gaps()}.get(name)
+        for r, row in enumerate(answer.rows):
+            ends = low.iat[r, c], high.iat[r, c]
+            assert row[c] is None or (ends[0] < ends[1] if reason is None else all(map(missing, ends)))
+        assert c in answer.noisy or name in answer.undefined
+
+
+def missing(value):
+    return value is None or value != value
