@@ -10,7 +10,8 @@ them out:
 | any other aggregate, and `SUM` of constants | `FILTER (WHERE (dp_added & keys) = 0)` |
 | ranks | among the rows that stay; NULL for the others |
 | `LAG` and other windows that read a row by its place | the rows that stay are a partition of their own |
-| `LIMIT`, `DISTINCT`, `UNION` and whatever else compares rows, a join of two answers | the other rows are dropped |
+| `LIMIT`, `DISTINCT`, `UNION` and whatever else compares rows | the other rows are dropped |
+| a join of two answers | so are those whose compared keys have such leaves alone |
 
 `dp_added` is a column of a block's relation with a bit for each key, set where the key's group holds such leaves alone.
 Every query hands the column on. A group of an outer GROUP BY has the bits that all of its rows have, and a key that
@@ -164,11 +165,11 @@ class _Walk:
         relations = ([first.this] if first is not None else []) + [join.this for join in joins]
         sources = [self._source(relation, scope) for relation in relations]
         flagged = [source for source in sources if source.flagged]
-        compared = len(flagged) > 1
+        compared = _compared(select, sources) if len(flagged) > 1 else 0
         if compared:
-            self._drop_unjoined(select, sources)
+            self._drop_unjoined(select, sources, compared)
         flag = _either([source.flag for source in flagged], nullable=len(sources) > 1)
-        bits = 0 if compared else reduce(or_, (source.bits for source in flagged), 0)
+        bits = reduce(or_, (source.bits for source in flagged), 0) & ~compared
         return _Select(self, select, scope, sources, flag, bits).rows(wanted)
 
     def _source(self, node: Node, scope: Scope) -> Rows:
@@ -192,14 +193,14 @@ class _Walk:
         counting = {name: rows.counting[inner] for name, inner in pairs if inner in rows.counting}
         return Rows(rows.flagged, rows.bits, keys, counting, names, alias)
 
-    def _drop_unjoined(self, select: Node, sources: Sequence[Rows]) -> None:
-        """Drop added leaves of both sides of a join; of an outer join's further side before rows are joined."""
+    def _drop_unjoined(self, select: Node, sources: Sequence[Rows], compared: int) -> None:
+        """Drop added leaves of the keys that a join compares; of an outer join's further side before rows are joined."""
         self.changed = True
         joins = [None, *(select.args.get("joins") or [])]
         for join, source in zip(joins, sources, strict=True):
-            if not source.flagged:
+            if not source.bits & compared:
                 continue
-            test = _kept(_either([source.flag], nullable=True), source.bits)
+            test = _kept(_either([source.flag], nullable=True), source.bits & compared)
             if join is not None and join.args.get("side") == "LEFT" and join.args.get("on") is not None:
                 join.set("on", exp.and_(join.args["on"], test, copy=False))
             else:
@@ -288,7 +289,7 @@ class _Select:
                 kinds.add(self._kind(node))
             elif not untouched and self.flag is not None and _is_counted(node):
                 self._count(node, group_bits)
-                kinds.add(VALUE)
+                kinds.add("" if isinstance(node, PLACES) else VALUE)
         kinds.discard("")
         expression = unaliased(root)
         if kinds and is_error_call(expression):
@@ -322,7 +323,7 @@ class _Select:
             flag = exp.func("BIT_AND", flag)
         parts = outermost.args.get("partition_by") or []
         bits = self.bits & ~reduce(or_, (self._key_bits(part, {}) for part in parts), 0)
-        test = _kept(flag, bits | UNSEEN)
+        test = _kept(flag, bits if isinstance(call, PLACES) else bits | UNSEEN)
         if outermost.args.get("order") is not None:
             outermost.set("partition_by", [*parts, test.copy()])
         if isinstance(call, RANKS):
@@ -344,6 +345,23 @@ class _Select:
             _add_test(self.select, "having", exp.Having, _kept(flag, bits))
         else:
             _add_test(self.select, "where", exp.Where, _kept(flag, bits))
+
+
+def _compared(select: Node, sources: Sequence[Rows]) -> int:
+    """The bits of the keys that joins compare: in ON, USING, and between columns in WHERE."""
+    joins, where = select.args.get("joins") or [], select.args.get("where")
+    compared = [join.args["on"] for join in joins if join.args.get("on") is not None]
+    compared += where.find_all(exp.EQ) if where is not None else []
+    names = {name.name.lower() for join in joins for name in join.args.get("using") or []}
+    bits = reduce(or_, (source.keys.get(name, 0) for source in sources for name in names), 0)
+    for test in compared:
+        columns = list(test.find_all(exp.Column))
+        if len(columns) > 1:
+            for column in columns:
+                name, table = column.name.lower(), column.table.lower()
+                found = (s for s in sources if table in ("", s.alias.lower()) and name in s.keys)
+                bits |= next((source.keys[name] for source in found), 0)
+    return bits
 
 
 def _level(root: Node) -> Iterator[Node]:
