@@ -96,7 +96,7 @@ def placements(block: Block, schema: Schema) -> dict[int, tuple[int, str]]:
 
 
 def _offers(ref: ColumnRef, block: Block, schema: Schema) -> list[tuple[int, ColumnMeta]]:
-    """Axes that hold a column for every row of its table; of a list also one that holds it for some (`reached_notes`)."""
+    """Axes that hold a column for every row of its table; of a list also one that does for some (`reached_notes`)."""
     offers = schema.axis_columns(ref) or schema.anywhere(ref, block.root)
     if offers or any(isinstance(value, Known) for value in block.values):
         return offers
@@ -111,7 +111,9 @@ def reached_notes(block: Block, schema: Schema) -> list[Note]:
         if not ref.partner and not schema.axis_columns(ref) and not schema.anywhere(ref, block.root):
             for number, _ in _offers(ref, block, schema)[:1]:
                 through = schema.axes[number].table
-                notes.append(Note(f"{ref}: the values that some row of {through} has, not all of its table", flag=True))
+                notes.append(
+                    Note(f"{ref}: the values that some row of {through} has, not all of its table", flag=True)
+                )
     return notes
 
 

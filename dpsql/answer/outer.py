@@ -9,12 +9,11 @@ asked.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 from weakref import WeakSet
 
 import duckdb
@@ -47,7 +46,7 @@ from dpsql.answer.readings import (
     widest,
 )
 from dpsql.answer.relation import Relation
-from dpsql.answer.run import Rowset, run_apart
+from dpsql.answer.run import AnswerRelation, Rowset, finite_rows, in_order, run_apart
 from dpsql.answer.schema import Listing
 from dpsql.answer.sql.added import UNSEEN, VALUE, bit_offsets, shifted
 from dpsql.answer.sql.carry import RATIO, Carried, Emitted, carry
@@ -67,7 +66,9 @@ MOST_ROWS = 2048
 TOO_MANY = Unknown(f"each row would follow more than {MOST_ROWS} groups")
 MOST_PAIRS = 2**29
 """Pairs of cells that the rows of one column follow: some fifteen seconds, as of a running sum of 1,170 groups."""
-TOO_MUCH = Unknown("its rows follow so many groups that their errors would take more memory or time than there is")
+TOO_MUCH = Unknown(
+    "its rows follow so many groups that their errors would take more memory or time than there is"
+)
 TOO_DEEP = Unknown("the statement nests too deep to follow its errors")
 BLOCK_ROWS, BLOCK_CELLS = 2**10, 2**14
 """Rows whose errors are worked out together, and cells that they follow: some tenths of a second."""
@@ -95,23 +96,6 @@ class Lazy(Generic[T]):
         value = self.make(instance)
         instance.__dict__[self.make.__name__] = value
         return value
-
-
-class AnswerRelation(NamedTuple):
-    """A relation that the statement reads: name, columns, DuckDB types and values column by column."""
-
-    name: str
-    columns: Sequence[str]
-    types: Sequence[str]
-    values: Sequence[Any]
-
-    @property
-    def source(self) -> str:
-        """Its definition, with a placeholder for each column."""
-        fields = ", ".join(
-            f"unnest(?::{kind}[]) AS {column}" for column, kind in zip(self.columns, self.types, strict=True)
-        )
-        return f"{self.name} AS (SELECT {fields})"
 
 
 class MemoryCharge:
@@ -198,11 +182,13 @@ class OuterStatement:
     @Lazy
     def _seen_at(self) -> list[int | None]:
         """For each row that of the other reading."""
-        return [] if self.seen is None else matches(self._own_answer.rows, self.seen.answer.rows, self._labels)
+        return (
+            [] if self.seen is None else matches(self._own_answer.rows, self.seen.answer.rows, self._labels)
+        )
 
     @Lazy
     def _readings(self) -> Mapping[int, str]:
-        """The columns that depend on which groups are empty, each with why that gives no interval; empty where it does."""
+        """Columns that depend on which groups are empty, each with why that gives no interval; empty where it does."""
         kinds = self.statement.counting
         if any(kinds) and not self.hidden and any(len(r.columns[0]) > MOST_GROUPS for r in self.relations):
             return {c: TOO_MANY_GROUPS for c, kind in enumerate(kinds) if kind}
@@ -210,9 +196,16 @@ class OuterStatement:
             return {}
         reasons, rows, others = {}, self.answer.rows, self.seen.answer.rows
         for c in (c for c, kind in enumerate(kinds) if kind):
-            pairs = [(row[c], None if at is None else others[at][c]) for row, at in zip(rows, self._seen_at, strict=True)]
-            named = any(not isinstance(a, NUMBERS) and a != b and b is not None for a, b in pairs if a is not None)
-            reasons[c] = INSIDE if kinds[c] != VALUE else ROWS_DIFFER if named or None in self._seen_at else ""
+            pairs = [
+                (row[c], None if at is None else others[at][c])
+                for row, at in zip(rows, self._seen_at, strict=True)
+            ]
+            named = any(
+                not isinstance(a, NUMBERS) and a != b and b is not None for a, b in pairs if a is not None
+            )
+            reasons[c] = (
+                INSIDE if kinds[c] != VALUE else ROWS_DIFFER if named or None in self._seen_at else ""
+            )
         return reasons
 
     def _answer(self, inside: NoisySelection) -> Rowset:
@@ -479,7 +472,7 @@ class OuterStatement:
     def _ordered(self) -> list[Row | None]:
         """Rows with their cells, in the order of the answer's rows."""
         width = len(self.statement.names)
-        return _in_order([row[:width] for row in self._own_answer.rows], self._carried_rows())
+        return in_order([row[:width] for row in self._own_answer.rows], self._carried_rows())
 
     def _tables_for(self, inside: NoisySelection) -> list[AnswerRelation]:
         tables = [
@@ -536,7 +529,7 @@ class OuterStatement:
         except duckdb.Error as error:
             raise outer_error(error) from error
         names = self.statement.names
-        return Rowset(names, answer.types[: len(names)], _finite(answer.rows))
+        return Rowset(names, answer.types[: len(names)], finite_rows(answer.rows))
 
 
 def _widened(relation: Relation, inside: NoisySelection) -> tuple[list[Any], ...]:
@@ -580,27 +573,6 @@ def _with_sides(table: AnswerRelation, relation: Relation) -> AnswerRelation:
             values += [relation.side_values(value, side) for side in value.sides]
     types = [*table.types, *["DOUBLE"] * (len(columns) - len(table.columns))]
     return AnswerRelation(table.name, columns, types, values)
-
-
-def _in_order(wanted: Sequence[Row], rows: Sequence[Row]) -> list[Row | None]:
-    """Rows of a second run in the order of the first: DuckDB may order ties, and what is not sorted, as it likes."""
-    visible = [row[: len(wanted[0])] if wanted else row for row in rows]
-    if list(wanted) == visible:
-        return list(rows)
-    places: dict[str, list[Row]] = {}
-    for shown, row in zip(visible, rows, strict=True):
-        places.setdefault(repr(shown), []).append(row)
-    return [places[repr(row)].pop(0) if places.get(repr(row)) else None for row in wanted]
-
-
-def _finite(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """Rows without NaN or infinity: what a statement computes is guarded (`sql.finite`), text that it casts is not."""
-    if not any(isinstance(value, float) and not math.isfinite(value) for row in rows for value in row):
-        return rows
-    return [
-        tuple(None if isinstance(value, float) and not math.isfinite(value) else value for value in row)
-        for row in rows
-    ]
 
 
 def _picked(statement: Statement, relation: Relation) -> Rowset:

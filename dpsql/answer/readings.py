@@ -67,7 +67,9 @@ def left_out_notes(relations: Sequence[Relation]) -> Iterator[Note]:
     """The largest group of each block that the catalog adds, where it is more than its noise."""
     for relation in relations:
         rows = [row for row, bits in enumerate(relation.added) if bits]
-        forms = [value for value in relation.block.values if is_form(value) and value.is_noisy and value.sides]
+        forms = [
+            value for value in relation.block.values if is_form(value) and value.is_noisy and value.sides
+        ]
         forms.sort(key=lambda form: len(form.sides))  # an average says that there are rows, not how many
         if not rows or not forms or len(rows) > MOST_GROUPS:
             continue
@@ -84,7 +86,11 @@ def left_out_notes(relations: Sequence[Relation]) -> Iterator[Note]:
                 f"{group.words()} = {'NULL' if relation.columns[1 + j][row] is None else relation.columns[1 + j][row]}"
                 for j, group in enumerate(relation.block.groups) if relation.added[row] >> j & 1
             ]  # fmt: skip
-            size = f", of {value:,.6g} +- {error * quantile(DEFAULT_LEVEL):,.3g}," if len(forms[0].sides) == 1 else ""
+            size = (
+                f", of {value:,.6g} +- {error * quantile(DEFAULT_LEVEL):,.3g},"
+                if len(forms[0].sides) == 1
+                else ""
+            )
             yield Note(
                 f"{' and '.join(keys)}{size} holds rows outside of the domain: it is left out wherever groups are "
                 "counted, averaged, ranked, limited or joined",
@@ -104,7 +110,8 @@ def matches(rows: Sequence[Row], others: Sequence[Row], shared: Sequence[int]) -
     labels = [_label(row, shared) for row in rows]
     rows_of = Counter(labels)
     return [
-        places[label][0] if rows_of[label] == 1 and len(places.get(label, ())) == 1 else None for label in labels
+        places[label][0] if rows_of[label] == 1 and len(places.get(label, ())) == 1 else None
+        for label in labels
     ]
 
 
@@ -122,7 +129,7 @@ def widest(own: Any, other: Any, sign: int) -> Any:
 def combined_errors(
     rows: Sequence[Row], others: Sequence[Row], kinds: Sequence[str], at: Sequence[int | None]
 ) -> list[Row]:
-    """Rows whose ends of intervals inside of the statement hold both readings; NULL for other errors of such numbers."""
+    """Rows whose ends of intervals inside of the statement hold both readings; other errors are NULL."""
     signs: Mapping[str, int] = {"dp_interval_low": -1, "dp_interval_high": 1}
     errors = {c: signs.get(kind, 0) for c, kind in enumerate(kinds) if kind not in ("", "value")}
     out = []

@@ -505,7 +505,14 @@ def _assemble(
         types.append(kind)
         columns.append(column)
     return Relation(
-        block, tuple(names), tuple(types), tuple(columns), answered, tuple(notes), prefixes, tuple(added.tolist())
+        block,
+        tuple(names),
+        tuple(types),
+        tuple(columns),
+        answered,
+        tuple(notes),
+        prefixes,
+        tuple(added.tolist()),
     )
 
 

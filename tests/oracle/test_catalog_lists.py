@@ -97,7 +97,10 @@ def test_how_many_are_listed_is_not_how_many_occur(by_country):
     answer = answerer.query(f"SELECT COUNT(DISTINCT age) {rows} WHERE age < 30")
     assert answer.rows == ((12,),)
     assert any("how many the catalog lists, not how many occur" in note for note in answer.notes)
-    assert answerer.query(f"SELECT age < 30, COUNT(DISTINCT age) {rows} GROUP BY 1").rows == ((True, 12), (False, 10))
+    assert answerer.query(f"SELECT age < 30, COUNT(DISTINCT age) {rows} GROUP BY 1").rows == (
+        (True, 12),
+        (False, 10),
+    )
     for sql in (
         f"SELECT COUNT(DISTINCT age) {rows} WHERE country = 'c1'",
         f"SELECT COUNT(DISTINCT age), COUNT(*) {rows} WHERE country = 'c1'",
@@ -140,8 +143,12 @@ def test_the_fixture(tmp_path):
     """Its categories are known through products alone."""
     answerer = Answerer(open_release(write_fixture(tmp_path / "f.dpsql", make_rows())))
     assert len(answerer.query("SELECT DISTINCT category FROM category").rows) == 5
-    assert answerer.query("SELECT COUNT(DISTINCT category) FROM product JOIN category USING (category_id)").rows == ((5,),)
+    assert answerer.query(
+        "SELECT COUNT(DISTINCT category) FROM product JOIN category USING (category_id)"
+    ).rows == ((5,),)
     with pytest.raises(NotSupportedError, match="no axis of the release"):
         answerer.query("SELECT COUNT(DISTINCT category) FROM category")
     with pytest.raises(NotSupportedError, match="how many values the catalog lists"):
-        answerer.query("SELECT region, COUNT(DISTINCT age) FROM sales JOIN customer USING (customer_id) GROUP BY 1")
+        answerer.query(
+            "SELECT region, COUNT(DISTINCT age) FROM sales JOIN customer USING (customer_id) GROUP BY 1"
+        )

@@ -1,5 +1,7 @@
-"""Groups that no raw table has: what statements over groups count, average, rank, limit and join equals plain DuckDB over
-the rows of the domain; sums are over all rows. Without noise, on a star made for it, the bundled shop, and a fixture."""
+"""Groups that no raw table has: what statements over groups count, average, rank, limit and join equals plain DuckDB
+
+over the rows of the domain; sums are over all rows. On a star made for it, the bundled shop, and a fixture.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,9 @@ def folder(tmp_path_factory, publishes):
     for _ in range(3000):
         region = rng.choice(REGIONS) if rng.random() < 0.8 else rng.choice(["Scotland", "Wales", None])
         shade = rng.choice(SHADES) if rng.random() < 0.7 else rng.choice(["pink", None])
-        day = datetime.date(2025, 1, 1) + datetime.timedelta(rng.randrange(181 if rng.random() < 0.9 else 240))
+        day = datetime.date(2025, 1, 1) + datetime.timedelta(
+            rng.randrange(181 if rng.random() < 0.9 else 240)
+        )
         rows.append((region, shade, day, rng.randrange(101)))
     folder = tmp_path_factory.mktemp("clinic")
     raw = duckdb.connect()
@@ -119,7 +123,11 @@ def test_statements_over_groups_are_those_of_the_domain(clinic, raw, key, statem
     groups = f"WITH g AS (SELECT {key} AS k, COUNT(*) AS n, SUM(fee) AS s FROM visits {{}} GROUP BY 1) "
     sql, but = statement, ()
     if shows_all(statement):
-        sql = f"SELECT * FROM ({statement}) AS v WHERE k <> '(other)' OR k IS NULL" if key == "shade" else statement
+        sql = (
+            f"SELECT * FROM ({statement}) AS v WHERE k <> '(other)' OR k IS NULL"
+            if key == "shade"
+            else statement
+        )
         but = () if key == "shade" else (None, "(other)")
     check(clinic, raw, groups.format("") + sql, groups.format(f"WHERE {IN[key]}") + statement, but)
 
@@ -170,7 +178,8 @@ def test_groups_of_groups(clinic, raw, statement):
 
 def test_the_groups_inside_of_other_are_averaged_too(clinic, raw):
     answer = clinic.query(
-        "SELECT region, AVG(n), COUNT(*) FROM (SELECT region, shade, COUNT(*) AS n FROM visits GROUP BY 1, 2) AS g GROUP BY 1"
+        "SELECT region, AVG(n), COUNT(*) FROM (SELECT region, shade, COUNT(*) AS n FROM visits GROUP BY 1, 2) AS g "
+        "GROUP BY 1"
     )
     other = next(row for row in answer.rows if row[0] == "(other)")
     outside = f"(region IS NULL OR NOT {IN['region']})"
@@ -194,11 +203,15 @@ def shop(tmp_path_factory, publishes):
 @pytest.mark.parametrize("statement", OVER_GROUPS)
 def test_the_bundled_shop(shop, statement):
     raw, answerer = shop
-    sql = f"WITH g AS (SELECT region AS k, COUNT(*) AS n, SUM(amount) AS s FROM sales JOIN customer USING (customer_id) GROUP BY 1) {statement}"
+    rows = "sales JOIN customer USING (customer_id)"
+    groups = f"SELECT region AS k, COUNT(*) AS n, SUM(amount) AS s FROM {rows} GROUP BY 1"
+    sql = f"WITH g AS ({groups}) {statement}"
     check(answerer, raw, sql, sql)
 
 
-AGES = "SELECT age AS k, COUNT(*) AS n, SUM(qty) AS s FROM sales JOIN customer USING (customer_id) {} GROUP BY 1"
+AGES = (
+    "SELECT age AS k, COUNT(*) AS n, SUM(qty) AS s FROM sales JOIN customer USING (customer_id) {} GROUP BY 1"
+)
 
 
 @pytest.mark.parametrize("statement", OVER_GROUPS)
@@ -237,7 +250,9 @@ def test_intervals_hold_both_readings(long_year, raw):
 
 
 def test_an_error_inside_of_a_statement_holds_both_readings(long_year):
-    inside = "SELECT AVG(n), DP_INTERVAL_LOW(AVG(n)), DP_INTERVAL_HIGH(AVG(n)), DP_STDERR(AVG(n)) FROM ({}) AS g"
+    inside = (
+        "SELECT AVG(n), DP_INTERVAL_LOW(AVG(n)), DP_INTERVAL_HIGH(AVG(n)), DP_STDERR(AVG(n)) FROM ({}) AS g"
+    )
     answer = long_year.query(inside.format(MONTHS.format("")))
     low, high = answer.interval_rows()
     assert answer.rows[0][1:3] == pytest.approx((low[0][0], high[0][0]))
@@ -265,8 +280,8 @@ def test_groups_with_their_own_empty_groups(long_year, raw):
 
 @pytest.mark.parametrize("sql", [
     "SELECT AVG(a) FROM (SELECT region, DATE_TRUNC('month', seen) AS k, AVG(fee) AS a FROM visits GROUP BY 1, 2) AS g",
-    "SELECT region, AVG(a) FROM (SELECT region, DATE_TRUNC('month', seen) AS k, AVG(fee) AS a FROM visits GROUP BY 1, 2)"
-    " AS g GROUP BY region",
+    "SELECT region, AVG(a) FROM (SELECT region, DATE_TRUNC('month', seen) AS k, AVG(fee) AS a FROM visits "
+    "GROUP BY 1, 2) AS g GROUP BY region",
     "SELECT MAX(a), MIN(n) FROM (SELECT region, AVG(fee) AS a, COUNT(*) AS n FROM visits GROUP BY 1) AS g",
 ])  # fmt: skip
 def test_every_number_has_an_interval_or_a_reason(long_year, sql):

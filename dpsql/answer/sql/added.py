@@ -1,8 +1,8 @@
 """Groups that no raw table has, left out wherever an outer statement counts groups.
 
 A release has leaves that its catalog adds: values outside of the domain, foreign keys that name no row, and NULL in a
-column that is not `nullable`. Sums keep them, so that parts add up. Whatever depends on how many groups there are leaves
-them out:
+column that is not `nullable`. Sums keep them, so that parts add up. Whatever depends on how many groups there are
+leaves them out:
 
 | in the statement | here |
 |---|---|
@@ -43,7 +43,16 @@ RANKS = (exp.RowNumber, exp.Rank, exp.DenseRank, exp.PercentRank, exp.CumeDist, 
 PLACES = (exp.Lag, exp.Lead, exp.FirstValue, exp.LastValue, exp.NthValue)
 """Windows that read another row by its place."""
 LAYERS = (exp.Window, exp.Filter, exp.WithinGroup, exp.IgnoreNulls, exp.RespectNulls)
-COUNTING = (exp.AggFunc, exp.RowNumber, exp.Limit, exp.Offset, exp.Fetch, exp.Distinct, exp.Join, exp.SetOperation)
+COUNTING = (
+    exp.AggFunc,
+    exp.RowNumber,
+    exp.Limit,
+    exp.Offset,
+    exp.Fetch,
+    exp.Distinct,
+    exp.Join,
+    exp.SetOperation,
+)
 
 
 def bit_offsets(blocks: Sequence[Block]) -> list[int]:
@@ -194,7 +203,7 @@ class _Walk:
         return Rows(rows.flagged, rows.bits, keys, counting, names, alias)
 
     def _drop_unjoined(self, select: Node, sources: Sequence[Rows], compared: int) -> None:
-        """Drop added leaves of the keys that a join compares; of an outer join's further side before rows are joined."""
+        """Drop added leaves of the keys that a join compares; of a LEFT JOIN's right side before rows are joined."""
         self.changed = True
         joins = [None, *(select.args.get("joins") or [])]
         for join, source in zip(joins, sources, strict=True):
@@ -225,7 +234,9 @@ class _Select:
         distinct = select.args.get("distinct") is not None
         own = {p.alias_or_name.lower(): unaliased(p) for p in select.expressions}
         keys = [self._key_bits(key, own) for key in self._keys()]
-        again = str(select.parent.alias).endswith("_again") if isinstance(select.parent, exp.Subquery) else False
+        again = (
+            str(select.parent.alias).endswith("_again") if isinstance(select.parent, exp.Subquery) else False
+        )
         group_bits = reduce(or_, keys, 0)
         counting = dict[str, str]()
         for clause in ("expressions", "where", "having", "qualify", "order", "joins"):
@@ -417,7 +428,9 @@ def _is_limited(query: Node) -> bool:
 def _either(flags: Sequence[Node], nullable: bool) -> Node | None:
     """The bits of any of some relations; a row that an outer join made has none."""
     zero = exp.Literal.number(0)
-    texts: list[Node] = [exp.Coalesce(this=flag, expressions=[zero.copy()]) if nullable else flag for flag in flags]
+    texts: list[Node] = [
+        exp.Coalesce(this=flag, expressions=[zero.copy()]) if nullable else flag for flag in flags
+    ]
     return reduce(lambda a, b: exp.BitwiseOr(this=a, expression=b), texts) if texts else None
 
 
