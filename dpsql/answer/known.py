@@ -110,7 +110,7 @@ def reached_notes(block: Block, schema: Schema) -> list[Note]:
     for ref in block.columns:
         if not ref.partner and not schema.axis_columns(ref) and not schema.anywhere(ref, block.root):
             for number, _ in _offers(ref, block, schema)[:1]:
-                through = schema.axes[number].table
+                through = schema.end_of(schema.axes[number].of, schema.axes[number].path)
                 notes.append(
                     Note(f"{ref}: the values that some row of {through} has, not all of its table", flag=True)
                 )

@@ -45,7 +45,7 @@ def unseen(relation: Relation) -> BoolArray:
         for group, ends in enumerate(zip(low, high, strict=True)):
             if (ends[0] is not None and ends[0] > 0) or (ends[1] is not None and ends[1] < 0):
                 hidden[group] = False
-    return hidden & (np.array(relation.added, object) == 0)
+    return np.asarray(hidden & (np.array(relation.added, object) == 0), np.bool_)
 
 
 def domain_note(relations: Sequence[Relation], hidden: Sequence[BoolArray]) -> Note:

@@ -522,7 +522,7 @@ def _is_added(cells: AxisCells, axis: AxisMeta) -> np.ndarray:
     leaves, declared = np.zeros((2, len(cells.keys)), np.int64)
     np.add.at(leaves, cells.group, 1)
     np.add.at(declared, cells.group[~np.isin(cells.leaf, special)], 1)
-    return (leaves > 0) & (declared == 0)
+    return np.asarray((leaves > 0) & (declared == 0))
 
 
 def _quantiles(

@@ -163,10 +163,14 @@ class Schema:
 
     def _ends_at(self, start: str, path: tuple[str, ...], end: str) -> bool:
         """Whether a path of foreign keys leads from one table to another."""
+        return self.end_of(start, path).lower() == end.lower()
+
+    def end_of(self, start: str, path: tuple[str, ...]) -> str:
+        """The table at the end of a path of foreign keys; empty where there is none."""
         table = self.table(start)
         for key in path:
             table = None if table is None else self.table(table.foreign_keys.get(key, ""))
-        return table is not None and table.name.lower() == end.lower()
+        return "" if table is None else table.name
 
     def public_rows(self, name: str) -> tuple[int, tuple[ColumnMeta, ...]] | None:
         """The axis that has every row of a public table, and the table's columns there; None where no axis has."""

@@ -385,9 +385,9 @@ def _level(root: Node) -> Iterator[Node]:
 
 def _roots(select: Node, clause: str) -> list[Node]:
     """The expressions of a clause; of joins their conditions."""
-    roots = select.args.get(clause)
+    roots = select.args.get(clause) or []
     listed = roots if isinstance(roots, list) else [roots]
-    listed = [join.args.get("on") for join in listed] if clause == "joins" and roots else listed
+    listed = [join.args.get("on") for join in listed] if clause == "joins" else listed
     return [root for root in listed if root is not None]
 
 
