@@ -11,6 +11,7 @@ import duckdb
 from dpsql.answer.block import Block
 from dpsql.answer.leaf_values import AxisQuery, leaf_values
 from dpsql.answer.leafsets import ask_axis, bad_expression
+from dpsql.answer.notes import Note
 from dpsql.answer.plan import ReleaseView, ViewPlan, has_partner, no_view, partner_column
 from dpsql.answer.run import run
 from dpsql.answer.schema import Schema
@@ -26,6 +27,7 @@ from dpsql.answer.terms import (
 from dpsql.answer.uncertainty.forms import Known
 from dpsql.errors import NotSupportedError, NoViewError
 from dpsql.release import Release
+from dpsql.release.format import ColumnMeta
 
 FUNCTIONS = {"min": "MIN({})", "max": "MAX({})", "count": "COUNT(DISTINCT {})"}
 
@@ -85,12 +87,34 @@ def placements(block: Block, schema: Schema) -> dict[int, tuple[int, str]]:
     placed: dict[int, tuple[int, str]] = {}
     chosen: list[int] = []
     for number, ref in enumerate(block.columns):
-        offers = [] if ref.partner else schema.axis_columns(ref) or schema.anywhere(ref)
+        offers = [] if ref.partner else _offers(ref, block, schema)
         offers = sorted(offers, key=lambda offer: offer[0] not in chosen)
         if offers:
             placed[number] = (offers[0][0], offers[0][1].name)
             chosen.append(offers[0][0])
     return placed
+
+
+def _offers(ref: ColumnRef, block: Block, schema: Schema) -> list[tuple[int, ColumnMeta]]:
+    """Axes that hold a column for every row of its table; of a list also one that does for some (`reached_notes`)."""
+    offers = schema.axis_columns(ref) or schema.anywhere(ref, block.root)
+    if offers or any(isinstance(value, Known) for value in block.values):
+        return offers
+    reached = schema.reached(ref, block.root)
+    return reached if len({column.path for _, column in reached}) == 1 else []
+
+
+def reached_notes(block: Block, schema: Schema) -> list[Note]:
+    """Columns that are listed as far as the rows of another table reach them."""
+    notes = []
+    for ref in block.columns:
+        if not ref.partner and not schema.axis_columns(ref) and not schema.anywhere(ref, block.root):
+            for number, _ in _offers(ref, block, schema)[:1]:
+                through = schema.end_of(schema.axes[number].of, schema.axes[number].path)
+                notes.append(
+                    Note(f"{ref}: the values that some row of {through} has, not all of its table", flag=True)
+                )
+    return notes
 
 
 def _partners(
@@ -155,6 +179,8 @@ def known_values(
         NotSupportedError: the expression is not over one axis.
     """
     position, question = known_query(known, block, plan, schema)
+    if known.function == "count":
+        _check_heeded(known, block, question)
     values = leaf_values(release, question)
     keys = [f"({values.sql(group, grouped=True)}) AS k{j}" for j, group in enumerate(question.groups)]
     call = FUNCTIONS[known.function].format(f"({known.expression.sql})")
@@ -172,6 +198,28 @@ def known_values(
     return answer.types[-1], _spread({row[:-1]: row[-1] for row in answer.rows}, plan, position)
 
 
+def _check_heeded(known: Known, block: Block, question: AxisQuery) -> None:
+    """Refuse a COUNT(DISTINCT) whose condition or group is not over the axis that is counted.
+
+    Raises:
+        NotSupportedError: it is: the catalog lists values, and does not say which of them occur together.
+    """
+    heeded = {predicate.expression for predicate in question.filters} | set(question.groups)
+    operands = block.where.parts if isinstance(block.where, Every) else (block.where,)
+    tests = [
+        predicate.expression for operand in operands for predicate in predicates(operand)
+        if not all(block.columns[n].partner for n in predicate.expression.columns)
+    ]  # fmt: skip
+    other = next((each for each in (*tests, *block.groups) if each not in heeded), None)
+    if other is not None:
+        words, try_this = known.expression.words(), f"SELECT COUNT(DISTINCT ..) FROM {block.root}"
+        raise NotSupportedError(
+            f"COUNT(DISTINCT {words}) is how many values the catalog lists, which does not say how many occur with "
+            f"{other.words()}",
+            hint=f"leave that out, or GROUP BY {words} and see whose COUNT(*) is above its noise",
+        ).at("SELECT", known.expression.span, try_this)
+
+
 def known_query(form: Known, block: Block, plan: ViewPlan, schema: Schema) -> tuple[int | None, AxisQuery]:
     """The query of the axis that holds an expression.
 
@@ -183,8 +231,8 @@ def known_query(form: Known, block: Block, plan: ViewPlan, schema: Schema) -> tu
         NotSupportedError: the expression is not over one axis.
     """
     everywhere = [
-        {(i, c.name) for i, c in schema.axis_columns(block.columns[n]) or schema.anywhere(block.columns[n])}
-        for n in sorted(form.expression.columns)
+        {(i, c.name) for i, c in schema.axis_columns(ref) or schema.anywhere(ref, block.root)}
+        for ref in (block.columns[n] for n in sorted(form.expression.columns))
     ]
     common = set.intersection(*[{i for i, _ in offers} for offers in everywhere]) if everywhere else set()
     if not common:

@@ -9,31 +9,54 @@ asked.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 from weakref import WeakSet
 
 import duckdb
 import numpy as np
 
-from dpsql.answer.errorfunctions import ErrorFunction, Interval, interval
+from dpsql.answer.errorfunctions import (
+    DEFAULT_LEVEL,
+    HIGH,
+    LOW,
+    MODEL_BOUND,
+    STDERR,
+    ErrorFunction,
+    Interval,
+    interval,
+)
 from dpsql.answer.leafsets import UNBOUND, IntArray
 from dpsql.answer.notes import Note
-from dpsql.answer.output import Grid
+from dpsql.answer.output import NUMBERS, Grid
+from dpsql.answer.readings import (
+    INSIDE,
+    MOST_GROUPS,
+    ROWS_DIFFER,
+    TOO_MANY_GROUPS,
+    BoolArray,
+    combined_errors,
+    domain_note,
+    left_out_notes,
+    matches,
+    unseen,
+    widest,
+)
 from dpsql.answer.relation import Relation
-from dpsql.answer.run import Rowset, run_apart
+from dpsql.answer.run import AnswerRelation, Rowset, finite_rows, in_order, run_apart
 from dpsql.answer.schema import Listing
+from dpsql.answer.sql.added import UNSEEN, VALUE, bit_offsets, shifted
 from dpsql.answer.sql.carry import RATIO, Carried, Emitted, carry
 from dpsql.answer.sql.dependence import Unknown
 from dpsql.answer.sql.picks import PickQuery, pick_queries
-from dpsql.answer.sql.statement import Statement
+from dpsql.answer.sql.statement import ADDED, Statement
 from dpsql.answer.uncertainty.cells import composite, numbers_of
 from dpsql.answer.uncertainty.chosen import NOTHING, UNCOUNTED, Candidates, NoisySelection, choice, together
 from dpsql.answer.uncertainty.composite import Composite
+from dpsql.answer.uncertainty.fieller import quantile
 from dpsql.answer.uncertainty.forms import ErrorOf, Form
 from dpsql.errors import DataError, Error, InternalError, NotSupportedError, ProgrammingError, SqlSyntaxError
 from dpsql.release.request import Request, check, paced, requested, size_of, take
@@ -41,6 +64,11 @@ from dpsql.release.request import Request, check, paced, requested, size_of, tak
 MOST_ROWS = 2048
 """Groups of a block up to which each row may be made of all of them: 4 million cells, some seconds."""
 TOO_MANY = Unknown(f"each row would follow more than {MOST_ROWS} groups")
+MOST_PAIRS = 2**29
+"""Pairs of cells that the rows of one column follow: some fifteen seconds, as of a running sum of 1,170 groups."""
+TOO_MUCH = Unknown(
+    "its rows follow so many groups that their errors would take more memory or time than there is"
+)
 TOO_DEEP = Unknown("the statement nests too deep to follow its errors")
 BLOCK_ROWS, BLOCK_CELLS = 2**10, 2**14
 """Rows whose errors are worked out together, and cells that they follow: some tenths of a second."""
@@ -68,23 +96,6 @@ class Lazy(Generic[T]):
         value = self.make(instance)
         instance.__dict__[self.make.__name__] = value
         return value
-
-
-class AnswerRelation(NamedTuple):
-    """A relation that the statement reads: name, columns, DuckDB types and values column by column."""
-
-    name: str
-    columns: Sequence[str]
-    types: Sequence[str]
-    values: Sequence[Any]
-
-    @property
-    def source(self) -> str:
-        """Its definition, with a placeholder for each column."""
-        fields = ", ".join(
-            f"unnest(?::{kind}[]) AS {column}" for column, kind in zip(self.columns, self.types, strict=True)
-        )
-        return f"{self.name} AS (SELECT {fields})"
 
 
 class MemoryCharge:
@@ -116,12 +127,14 @@ class OuterStatement:
         relations: one for each block.
         listings: tables of information_schema and public ones; made when one is read.
         limit: seconds until a statement is stopped.
+        hidden: for each block its unseen groups, where this is the second reading of a statement.
     """
 
     statement: Statement
     relations: tuple[Relation, ...]
     listings: Callable[[], Sequence[Listing]]
     limit: float
+    hidden: tuple[BoolArray, ...] = ()
     _held: MemoryCharge = field(default_factory=lambda: MemoryCharge(), repr=False)
     _composites: dict[tuple[int, int], Composite] = field(default_factory=dict, repr=False)
     _shown: dict[tuple[int, int | None], tuple[Relation, Mapping[int, int]]] = field(
@@ -131,8 +144,69 @@ class OuterStatement:
     @Lazy
     def answer(self) -> Rowset:
         """Names, types and rows; hidden columns follow the named ones in each row."""
+        if self.seen is None or not self.statement.asks_errors:
+            return self._own_answer
+        rows, others = self._own_answer.rows, self.seen.answer.rows
+        combined = combined_errors(rows, others, self.statement.counting, self._seen_at)
+        return self._own_answer._replace(rows=combined)
+
+    @Lazy
+    def _own_answer(self) -> Rowset:
+        """The answer of this reading alone."""
         with self._held.request(self.limit):
             return self._answer(self._inside)
+
+    @Lazy
+    def _unseen(self) -> tuple[BoolArray, ...]:
+        """The unseen groups of each block, where numbers depend on how many there are; empty where there are none."""
+        large = any(len(relation.columns[0]) > MOST_GROUPS for relation in self.relations)
+        if self.hidden or large or not any(self.statement.counting):
+            return ()
+        with self._held.request(self.limit):
+            groups = tuple(map(unseen, self.relations))
+        return groups if any(mask.any() for mask in groups) else ()
+
+    @Lazy
+    def seen(self) -> OuterStatement | None:
+        """The statement read over groups that are seen alone; None where all are."""
+        if not self._unseen:
+            return None
+        return OuterStatement(self.statement, self.relations, self.listings, self.limit, self._unseen)
+
+    @Lazy
+    def _labels(self) -> list[int]:
+        """Columns by which rows of both readings are told apart."""
+        kinds = self.statement.counting or ("",) * len(self.statement.names)
+        return [c for c, kind in enumerate(kinds) if not kind]
+
+    @Lazy
+    def _seen_at(self) -> list[int | None]:
+        """For each row that of the other reading."""
+        return (
+            [] if self.seen is None else matches(self._own_answer.rows, self.seen.answer.rows, self._labels)
+        )
+
+    @Lazy
+    def _readings(self) -> Mapping[int, str]:
+        """Columns that depend on which groups are empty, each with why that gives no interval; empty where it does."""
+        kinds = self.statement.counting
+        if any(kinds) and not self.hidden and any(len(r.columns[0]) > MOST_GROUPS for r in self.relations):
+            return {c: TOO_MANY_GROUPS for c, kind in enumerate(kinds) if kind}
+        if self.seen is None:
+            return {}
+        reasons, rows, others = {}, self.answer.rows, self.seen.answer.rows
+        for c in (c for c, kind in enumerate(kinds) if kind):
+            pairs = [
+                (row[c], None if at is None else others[at][c])
+                for row, at in zip(rows, self._seen_at, strict=True)
+            ]
+            named = any(
+                not isinstance(a, NUMBERS) and a != b and b is not None for a, b in pairs if a is not None
+            )
+            reasons[c] = (
+                INSIDE if kinds[c] != VALUE else ROWS_DIFFER if named or None in self._seen_at else ""
+            )
+        return reasons
 
     def _answer(self, inside: NoisySelection) -> Rowset:
         """The answer, functions of an error inside the statement widened for a choice."""
@@ -200,7 +274,10 @@ class OuterStatement:
     def notes(self) -> list[Note]:
         """What a reader should know of how rows were chosen."""
         narrow = self._tells_errors and self.choice.share < 1.0 and self._inside is NOTHING
-        return [*self.choice.notes, *([Note(NARROW, flag=True)] if narrow else [])]
+        notes = [*self.choice.notes, *([Note(NARROW, flag=True)] if narrow else [])]
+        if self.statement.counting:
+            notes += left_out_notes(self.relations)
+        return [*notes, *([domain_note(self.relations, self._unseen)] if self._unseen else [])]
 
     def grid(self, error: ErrorFunction, level: float, most: int | None = None) -> Grid:
         """Standard errors, interval ends or other errors of the first `most` rows, None where not defined.
@@ -213,12 +290,49 @@ class OuterStatement:
         with self._held.request(self.limit):
             level = self.choice.level(level)
             columns = [
-                self._block_errors(forms, error, level, most)
-                if self._settled(forms)
-                else self._composite_errors(number, error, level, most)
-                for number, forms in enumerate(self.statement.forms)
+                self._both_readings(number, error, level, most)
+                if number in self._readings
+                else self._column(number, error, level, most)
+                for number in range(len(self.statement.forms))
             ]
             return tuple(paced(zip(*columns, strict=True), size_of)) if columns else ()
+
+    def _column(self, number: int, error: ErrorFunction, level: float, most: int | None) -> list[Any]:
+        """A column's errors in one reading."""
+        forms = self.statement.forms[number]
+        if self._settled(forms):
+            return self._block_errors(forms, error, level, most)
+        return self._composite_errors(number, error, level, most)
+
+    def _both_readings(self, number: int, error: ErrorFunction, level: float, most: int | None) -> list[Any]:
+        """The errors of a column that depends on which groups are empty: its interval holds both readings."""
+        rows = self.answer.rows[:most]
+        if self.seen is None or self._readings[number] or number in self._unknown:
+            return [None] * len(rows)
+        if error is STDERR:
+            ends = [self._both_readings(number, end, DEFAULT_LEVEL, most) for end in (LOW, HIGH)]
+            return [
+                None if None in pair else (pair[1] - pair[0]) / (2 * quantile(DEFAULT_LEVEL))
+                for pair in zip(*ends, strict=True)
+            ]
+        own, other = (reading._errors_or_values(number, error, level) for reading in (self, self.seen))
+        if error not in (LOW, HIGH, MODEL_BOUND):
+            return own[:most]
+        sign, values, out = -1 if error is LOW else 1, self.seen.answer.rows, list[Any]()
+        for end, at in zip(own, self._seen_at[: len(rows)], strict=False):
+            absent = at is None or values[at][number] is None
+            out.append(end if absent or at is None else widest(end, other[at], sign))
+        return out
+
+    def _errors_or_values(self, number: int, error: ErrorFunction, level: float) -> list[Any]:
+        """A column's errors; of numbers without noise the numbers as the ends of their intervals."""
+        if number in self._moving:
+            return self._column(number, error, level, None)
+        ends = error in (LOW, HIGH)
+        return [
+            None if not isinstance(row[number], NUMBERS) else float(row[number]) if ends else 0.0
+            for row in self.answer.rows
+        ]
 
     def _block_errors(
         self, forms: Mapping[int, Form], error: ErrorFunction, level: float, row_limit: int | None
@@ -258,24 +372,35 @@ class OuterStatement:
     @Lazy
     def undefined(self) -> Mapping[str, str]:
         """Columns whose error is not defined, and why."""
-        reasons = {}
         with self._held.request(self.limit):
-            for number, forms in enumerate(self.statement.forms):
-                column = None if self._settled(forms) else self._columns[number]
-                if isinstance(column, Unknown):
-                    reasons[self.statement.names[number]] = column.why
-        return reasons
+            reasons = {**{c: why for c, why in self._readings.items() if why}, **self._unknown}
+            return {self.statement.names[number]: why for number, why in sorted(reasons.items())}
+
+    @Lazy
+    def _unknown(self) -> Mapping[int, str]:
+        """Columns whose cells cannot be followed, and why."""
+        columns = {
+            number: None if self._settled(forms) else self._columns[number]
+            for number, forms in enumerate(self.statement.forms)
+        }
+        return {number: column.why for number, column in columns.items() if isinstance(column, Unknown)}
 
     @Lazy
     def moved(self) -> tuple[int, ...]:
-        """Columns that noise moves and whose error is defined."""
+        """Columns that noise moves, or which of the groups are empty, and whose error is defined."""
         with self._held.request(self.limit):
-            return tuple(
-                number
-                for number, forms in enumerate(self.statement.forms)
-                if (any(form.sides for form in forms.values()) if self._settled(forms)
-                    else isinstance(self._columns[number], Emitted))
-            )  # fmt: skip
+            known = {c for c, why in self._readings.items() if not why} - set(self._unknown)
+            return tuple(sorted({*self._moving, *known} - {c for c, why in self._readings.items() if why}))
+
+    @Lazy
+    def _moving(self) -> tuple[int, ...]:
+        """Columns that noise moves and whose cells can be followed."""
+        return tuple(
+            number
+            for number, forms in enumerate(self.statement.forms)
+            if (any(form.sides for form in forms.values()) if self._settled(forms)
+                else isinstance(self._columns[number], Emitted))
+        )  # fmt: skip
 
     def _composite_errors(
         self, number: int, error: ErrorFunction, level: float, row_limit: int | None
@@ -325,10 +450,15 @@ class OuterStatement:
         if not any(isinstance(column, Emitted) for column in self.carried.columns):
             return None
         try:
-            self._carried_rows()
+            rows = self._carried_rows()
         except NotSupportedError as error:
             return Unknown(error.args[0])
-        return None
+        columns = [column for column in self.carried.columns if isinstance(column, Emitted)]
+        followed = [[_cells(column, row) for row in rows] for column in columns]
+        with requested() as request:
+            full = request.bytes + CELL * sum(map(sum, followed)) > request.most_bytes
+        pairs = max(sum((cells // 2) ** 2 for cells in each) for each in followed)  # numbers and weights
+        return TOO_MUCH if full or pairs > MOST_PAIRS else None
 
     def _carried_rows(self) -> list[Row]:
         return self._carried_answer.rows
@@ -342,13 +472,21 @@ class OuterStatement:
     def _ordered(self) -> list[Row | None]:
         """Rows with their cells, in the order of the answer's rows."""
         width = len(self.statement.names)
-        return _in_order([row[:width] for row in self.answer.rows], self._carried_rows())
+        return in_order([row[:width] for row in self._own_answer.rows], self._carried_rows())
 
     def _tables_for(self, inside: NoisySelection) -> list[AnswerRelation]:
         tables = [
             AnswerRelation(f"dp_block_{i}", r.names, r.types, _widened(r, inside))
             for i, r in enumerate(self.relations)
         ]
+        if self.statement.counting:
+            offsets = bit_offsets(self.statement.blocks)
+            for i, (table, relation, offset) in enumerate(zip(tables, self.relations, offsets, strict=True)):
+                bits = [shifted(keys, offset) for keys in relation.added]
+                if self.hidden:
+                    bits = [b | UNSEEN * bool(h) for b, h in zip(bits, self.hidden[i], strict=True)]
+                columns, types = [*table.columns, ADDED], [*table.types, "BIGINT"]
+                tables[i] = AnswerRelation(table.name, columns, types, [*table.values, bits])
         if self.statement.catalog_tables or self.statement.public_tables:
             tables += [AnswerRelation(*listing) for listing in self.listings()]
         return tables
@@ -391,7 +529,7 @@ class OuterStatement:
         except duckdb.Error as error:
             raise outer_error(error) from error
         names = self.statement.names
-        return Rowset(names, answer.types[: len(names)], _finite(answer.rows))
+        return Rowset(names, answer.types[: len(names)], finite_rows(answer.rows))
 
 
 def _widened(relation: Relation, inside: NoisySelection) -> tuple[list[Any], ...]:
@@ -435,27 +573,6 @@ def _with_sides(table: AnswerRelation, relation: Relation) -> AnswerRelation:
             values += [relation.side_values(value, side) for side in value.sides]
     types = [*table.types, *["DOUBLE"] * (len(columns) - len(table.columns))]
     return AnswerRelation(table.name, columns, types, values)
-
-
-def _in_order(wanted: Sequence[Row], rows: Sequence[Row]) -> list[Row | None]:
-    """Rows of a second run in the order of the first: DuckDB may order ties, and what is not sorted, as it likes."""
-    visible = [row[: len(wanted[0])] if wanted else row for row in rows]
-    if list(wanted) == visible:
-        return list(rows)
-    places: dict[str, list[Row]] = {}
-    for shown, row in zip(visible, rows, strict=True):
-        places.setdefault(repr(shown), []).append(row)
-    return [places[repr(row)].pop(0) if places.get(repr(row)) else None for row in wanted]
-
-
-def _finite(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """Rows without NaN or infinity: what a statement computes is guarded (`sql.finite`), text that it casts is not."""
-    if not any(isinstance(value, float) and not math.isfinite(value) for row in rows for value in row):
-        return rows
-    return [
-        tuple(None if isinstance(value, float) and not math.isfinite(value) else value for value in row)
-        for row in rows
-    ]
 
 
 def _picked(statement: Statement, relation: Relation) -> Rowset:

@@ -25,7 +25,8 @@ from dpsql.answer.answered import AnsweredTerms, answer_terms
 from dpsql.answer.block import Block, ShapePlans
 from dpsql.answer.conflated import catalog_notes, has_dangling_keys, key_notes
 from dpsql.answer.errorfunctions import ErrorFunction
-from dpsql.answer.known import catalog_plan, known_values, not_an_axis
+from dpsql.answer.known import catalog_plan, known_values, not_an_axis, reached_notes
+from dpsql.answer.leafsets import AxisCells
 from dpsql.answer.notes import (
     Note,
     bias_notes,
@@ -64,6 +65,7 @@ from dpsql.answer.uncertainty.partial_bins import (
 from dpsql.answer.unshown import unshown_notes, unshown_refusal
 from dpsql.errors import InterfaceError, NotSupportedError, NoViewError, PartialBinError
 from dpsql.release import Release
+from dpsql.release.format import AxisMeta
 
 PartialBin = Literal["interpolate", "limit", "refuse"]
 LENIENT: tuple[PartialBin, ...] = get_args(PartialBin)
@@ -285,6 +287,8 @@ class Relation:
         answered: the plans, each with the terms it answers.
         notes: what a reader should know.
         prefixes: for each quantile asked its type and every group's running counts.
+        added: for each group the bits of the keys whose leaves all are such as the catalog adds: values outside of the
+            domain, foreign keys without a row, NULL in a column that is not `nullable`.
     """
 
     block: Block
@@ -294,6 +298,7 @@ class Relation:
     answered: tuple[AnsweredTerms, ...] = ()
     notes: tuple[Note, ...] = ()
     prefixes: dict[Known, tuple[str, list[Prefix]]] = field(default_factory=dict)
+    added: tuple[int, ...] = ()
     _composites: dict[Noisy, Composite] = field(default_factory=dict, repr=False)
 
     def answered_for(self, form: Value) -> AnsweredTerms | None:
@@ -371,7 +376,7 @@ def relate(
     notes = reported_notes(release.meta, block)
     if not terms or (block.listing and not _answerable(block, terms, release, schema)):
         plan = catalog_plan(block, release, schema)
-        notes.append(Note(_catalog_note(block)))
+        notes += [Note(_catalog_note(block)), *reached_notes(block, schema)]
         notes += _bounded(block, release) if quantiles_of(block) else []
         if terms:
             notes.append(Note("no view can order them by a count; that order is left out"))
@@ -467,6 +472,7 @@ def _assemble(
         noted.update(terms)
     names, types = ["dp_at"], ["BIGINT"]
     columns: list[list[Any]] = [list(range(len(index[0]) if index else 1))]
+    added = np.zeros(len(columns[0]), object)  # any number of keys
     for j, group in enumerate(block.groups):
         position = next(i for i, q in enumerate(plan.questions) if group in q.groups)
         place = plan.questions[position].groups.index(group)
@@ -474,6 +480,8 @@ def _assemble(
         names.append(f"k{j}")
         types.append(plan.cells[position].types[place])
         columns.append([keys[g][place] for g in index[position]])
+        is_added = _is_added(plan.cells[position], release.axes[plan.questions[position].axis])
+        added += is_added[index[position]].astype(object) * (1 << j)
     prefixes = _quantiles(block, columns, release, schema, on_partial_bin)
     views = dict.fromkeys((k, prefix.view) for k, (_, groups) in prefixes.items() for prefix in groups)
     if block.plans is None or block.plans.once(
@@ -486,13 +494,35 @@ def _assemble(
         Note(f"{k.extreme} of {k.expression.words()} is its {100 * k.at:.0f}% quantile: one row decides an extreme")
         for k in prefixes if k.extreme
     ]  # fmt: skip
+    notes += [
+        Note(f"COUNT(DISTINCT {value.expression.words()}) is how many the catalog lists, not how many occur")
+        for value in block.values if isinstance(value, Known) and value.function == "count"
+    ]  # fmt: skip
     relation = Relation(block, (), (), (), answered, tuple(notes), prefixes)
     for i, value in enumerate(block.values):
         kind, column = _column(value, relation, plan, index, release, schema)
         names.append(f"v{i}")
         types.append(kind)
         columns.append(column)
-    return Relation(block, tuple(names), tuple(types), tuple(columns), answered, tuple(notes), prefixes)
+    return Relation(
+        block,
+        tuple(names),
+        tuple(types),
+        tuple(columns),
+        answered,
+        tuple(notes),
+        prefixes,
+        tuple(added.tolist()),
+    )
+
+
+def _is_added(cells: AxisCells, axis: AxisMeta) -> np.ndarray:
+    """Whether all leaves of each group are such as the catalog adds; False for a group without leaves."""
+    special = [leaf for leaf in (axis.missing_leaf, axis.other_leaf) if leaf is not None]
+    leaves, declared = np.zeros((2, len(cells.keys)), np.int64)
+    np.add.at(leaves, cells.group, 1)
+    np.add.at(declared, cells.group[~np.isin(cells.leaf, special)], 1)
+    return np.asarray((leaves > 0) & (declared == 0))
 
 
 def _quantiles(

@@ -134,7 +134,7 @@ class Result:
 
     def _labelled(self, ends: Grid) -> Grid:
         """Ends of intervals, and the answer's own values in columns without noise."""
-        noisy = frozenset(self.noisy)
+        noisy = {*self.noisy, *(c for c, name in enumerate(self.columns) if name in self.undefined)}
         return tuple(
             tuple(end if c in noisy else row[c] for c, end in enumerate(row_ends))
             for row, row_ends in zip(self.rows, ends, strict=True)
@@ -268,10 +268,14 @@ class Result:
 
     @cached_property
     def noisy(self) -> tuple[int, ...]:
-        """Positions of the columns that have noise in some row, whether or not their intervals have both ends."""
+        """Positions of the columns that have noise in some row, whether or not it is known how much, or their intervals
+        have both ends."""
+        moved = self.moved()
         return tuple(
-            c for c in range(len(self.columns)) if any(row[c] is not None for row in self.noise_rows)
-        )
+            c for c in range(len(self.columns))
+            if any(row[c] is not None for row in self.noise_rows)
+            or (c in moved and any(row[c] is not None for row in self.rows))
+        )  # fmt: skip
 
     @cached_property
     def noise_rows(self) -> Grid:

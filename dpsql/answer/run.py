@@ -14,6 +14,7 @@ an empty database that one request has to itself: a statement that fills its mem
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -174,3 +175,43 @@ def _limited(cursor: duckdb.DuckDBPyConnection) -> list[tuple[Any, ...]]:
                     hint="add a LIMIT or group by less",
                 )
     return rows
+
+
+class AnswerRelation(NamedTuple):
+    """A relation that the statement reads: name, columns, DuckDB types and values column by column."""
+
+    name: str
+    columns: Sequence[str]
+    types: Sequence[str]
+    values: Sequence[Any]
+
+    @property
+    def source(self) -> str:
+        """Its definition, with a placeholder for each column."""
+        fields = ", ".join(
+            f"unnest(?::{kind}[]) AS {column}" for column, kind in zip(self.columns, self.types, strict=True)
+        )
+        return f"{self.name} AS (SELECT {fields})"
+
+
+def in_order(
+    wanted: Sequence[tuple[Any, ...]], rows: Sequence[tuple[Any, ...]]
+) -> list[tuple[Any, ...] | None]:
+    """Rows of a second run in the order of the first: DuckDB may order ties, and what is not sorted, as it likes."""
+    visible = [row[: len(wanted[0])] if wanted else row for row in rows]
+    if list(wanted) == visible:
+        return list(rows)
+    places: dict[str, list[tuple[Any, ...]]] = {}
+    for shown, row in zip(visible, rows, strict=True):
+        places.setdefault(repr(shown), []).append(row)
+    return [places[repr(row)].pop(0) if places.get(repr(row)) else None for row in wanted]
+
+
+def finite_rows(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """Rows without NaN or infinity: what a statement computes is guarded (`sql.finite`), text that it casts is not."""
+    if not any(isinstance(value, float) and not math.isfinite(value) for row in rows for value in row):
+        return rows
+    return [
+        tuple(None if isinstance(value, float) and not math.isfinite(value) else value for value in row)
+        for row in rows
+    ]

@@ -139,15 +139,38 @@ class Schema:
         """Whether a column is a foreign key that may be NULL, or name no row, in rows that the release keeps."""
         return self.twin(ref) != ref and not self.complete(root, (*ref.path, ref.column))
 
-    def anywhere(self, ref: ColumnRef) -> list[tuple[int, ColumnMeta]]:
-        """Axes that hold the column at the end of any path: enough for what the catalog alone tells."""
+    def anywhere(self, ref: ColumnRef, root: str) -> list[tuple[int, ColumnMeta]]:
+        """Axes that list a table's rows, or those of one that it refers to, and hold the column.
+
+        That is enough for what the catalog alone tells, whatever path leads to the table. An axis of a table before it
+        lists only what that table's rows reach: the countries of two stores are not those of `FROM country`.
+        """
         return [
-            (i, column)
-            for i, axis in enumerate(self.axes)
+            (number, column) for number, column in self.reached(ref, root)
+            if len(column.path) - len(ref.path) <= len(self.axes[number].path)
+        ]  # fmt: skip
+
+    def reached(self, ref: ColumnRef, root: str) -> list[tuple[int, ColumnMeta]]:
+        """Axes that hold the column at the end of any path through a table, also for some of its rows alone."""
+        return [
+            (number, column)
+            for number, axis in enumerate(self.axes)
             for column in axis.columns
             if _same(ColumnMeta(ref.path, column.table, column.column, column.name, column.type), ref)
             and column.path[len(column.path) - len(ref.path) :] == ref.path
+            and self._ends_at(axis.of, column.path[: len(column.path) - len(ref.path)], root)
         ]
+
+    def _ends_at(self, start: str, path: tuple[str, ...], end: str) -> bool:
+        """Whether a path of foreign keys leads from one table to another."""
+        return self.end_of(start, path).lower() == end.lower()
+
+    def end_of(self, start: str, path: tuple[str, ...]) -> str:
+        """The table at the end of a path of foreign keys; empty where there is none."""
+        table = self.table(start)
+        for key in path:
+            table = None if table is None else self.table(table.foreign_keys.get(key, ""))
+        return "" if table is None else table.name
 
     def public_rows(self, name: str) -> tuple[int, tuple[ColumnMeta, ...]] | None:
         """The axis that has every row of a public table, and the table's columns there; None where no axis has."""

@@ -32,9 +32,9 @@ ALIKE = {
         "SELECT SUM(cost) FROM clinic", f"SELECT SUM(s) FROM {WARDS}", f"SELECT SUM(s) FROM {DAYS}",
         f"{CTE} SELECT MAX(day) * 0 + SUM(s) FROM d", f"{CTE} SELECT (SELECT SUM(s) FROM d)",
         "SELECT SUM(s) FROM (SELECT ward, day, SUM(cost) AS s FROM clinic GROUP BY 1, 2) AS g",
-        f"SELECT AVG(s) * COUNT(*) FROM {DAYS}",
     ]),
     "sums of parts": (LINEAR, [
+        f"SELECT AVG(s) * COUNT(*) FROM {DAYS}",
         "SELECT SUM(cost) FROM clinic WHERE day BETWEEN 1 AND 12", f"SELECT SUM(s) FROM {DAYS} WHERE day IS NOT NULL",
         "SELECT a + b FROM (SELECT SUM(cost) AS a FROM clinic WHERE day <= 4) AS x, "
         "(SELECT SUM(cost) AS b FROM clinic WHERE day > 4) AS y",
@@ -207,7 +207,10 @@ def test_whether_answers_differ(answerer: Answerer) -> None:
         f"SELECT n - LAG(n) OVER (ORDER BY day) AS d, DP_DIFFERS(n, LAG(n) OVER (ORDER BY day), 0.8) FROM {DAYS}"
     )
     lows, highs = days.interval_rows(0.8)
-    for (_, differs), low, high in zip(days.rows[1:], lows[1:], highs[1:], strict=True):
+    for (change, differs), low, high in zip(days.rows[1:], lows[1:], highs[1:], strict=True):
+        if change is None:  # days that the catalog does not know are no day after another
+            assert differs is None and low[0] is None
+            continue
         assert differs == (low[0] > 0 or high[0] < 0)
     assert days.rows[0][1] is None
     assert {row[1] for row in days.rows} == {None, True, False}

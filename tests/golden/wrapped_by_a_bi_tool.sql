@@ -9,4 +9,4 @@ LEFT JOIN customer c ON s.customer_id = c.customer_id) AS virtual_table GROUP BY
 -- 7. statistic count: 1 x 5 nodes, sensitivity 1, epsilon 1
 -- 8. predicted standard error: 2.48247 to 3.48742
 -- 9. DuckDB: SELECT a2.g, SUM(c.estimate) FROM node_combination_6 AS c, (SELECT unnest(?::INTEGER[]) AS g, unnest(?::INTEGER[]) AS n) AS a2 WHERE c.n1 = 0 AND c.n2 = a2.n GROUP BY a2.g
--- 10. DuckDB: SELECT t.r AS "r", t.n AS "n", "t"."dp_hidden_1" AS "dp_hidden_1" FROM (SELECT k0 AS "r", v0 AS "n", dp_at AS "dp_hidden_1" FROM dp_block_0) AS t WHERE t.n > 10 LIMIT 1000
+-- 10. DuckDB: SELECT t.r AS "r", t.n AS "n", "t"."dp_hidden_1" AS "dp_hidden_1" FROM (SELECT k0 AS "r", v0 AS "n", dp_at AS "dp_hidden_1", "dp_block_0"."dp_added" AS "dp_added" FROM dp_block_0) AS t WHERE t.n > 10 AND ("t"."dp_added" & 1) = 0 LIMIT 1000

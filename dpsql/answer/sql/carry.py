@@ -23,7 +23,7 @@ from dpsql.answer.errorfunctions import ErrorFunction
 from dpsql.answer.sql.dependence import EMPTY, NOWHERE, Dependence, Follows, MovingOperand, Unknown, divided
 from dpsql.answer.sql.follow import chooses, follow, moves, verbatim
 from dpsql.answer.sql.rows import aggregates
-from dpsql.answer.sql.statement import AT, Statement, is_error_call, unaliased
+from dpsql.answer.sql.statement import ADDED, AT, Statement, is_error_call, unaliased
 from dpsql.answer.sql.values import error_call
 from dpsql.answer.uncertainty.forms import ErrorOf, Known, Value
 from dpsql.star.sql import guard
@@ -395,7 +395,7 @@ class Carrier:
 
     def _block(self, number: int, alias: str) -> FromRelation:
         """The relation of a block: keys are public, values are cells."""
-        columns: dict[str, Dependence] = {AT: None}
+        columns: dict[str, Dependence] = {AT: None, ADDED: None}
         block = self.blocks[number]
         columns |= {f"k{j}": None for j in range(len(block.groups))}
         columns |= {f"v{j}": value_cells(value, number, j, alias) for j, value in enumerate(block.values)}

@@ -34,7 +34,7 @@ from dpsql.answer.sql.carry import (
 from dpsql.answer.sql.dependence import Follows
 from dpsql.answer.sql.finite import unguarded
 from dpsql.answer.sql.follow import follow
-from dpsql.answer.sql.statement import Statement, unaliased
+from dpsql.answer.sql.statement import ADDED, Statement, unaliased
 from dpsql.star.sql.expression import Node
 
 TURNED: dict[type[Node], int] = {exp.GT: 1, exp.GTE: 1, exp.LT: -1, exp.LTE: -1}
@@ -110,6 +110,11 @@ def _query(pick: Pick, common: tuple[str, ...]) -> PickQuery | None:
     for later in LATER[pick.clause]:
         query.set(later, None)
     query.set(pick.clause, type(clause)(this=exp.and_(*public)) if public else None)
+    stays = _stays(noisy[0].left) if len(noisy) == 1 and isinstance(noisy[0], exp.Binary) else None
+    if stays is not None:  # the other rows have no rank
+        place, kind = ("where", exp.Where) if query.args.get("group") is None else ("having", exp.Having)
+        present = query.args.get(place)
+        query.set(place, kind(this=stays.copy() if present is None else exp.and_(present.this, stays.copy())))
     condition = exp.and_(*(pick.sight.spelled(test) for test in noisy))
     score = _compared(noisy[0]) if len(noisy) == 1 else None
     return _over_candidates(query, condition, score, pick.sight, common)
@@ -185,9 +190,22 @@ def _compared(test: Node) -> RankScore | None:
     return RankScore(difference, sign, ranked=False)
 
 
+def _stays(node: Node) -> Node | None:
+    """Which rows a rank is among, where it leaves out groups that the catalog adds (`sql.added`)."""
+    bare = unguarded(node)
+    branches = bare.args["ifs"] if isinstance(bare, exp.Case) and bare.args.get("default") is None else []
+    reads = [column.name for column in branches[0].this.find_all(exp.Column)] if len(branches) == 1 else []
+    test: Node | None = branches[0].this if reads and set(reads) == {ADDED} else None
+    return test
+
+
 def _ranked(node: Node) -> RankScore | None:
     """What a window over all rows ranks by."""
-    over = isinstance(node, exp.Window) and isinstance(node.this, RANKS) and not node.args.get("partition_by")
+    stays = _stays(node)
+    if stays is not None:
+        node = unguarded(unguarded(node).args["ifs"][0].args["true"])
+    parts = [part for part in node.args.get("partition_by") or [] if part != stays]
+    over = isinstance(node, exp.Window) and isinstance(node.this, RANKS) and not parts
     order = node.args.get("order") if over else None
     if order is None:
         return None

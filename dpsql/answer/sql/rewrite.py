@@ -15,6 +15,7 @@ from sqlglot import exp
 
 from dpsql.answer.block import Block
 from dpsql.answer.schema import INFORMATION, Schema, nearest
+from dpsql.answer.sql.added import leave_out_added
 from dpsql.answer.sql.binding import DIALECT
 from dpsql.answer.sql.calendar import map_fields
 from dpsql.answer.sql.clock import fold_clock
@@ -84,7 +85,9 @@ def take_apart(
     shape = rewrite_query(context, tree, Scope({}, {}), True)
     blocks = tuple(replace(draft.block, values=tuple(draft.values)) for draft in context.drafts)
     picked, composed = picked_columns(shape), composed_columns(shape, blocks) if foresees else ()
-    node = finite(shape.node)
+    left_out = leave_out_added(shape.node, blocks)
+    node = finite(shape.node if left_out is None else left_out[0])
+    counting = () if left_out is None else left_out[1][: len(shape.names)]
     asks_errors = any(map(is_error_call, node.find_all(exp.Anonymous)))
     keeps = node.find(*KEEPING) is not None
     common = node.args.get("with_")
@@ -96,7 +99,8 @@ def take_apart(
     return Statement(
         blocks, written(node), tuple(written(expression) for expression in (common.expressions if common else ())),
         tuple(shape.names), tuple(shape.forms), tuple(shape.carriers.values()), context.catalog_tables,
-        tuple(dict.fromkeys(context.public_tables)), picked, ordered, asks_errors, keeps, moment, notes, composed,
+        tuple(dict.fromkeys(context.public_tables)), () if counting else picked, ordered, asks_errors, keeps, moment,
+        notes, composed, counting,
     )  # fmt: skip
 
 
@@ -161,11 +165,7 @@ def rewrite_query(context: Context, node: Node, scope: Scope, track: bool) -> Re
     kinds = [holds_rows(context, source, scope) for source in sources(node)]
     if kinds and all(kinds) and _preview(node):
         return _no_rows(context, node, scope)
-    if (
-        kinds
-        and all(_is_public(context, source, scope) for source in sources(node))
-        and _beyond_catalog(node)
-    ):
+    if kinds and all(_is_public(context, source, scope) for source in sources(node)):
         return outer_select(context, node, scope, track)
     if any(kinds):
         around = Inner(
@@ -191,17 +191,6 @@ def _is_public(context: Context, source: Node, scope: Scope) -> bool:
         and source.db.lower() not in context.schema.named
         and context.schema.public_rows(source.name) is not None
     )
-
-
-def _beyond_catalog(select: exp.Select) -> bool:
-    """Whether a SELECT is more than a list of values, MIN, MAX or COUNT(DISTINCT), which any axis tells."""
-    calls = [call for projection in select.expressions for call in aggregates(projection)]
-    listed = bool(select.args.get("distinct") or select.args.get("group"))
-    return not listed if not calls else not all(map(_from_catalog, calls))
-
-
-def _from_catalog(call: Node) -> bool:
-    return isinstance(call, (exp.Min, exp.Max)) or isinstance(call.this, exp.Distinct)
 
 
 def _release_of(context: Context, select: exp.Select, scope: Scope) -> str:

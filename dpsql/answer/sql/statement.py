@@ -22,6 +22,8 @@ MOST_BLOCKS = 64
 """Blocks of one statement: what carries their errors grows with the square."""
 AT = "dp_at"
 """Row number of a block's relation; carried through the statement so that error bars find their row."""
+ADDED = "dp_added"
+"""Bits of the keys whose group holds leaves that the catalog adds alone (`sql.added`)."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,8 @@ class Statement:
         moment: what its clock shows, in UTC; None where it does not read the clock.
         notes: what a reader should know of the rows that were asked for in other words.
         composed: output columns made of noisy values in a way that no form says: a standard deviation, for instance.
+        counting: for each output column how it depends on how many groups there are (`sql.added`); empty where nothing
+            in the statement does, so that it reads no `dp_added`.
     """
 
     blocks: tuple[Block, ...]
@@ -62,6 +66,7 @@ class Statement:
     moment: datetime | None = None
     notes: tuple[str, ...] = ()
     composed: tuple[str, ...] = ()
+    counting: tuple[str, ...] = ()
 
     @property
     def block_errors(self) -> bool:

@@ -345,7 +345,7 @@ class _Reader:
         """Columns whose values are listed: an axis of any view tells them."""
         columns: dict[ScaffoldAxis, frozenset[tuple[str, str]]] = {}
         for ref in block.columns:
-            occurrences = self.answerer.schema.anywhere(ref)
+            occurrences = self.answerer.schema.anywhere(ref, block.root)
             place_ = next((p for p, i in self.axes.items() if i in [axis for axis, _ in occurrences]), None)
             if place_ is None:
                 raise self._undeclared(ref)

@@ -1,0 +1,301 @@
+"""Groups that no raw table has: what statements over groups count, average, rank, limit and join equals plain DuckDB
+
+over the rows of the domain; sums are over all rows. On a star made for it, the bundled shop, and a fixture.
+"""
+
+from __future__ import annotations
+
+import datetime
+import random
+
+import duckdb
+import pytest
+
+from dpsql.answer.answerer import Answerer
+from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
+from dpsql.publishing.central import publish_release
+from dpsql.release import open_release
+from dpsql.star import load_catalog
+from tests.oracle.star import make_shop, publish_shop, same
+from tests.release_fixture import make_rows, raw_star, write_fixture
+
+CATALOG = """
+dpsql: 1
+name: clinic
+source: {{kind: parquet, root: ".", tables: {{visits: visits.parquet}}}}
+privacy: {{lineage: clinic, cap: 8, unit: row, epsilon: 4, delta: 0}}
+tables:
+  visits:
+    role: fact
+    columns:
+      region: {{type: string, categories: [north, south, east, west]}}
+      shade: {{type: string, categories: [red, green, blue], nullable: true}}
+      seen: {{type: date, lower: 2025-01-01, upper: {upper}}}
+      fee: {{type: int, lower: 0, upper: 100, measure: true}}
+views:
+  all: {{of: visits, axes: [visits.region, visits.shade, {{axis: visits.seen, cuts: {{width: month}}}}],
+    measures: [count, visits.fee]}}
+"""
+REGIONS, SHADES = ("north", "south", "east", "west"), ("red", "green", "blue")
+IN = {
+    "region": "region IN ('north', 'south', 'east', 'west')",
+    "shade": "(shade IS NULL OR shade IN ('red', 'green', 'blue'))",
+    "DATE_TRUNC('month', seen)": "seen BETWEEN DATE '2025-01-01' AND DATE '2025-06-30'",
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, publishes):
+    """Rows of which a fifth have a region, a shade or a day that the catalog does not know, some of them NULL."""
+    rng, rows = random.Random(11), []
+    for _ in range(3000):
+        region = rng.choice(REGIONS) if rng.random() < 0.8 else rng.choice(["Scotland", "Wales", None])
+        shade = rng.choice(SHADES) if rng.random() < 0.7 else rng.choice(["pink", None])
+        day = datetime.date(2025, 1, 1) + datetime.timedelta(
+            rng.randrange(181 if rng.random() < 0.9 else 240)
+        )
+        rows.append((region, shade, day, rng.randrange(101)))
+    folder = tmp_path_factory.mktemp("clinic")
+    raw = duckdb.connect()
+    raw.execute("CREATE TABLE visits (region VARCHAR, shade VARCHAR, seen DATE, fee INTEGER)")
+    raw.executemany("INSERT INTO visits VALUES (?, ?, ?, ?)", rows)
+    raw.execute(f"COPY visits TO '{folder / 'visits.parquet'}'")
+    return folder
+
+
+def publish(folder, noise, upper="2025-06-30", name="clinic"):
+    (folder / f"{name}.yaml").write_text(CATALOG.format(upper=upper))
+    catalog = load_catalog(folder / f"{name}.yaml")
+    published = publish_release(catalog, folder / f"{name}.dpsql", noise=noise, key=b"k" * 32)
+    return Answerer(open_release(published.path, insecure=True))
+
+
+@pytest.fixture(scope="module")
+def clinic(folder):
+    return publish(folder, ZeroNoise())
+
+
+@pytest.fixture(scope="module")
+def raw(folder):
+    raw = duckdb.connect()
+    raw.execute(f"CREATE TABLE visits AS SELECT * FROM '{folder / 'visits.parquet'}'")
+    return raw
+
+
+OVER_GROUPS = (
+    "SELECT AVG(n), COUNT(*), COUNT(n), SUM(1), MIN(n), MAX(n), MEDIAN(s), COUNT_IF(n > 300), STDDEV_POP(n) FROM g",
+    "SELECT COUNT(DISTINCT k), SUM(CASE WHEN n > 300 THEN 1 ELSE 0 END), AVG(s / n) FROM g",
+    "SELECT k, n, RANK() OVER (ORDER BY n DESC, k) AS r, NTILE(3) OVER (ORDER BY s, k) AS t FROM g",
+    "SELECT k, LAG(n) OVER (ORDER BY k), LEAD(n) OVER (ORDER BY k), AVG(n) OVER () FROM g",
+    "SELECT k, AVG(n) OVER (ORDER BY k ROWS BETWEEN 1 PRECEDING AND CURRENT ROW), COUNT(*) OVER () FROM g",
+    "SELECT k, n FROM g ORDER BY n, k LIMIT 3",
+    "SELECT k, n FROM g ORDER BY n DESC, k LIMIT 2 OFFSET 1",
+    "SELECT k FROM g QUALIFY ROW_NUMBER() OVER (ORDER BY n DESC, k) <= 2",
+    "SELECT * FROM (SELECT k, n, ROW_NUMBER() OVER (ORDER BY n, k) AS r FROM g) AS t WHERE r <= 2",
+    "SELECT a.k, a.n + b.s FROM g AS a JOIN g AS b ON a.k = b.k",
+    "SELECT a.k, b.n FROM g AS a LEFT JOIN (SELECT k, n FROM g WHERE n > 300) AS b ON a.k = b.k",
+    "SELECT DISTINCT k FROM g",
+    "SELECT k FROM g UNION SELECT k FROM g",
+    "SELECT AVG(n), COUNT(*) FROM (SELECT k, n FROM g UNION ALL SELECT k, s FROM g) AS t",
+    "SELECT COUNT(*) FROM g WHERE n > (SELECT AVG(n) FROM g)",
+    "SELECT n > 300, COUNT(*), AVG(s) FROM g GROUP BY 1 HAVING COUNT(*) > 0",
+)
+"""Statements over groups g of one key k with their rows n and fees s; each is the same over the rows of the domain."""
+
+
+def check(answerer, raw, sql, raw_sql, but=()):
+    """The answer equals DuckDB's, in any order; rows whose first value is in `but` are the catalog's own."""
+    answered = [row for row in answerer.query(sql).rows if row[0] not in but]
+    expected = raw.execute(raw_sql).fetchall()
+    assert len(answered) == len(expected), (sql, answered, expected)
+    for row, truth in zip(sorted(answered, key=repr), sorted(expected, key=repr), strict=True):
+        assert all(map(same, row, truth)), (sql, row, truth)
+
+
+def shows_all(statement):
+    """Whether it shows a row for each group, those of the catalog included."""
+    return " OVER " in statement and "QUALIFY" not in statement and "r <=" not in statement
+
+
+@pytest.mark.parametrize("statement", OVER_GROUPS)
+@pytest.mark.parametrize("key", list(IN))
+def test_statements_over_groups_are_those_of_the_domain(clinic, raw, key, statement):
+    groups = f"WITH g AS (SELECT {key} AS k, COUNT(*) AS n, SUM(fee) AS s FROM visits {{}} GROUP BY 1) "
+    sql, but = statement, ()
+    if shows_all(statement):
+        sql = (
+            f"SELECT * FROM ({statement}) AS v WHERE k <> '(other)' OR k IS NULL"
+            if key == "shade"
+            else statement
+        )
+        but = () if key == "shade" else (None, "(other)")
+    check(clinic, raw, groups.format("") + sql, groups.format(f"WHERE {IN[key]}") + statement, but)
+
+
+SUMS = (
+    "SELECT SUM(n), SUM(s) FROM ({}) AS g",
+    "SELECT SUM(n) FROM (SELECT k, SUM(n) AS n FROM ({}) AS g GROUP BY k) AS h",
+    "SELECT MAX(c) FROM (SELECT SUM(n) OVER (ORDER BY k) AS c FROM ({}) AS g) AS h",
+    "SELECT SUM(n / t) FROM (SELECT n, SUM(n) OVER () AS t FROM ({}) AS g) AS h",
+)
+
+
+@pytest.mark.parametrize("statement", SUMS)
+@pytest.mark.parametrize("key", ["region", "shade"])
+def test_sums_keep_every_row(clinic, raw, key, statement):
+    sql = statement.format(f"SELECT {key} AS k, COUNT(*) AS n, SUM(fee) AS s FROM visits GROUP BY 1")
+    raw_sql = sql.replace("OVER (ORDER BY k)", "OVER (ORDER BY k NULLS FIRST)")
+    if "MAX(c)" in statement:  # the largest running sum is of the last group of the domain
+        assert clinic.query(sql).rows[0][0] <= raw.execute("SELECT COUNT(*) FROM visits").fetchone()[0]
+        return
+    check(clinic, raw, sql, raw_sql)
+
+
+NESTED = (
+    "SELECT region, AVG(n), COUNT(*), MIN(n) FROM g GROUP BY region",
+    "SELECT region, shade, n, RANK() OVER (PARTITION BY region ORDER BY n DESC, shade) FROM g",
+    "SELECT region, SUM(n), AVG(n) FROM g GROUP BY region ORDER BY 2 DESC LIMIT 2",
+    "SELECT AVG(m) FROM (SELECT region, MAX(n) AS m FROM g GROUP BY region) AS h",
+)
+
+
+@pytest.mark.parametrize("statement", NESTED)
+def test_groups_of_groups(clinic, raw, statement):
+    groups = "WITH g AS (SELECT region, shade, COUNT(*) AS n FROM visits {} GROUP BY 1, 2) "
+    where = f"WHERE {IN['region']} AND {IN['shade']}"
+    if "SUM" in statement:  # rows of a region, whatever their shade
+        by, expected = clinic.query(groups.format("") + statement).rows, raw.execute(
+            f"SELECT region, COUNT(*) FROM visits WHERE {IN['region']} GROUP BY 1 ORDER BY 2 DESC LIMIT 2"
+        ).fetchall()  # fmt: skip
+        assert [row[:2] for row in by] == expected
+        return
+    sql = statement
+    if statement.startswith("SELECT region"):
+        sql = f"SELECT * FROM ({statement}) AS v WHERE region <> '(other)'"
+        sql += " AND (shade IS NULL OR shade <> '(other)')" if "PARTITION" in statement else ""
+    check(clinic, raw, groups.format("") + sql, groups.format(where) + statement)
+
+
+def test_the_groups_inside_of_other_are_averaged_too(clinic, raw):
+    answer = clinic.query(
+        "SELECT region, AVG(n), COUNT(*) FROM (SELECT region, shade, COUNT(*) AS n FROM visits GROUP BY 1, 2) AS g "
+        "GROUP BY 1"
+    )
+    other = next(row for row in answer.rows if row[0] == "(other)")
+    outside = f"(region IS NULL OR NOT {IN['region']})"
+    (total,) = raw.execute(f"SELECT COUNT(*) FROM visits WHERE {outside} AND {IN['shade']}").fetchone()
+    assert other[1:] == (total / 4, 4)
+
+
+def test_a_large_group_out_of_the_domain_is_said(clinic):
+    sql = "SELECT AVG(n) FROM (SELECT {} AS k, COUNT(*) AS n FROM visits GROUP BY 1) AS g"
+    assert any("region = (other), of" in flag for flag in clinic.query(sql.format("region")).flags)
+    plain = clinic.query("SELECT region, COUNT(*) FROM visits GROUP BY 1")
+    assert not any("left out" in note for note in plain.notes) and plain.rows[-1][0] == "(other)"
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory, publishes):
+    folder = tmp_path_factory.mktemp("shop")
+    return make_shop(folder), publish_shop(folder, ZeroNoise())
+
+
+@pytest.mark.parametrize("statement", OVER_GROUPS)
+def test_the_bundled_shop(shop, statement):
+    raw, answerer = shop
+    rows = "sales JOIN customer USING (customer_id)"
+    groups = f"SELECT region AS k, COUNT(*) AS n, SUM(amount) AS s FROM {rows} GROUP BY 1"
+    sql = f"WITH g AS ({groups}) {statement}"
+    check(answerer, raw, sql, sql)
+
+
+AGES = (
+    "SELECT age AS k, COUNT(*) AS n, SUM(qty) AS s FROM sales JOIN customer USING (customer_id) {} GROUP BY 1"
+)
+
+
+@pytest.mark.parametrize("statement", OVER_GROUPS)
+def test_ages_and_customers_that_are_not_there(tmp_path, statement):
+    rows = make_rows()
+    answerer = Answerer(open_release(write_fixture(tmp_path / "f.dpsql", rows)))
+    sql = f"WITH g AS ({AGES}) {statement}"
+    check(answerer, raw_star(rows), sql.format(""), sql.format("WHERE age BETWEEN 18 AND 39"),
+          (None,) if shows_all(statement) else ())  # fmt: skip
+    answerer.release.close()
+
+
+@pytest.fixture(scope="module")
+def long_year(folder):
+    """Thirteen months and more of which seven or so have rows, with noise."""
+    return publish(folder, ExactNoise(insecure_test_entropy(3)), "2026-01-31", "year")
+
+
+MONTHS = "SELECT DATE_TRUNC('month', seen) AS k, COUNT(*) AS n, SUM(fee) AS s FROM visits {} GROUP BY 1"
+
+
+def test_intervals_hold_both_readings(long_year, raw):
+    """All groups of the domain, and those that DuckDB finds among the rows."""
+    statement = "SELECT AVG(n), COUNT(*), SUM(n) / COUNT(*), SUM(n) FROM ({}) AS g"
+    answer = long_year.query(statement.format(MONTHS.format("")))
+    assert any(flag.startswith("over all 13 groups of the domain, seen or not") for flag in answer.flags)
+    low, high = answer.interval_rows()
+    truth = raw.execute(statement.format(MONTHS.format(""))).fetchone()
+    (all_rows,) = raw.execute("SELECT COUNT(*) FROM visits").fetchone()
+    everywhere = (all_rows / 13, 13, all_rows / 13, all_rows)
+    assert answer.rows[0][1] == 13 and answer.rows[0][0] == pytest.approx(all_rows / 13, rel=0.05)
+    for c in range(4):
+        assert low[0][c] <= min(truth[c], everywhere[c]) and max(truth[c], everywhere[c]) <= high[0][c], c
+    assert answer.stderr_rows[0][1] == pytest.approx((high[0][1] - low[0][1]) / (2 * 1.959964))
+    assert 1 in answer.noisy and not answer.undefined
+
+
+def test_an_error_inside_of_a_statement_holds_both_readings(long_year):
+    inside = (
+        "SELECT AVG(n), DP_INTERVAL_LOW(AVG(n)), DP_INTERVAL_HIGH(AVG(n)), DP_STDERR(AVG(n)) FROM ({}) AS g"
+    )
+    answer = long_year.query(inside.format(MONTHS.format("")))
+    low, high = answer.interval_rows()
+    assert answer.rows[0][1:3] == pytest.approx((low[0][0], high[0][0]))
+    assert answer.rows[0][3] is None and "an error inside" in answer.undefined[answer.columns[3]]
+
+
+def test_where_every_group_is_seen_nothing_is_widened(long_year):
+    sql = "SELECT AVG(n), COUNT(*) FROM (SELECT region, COUNT(*) AS n FROM visits GROUP BY 1) AS g"
+    answer = long_year.query(sql)
+    assert not any("seen or not" in note for note in answer.notes)
+    low, high = answer.interval_rows()
+    assert low[0][1] is None and high[0][0] - low[0][0] < 40
+
+
+def test_groups_with_their_own_empty_groups(long_year, raw):
+    cells = "SELECT region, DATE_TRUNC('month', seen) AS k, COUNT(*) AS n FROM visits GROUP BY 1, 2"
+    sql = f"SELECT region, AVG(n), COUNT(*) FROM ({cells}) AS g GROUP BY 1"
+    answer = long_year.query(sql)
+    low, high = answer.interval_rows()
+    truth = {row[0]: row for row in raw.execute(sql).fetchall()}
+    for row, a, b in zip(answer.rows, low, high, strict=True):
+        if row[0] in REGIONS:
+            assert a[1] <= truth[row[0]][1] <= b[1] and a[2] <= truth[row[0]][2] <= b[2] and row[2] == 13
+
+
+@pytest.mark.parametrize("sql", [
+    "SELECT AVG(a) FROM (SELECT region, DATE_TRUNC('month', seen) AS k, AVG(fee) AS a FROM visits GROUP BY 1, 2) AS g",
+    "SELECT region, AVG(a) FROM (SELECT region, DATE_TRUNC('month', seen) AS k, AVG(fee) AS a FROM visits "
+    "GROUP BY 1, 2) AS g GROUP BY region",
+    "SELECT MAX(a), MIN(n) FROM (SELECT region, AVG(fee) AS a, COUNT(*) AS n FROM visits GROUP BY 1) AS g",
+])  # fmt: skip
+def test_every_number_has_an_interval_or_a_reason(long_year, sql):
+    answer = long_year.query(sql)
+    low, high = answer.interval()
+    for c, name in enumerate(answer.columns):
+        if name == "region":
+            continue
+        reason = {**answer.undefined, **answer.gaps()}.get(name)
+        for r, row in enumerate(answer.rows):
+            ends = low.iat[r, c], high.iat[r, c]
+            assert row[c] is None or (ends[0] < ends[1] if reason is None else all(map(missing, ends)))
+        assert c in answer.noisy or name in answer.undefined
+
+
+def missing(value):
+    return value is None or value != value
