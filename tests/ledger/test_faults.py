@@ -186,7 +186,7 @@ def test_out_of_memory_is_a_sentence(tmp_path, build: Callable[[Path], None]):
     )
     with pytest.raises(MachineFault, match=words) as caught:
         curator.publish("b", build=build)
-    assert spent(curator) == 0 and curator.left_over() == []
+    assert state(curator) == "reserved" and curator.left_over() == []
     assert curator.publish("b").drawn, "with memory enough"
     assert caught.value.exit_code == 4
 
