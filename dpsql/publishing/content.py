@@ -96,7 +96,8 @@ def with_cuts(assembled: Assembled, plan: ReleasePlan, views: Sequence[NoisyRows
         values = [views[i].value for i in members]
         cut = any(value.max(initial=0) >= CUT or value.min(initial=0) <= -CUT for value in values)
         for i in members:
-            parts[i] = parts[i]._replace(meta=replace(parts[i].meta, cut=cut))
+            meta = replace(parts[i].meta, cut=cut, people_bounds=plan.statistics[i].people_bounds)
+            parts[i] = parts[i]._replace(meta=meta)
     return assembled._replace(statistics=parts)
 
 

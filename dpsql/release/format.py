@@ -32,6 +32,7 @@ from pydantic import TypeAdapter
 
 from dpsql.release.reports import LocalMeta, ReportedMeta
 from dpsql.tree import FloatArray
+from dpsql.variance.distinct import PeopleBounds
 
 FORMAT = 12
 """Format version; a reader refuses another one."""
@@ -124,6 +125,8 @@ class StatisticMeta:
         step: what stored estimates count 2^-20 of, in stored units: 1, or the power of two by which the numbers of a
             family were divided so that 64 bits hold them.
         cut: whether exact sums may have been cut where 64 bits end; nothing is answered from it then.
+        people_bounds: between which lines the people of a cell lie, given its estimate; None where nobody weighs less
+            than 1.
     """
 
     id: int
@@ -149,6 +152,7 @@ class StatisticMeta:
     noise_mid: float | None = None
     step: int = 1
     cut: bool = False
+    people_bounds: PeopleBounds | None = None
 
     def in_units(self, stored: npt.ArrayLike) -> FloatArray:
         """Estimates in stored units: of the integers of `node_combination_<s>`, or of sums of them."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import duckdb
 import pytest
 
 from dpsql.answer.answerer import Answerer
@@ -88,7 +87,7 @@ def test_averages_and_quantiles_end_at_declared_bounds(asked: tuple) -> None:
         (f"SELECT AVG({measure}) FROM {table}", of_measure),
         (f"SELECT AVG({axis}) FROM {table}", of_axis),
         (f"SELECT MEDIAN({axis}) FROM {table}", of_axis),
-        (f"SELECT SUM(s) / SUM(n) FROM (SELECT {axis}, SUM({measure}) AS s, COUNT(*) AS n FROM {table} GROUP BY 1) AS g",
+        (f"SELECT SUM(s) / SUM(n) FROM (SELECT {axis}, SUM({measure}) AS s, COUNT(*) AS n FROM {table} GROUP BY 1) g",
          of_measure),
     ):  # fmt: skip
         ((number,),) = answers.query(sql).rows

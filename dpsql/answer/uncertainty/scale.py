@@ -37,7 +37,7 @@ from dpsql.answer.answered import AnsweredTerms
 from dpsql.answer.leafsets import NEAR, FloatArray
 from dpsql.answer.plan import presence
 from dpsql.answer.terms import Term
-from dpsql.answer.uncertainty.beyond import by_table, reach_of, share_beyond
+from dpsql.answer.uncertainty.beyond import by_table, reach_of, reach_of_weights, share_beyond
 from dpsql.answer.uncertainty.bin_bounds import value_bounds
 from dpsql.answer.uncertainty.estimated import ErrorComponents
 from dpsql.answer.uncertainty.linear import BoxStatistic, LinearNumbers, MeasuredTerm, Weights, covariance
@@ -70,6 +70,8 @@ def beyond_noise(numbers: LinearNumbers) -> ErrorComponents | None:
                 _scaled_components(table_terms, numbers.count) for table_terms in _by_scaled_table(terms)
             ]
         components += [reach_of(lines, numbers.count, beyond) for beyond, lines in by_table(terms)]
+        of_weights = reach_of_weights(terms, numbers.count)
+        components += [] if of_weights is None else [of_weights]
     return ErrorComponents.joined(components)
 
 
