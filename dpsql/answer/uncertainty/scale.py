@@ -37,6 +37,7 @@ from dpsql.answer.answered import AnsweredTerms
 from dpsql.answer.leafsets import NEAR, FloatArray
 from dpsql.answer.plan import presence
 from dpsql.answer.terms import Term
+from dpsql.answer.uncertainty.amounts import reach_of_amounts
 from dpsql.answer.uncertainty.beyond import by_table, reach_of, reach_of_weights, share_beyond
 from dpsql.answer.uncertainty.bin_bounds import value_bounds
 from dpsql.answer.uncertainty.estimated import ErrorComponents
@@ -66,9 +67,10 @@ def beyond_noise(numbers: LinearNumbers) -> ErrorComponents | None:
             key: weights for key, weights in numbers.terms.items() if key.answered.errors.release is release
         }
         if release.meta.local is None:
-            components += [
-                _scaled_components(table_terms, numbers.count) for table_terms in _by_scaled_table(terms)
-            ]
+            for table_terms in _by_scaled_table(terms):
+                components.append(_scaled_components(table_terms, numbers.count))
+                of_amounts = reach_of_amounts(table_terms, numbers.count)
+                components += [] if of_amounts is None else [of_amounts]
         components += [reach_of(lines, numbers.count, beyond) for beyond, lines in by_table(terms)]
         of_weights = reach_of_weights(terms, numbers.count)
         components += [] if of_weights is None else [of_weights]
