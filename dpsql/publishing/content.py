@@ -267,9 +267,10 @@ def _runners_up(runners_up: Iterable[tuple[str, float]]) -> tuple[RunnerUp, ...]
 def scale_meta(scale: TableScale) -> ScaleMeta:
     """The scale of one table, and of each of its measures."""
     choices = scale.choices
+    unseen, above = choices.owned.unseen
     return ScaleMeta(
         of=scale.of, tau=choices.tau, quantile=choices.quantile, weighted_down=choices.weighted_down,
-        unseen=round(choices.owned.unseen), rows=round(choices.rows.value),
+        unseen=unseen, unseen_above=above, rows=round(choices.rows.value),
         public_rows=scale.public_rows,
         measures=tuple(_measure_scale(name, factor) for name, factor in scale.factors.items()),
     )  # fmt: skip

@@ -54,12 +54,13 @@ from dpsql.engines.template import stored_rows
 from dpsql.errors import CatalogError
 from dpsql.mechanisms.axis import AUTO
 from dpsql.mechanisms.family import product
-from dpsql.mechanisms.family.distinct import LONGEST, UNIT, Gaps, Touched, cell_reach, cell_weight, choose_weights
+from dpsql.mechanisms.family.distinct import LONGEST, UNIT, Gaps, Touched, cell_reach, cell_weight
 from dpsql.mechanisms.family.measurement import Measurement
 from dpsql.mechanisms.family.question import FamilyAxis, FamilyView
 from dpsql.mechanisms.law import NoiseLaw, NoisyRows
 from dpsql.mechanisms.offers import Offer
 from dpsql.noise import Noise
+from dpsql.publishing.cell_weights import choose_weights
 from dpsql.publishing.planned import PlannedStatistic, ReleasePlan, Step, UnitQuery, set_name
 from dpsql.star.catalog import StarView
 from dpsql.star.graph import PEOPLE, ResolvedMeasure

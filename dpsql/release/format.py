@@ -198,8 +198,8 @@ class ScaleMeta:
     Args:
         of: the counted table.
         tau, quantile: rows of a typical unit, and which quantile that is.
-        weighted_down: up to about which share of the rows belongs to units with more than tau.
-        unseen: up to about how many units could own rows beyond what is counted, and noise hides them.
+        weighted_down: the largest share of the rows that units with more than tau may own.
+        unseen, unseen_above: the most units that may own more than so many rows each, since noise hides them.
         rows: the noisy total of rows.
         public_rows: whether the number of rows was told exactly.
         measures: the factor of rows, under the empty name, then of each summed measure, and of rows where one is known.
@@ -210,6 +210,7 @@ class ScaleMeta:
     quantile: float
     weighted_down: float
     unseen: int
+    unseen_above: int
     rows: int
     public_rows: bool
     measures: tuple[MeasureScale, ...]
@@ -388,7 +389,7 @@ class RowsBeyondBound:
         if share is None or error is None:
             size = f"at most about {max(0.0, self.rows + 2 * self.stderr):,.0f} rows, hidden by noise,"
         else:
-            size = f"about {self.rows:,} +- {self.stderr:,.0f} rows ({100 * share:.2g}% of all)"
+            size = f"about {self.rows:,} +- {1.96 * self.stderr:,.0f} rows ({100 * share:.2g}% of all)"
         return (
             f"{self.of}: {size} lie beyond max_ids ({self.tau}); intervals reach as far as they may move an answer, "
             f"but not to rows of one unit beyond {self.tau + (self.at_most or 0)} or to groups of very few units"

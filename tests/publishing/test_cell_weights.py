@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpsql.mechanisms.family.distinct import UNIT, CellWeights, cell_weight, choose_weights
-from dpsql.mechanisms.family.people import NoisyHistogram, doubling_edges
+from dpsql.mechanisms.family.distinct import UNIT, cell_weight
+from dpsql.contributions.histogram import NoisyHistogram, doubling_edges
 from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, NoiseLaw, published
+from dpsql.publishing.cell_weights import CellWeights, choose_weights
 
 CELLS = 60
 EDGES = doubling_edges(1, CELLS.bit_length() + 1)
