@@ -289,9 +289,25 @@ def summary_notes(plan: ViewPlan, terms: Sequence[Term], release: Release) -> li
     return notes
 
 
+def nobody_notes(of: str, release: Release) -> Iterator[Note]:
+    """Rows of a table that no unit owns, since a key on the way to the unit may be NULL; nothing measures how many."""
+    unit, table = release.catalog.star.tables[of].unit, of
+    for column in (
+        () if unit is None or unit.table == release.catalog.privacy.unit.table else (*unit.path, unit.column)
+    ):
+        key = release.catalog.tables[table].foreign_keys[column]
+        if key.nullable:
+            yield Note(
+                f"{of}: rows whose {table}.{column} is NULL are nobody's, and in no answer; how many is not measured",
+                flag=True,
+            )
+        table = key.references
+
+
 def bounding_notes(of: str, release: Release) -> list[Note]:
     """What bounding did to the rows of a table."""
-    weighed = [Note(WEIGHED.format(of))] if release.catalog.tables[of].bounding.weighs else []
+    weighed = [*nobody_notes(of, release)]
+    weighed += [Note(WEIGHED.format(of))] if release.catalog.tables[of].bounding.weighs else []
     tables = [table for table in release.meta.bounding if table.of == of]
     return [*weighed, *(Note(table.note(), table.misread) for table in tables)]
 
