@@ -35,24 +35,30 @@ views:
 
 
 def write_star(folder: Path, people: int, seed: int, *, spread: float = 0.7, epsilon: str = "1") -> Path:
-    """Write the star and its catalog; log-normal numbers of rows with this deviation. Returns the catalog."""
+    """Write a star of log-normal numbers of rows with this deviation, and its catalog; returns the catalog."""
     rng = np.random.default_rng(seed)
-    columns = {"reader": {"id": np.arange(people), "branch": rng.choice(["n", "s"], people)}}
-    for table, middle in (("loans", 1.6), ("fines", 1.0)):
-        owned = np.minimum(rng.lognormal(middle, spread, people).astype(int) + 1, 60)
+    loans, fines = (
+        np.minimum(rng.lognormal(middle, spread, people).astype(int) + 1, 60) for middle in (1.6, 1.0)
+    )
+    return write_rows(folder, loans, fines, rng, epsilon=epsilon)
+
+
+def write_rows(
+    folder: Path, loans: np.ndarray, fines: np.ndarray, rng: np.random.Generator, *, epsilon: str = "1"
+) -> Path:
+    """Write a star whose readers have so many loans and fines, and its catalog; returns the catalog."""
+    columns = {"reader": {"id": np.arange(len(loans)), "branch": rng.choice(["n", "s"], len(loans))}}
+    for table, owned in (("loans", loans), ("fines", fines)):
         rows = int(owned.sum())
-        columns[table] = {"id": np.repeat(np.arange(people), owned), "kind": rng.integers(0, 4, rows)}
+        columns[table] = {"id": np.repeat(np.arange(len(owned)), owned), "kind": rng.integers(0, 4, rows)}
     columns["loans"]["days"] = np.minimum(rng.gamma(2.0, 7.0, len(columns["loans"]["id"])).astype(int), 60)
     with duckdb.connect() as db:
         for table, values in columns.items():
-            frame = db.from_arrow(_arrow(values))
-            frame.write_parquet(str(folder / f"{table}.parquet"))
+            db.execute(
+                f"CREATE TABLE {table} AS SELECT {', '.join(f'unnest(?) AS {name}' for name in values)}",
+                [column.tolist() for column in values.values()],
+            )
+            db.execute(f"COPY {table} TO '{folder / table}.parquet'")
     catalog = folder / "desk.yaml"
     catalog.write_text(CATALOG.format(root=folder, epsilon=epsilon))
     return catalog
-
-
-def _arrow(columns: dict[str, np.ndarray]) -> object:
-    import pyarrow
-
-    return pyarrow.table(columns)
