@@ -291,10 +291,10 @@ def summary_notes(plan: ViewPlan, terms: Sequence[Term], release: Release) -> li
 
 def nobody_notes(of: str, release: Release) -> Iterator[Note]:
     """Rows of a table that no unit owns, since a key on the way to the unit may be NULL; nothing measures how many."""
-    unit, table = release.catalog.star.tables[of].unit, of
-    for column in (
-        () if unit is None or unit.table == release.catalog.privacy.unit.table else (*unit.path, unit.column)
-    ):
+    counted, table = release.catalog.star.tables.get(of), of
+    unit = None if counted is None else counted.unit
+    owned = unit is None or unit.table == release.catalog.privacy.unit.table
+    for column in () if unit is None or owned else (*unit.path, unit.column):
         key = release.catalog.tables[table].foreign_keys[column]
         if key.nullable:
             yield Note(
