@@ -52,11 +52,11 @@ class CellWeights:
     def weights(self) -> tuple[FloatArray, FloatArray]:
         """The least and the largest weight in each bin."""
         lower = np.append(1, np.minimum(self._upper[:-1] + 1, self.most))
-        least, largest = (
+        smallest, largest = (
             np.array([cell_weight(int(cells), self.bound, self.law) / UNIT for cells in ends])
             for ends in (self._upper, lower)
         )
-        return least, largest
+        return smallest, largest
 
     @cached_property
     def factor(self) -> float:
@@ -78,12 +78,12 @@ class CellWeights:
     @cached_property
     def bounds(self) -> PeopleBounds | None:
         """Lines around estimates, R times Y; None where everybody weighs 1."""
-        least, largest = self.weights
-        if np.all(least == 1.0):
+        smallest, largest = self.weights
+        if np.all(smallest == 1.0):
             return None
         low, high = [], []
-        for u in np.unique(np.append(least, 1.0)).tolist():
-            high.append((1.0 / (u * self.factor), self._people(np.maximum(1.0 - least / u, 0.0))))
+        for u in np.unique(np.append(smallest, 1.0)).tolist():
+            high.append((1.0 / (u * self.factor), self._people(np.maximum(1.0 - smallest / u, 0.0))))
             low.append((1.0 / (u * self.factor), self._people(np.maximum(largest / u - 1.0, 0.0))))
         return PeopleBounds(tuple(low), tuple(high))
 

@@ -104,7 +104,7 @@ def amount_axis(key: MeasuredTerm) -> int | None:
     scale = release.scales.get(view.of)
     if scale is None or not sums_rows(key.term.measure):
         return None
-    scaled = {own.measure for own in scale.measures}
+    scaled = {measured.measure for measured in scale.measures}
     for position, axis in enumerate(view.axes):
         meta = release.axes[axis]
         if not meta.path and meta.columns and f"{meta.table}.{meta.columns[0].column}" in scaled:
@@ -129,21 +129,21 @@ def _moved(key: MeasuredTerm, at: int, condition: int, weights: Weights) -> _Mov
     runs = _runs(amounts, taken).of_rows(errors.index[at])
     share = np.clip((rows + noise) / (np.maximum(amounts.factor * runs.onwards, 0.0) + noise), 0.0, 1.0)
     beyond = (amounts.factor - 1.0) / amounts.factor * np.maximum(rows, 0.0)
-    up = np.where(runs.whole, 0.0, np.maximum(share * runs.left - beyond, 0.0))
-    down = np.where(runs.whole | runs.tail, 0.0, np.minimum(beyond, runs.after))
+    up = np.where(runs.complete, 0.0, np.maximum(share * runs.hidden - beyond, 0.0))
+    down = np.where(runs.complete | runs.tail, 0.0, np.minimum(beyond, runs.shortfall))
     value = np.ones(len(rows))
     if not is_count(term.measure) or term.factor is not None:
         value = key.answered.totals[term] / np.maximum(rows, noise)
     slope, cell = weights.weight * value[weights.cell], weights.cell
-    off = np.where(runs.whole, 0.0, share * runs.error)
+    off = np.where(runs.complete, 0.0, share * runs.error)
     place = condition * ROWS + cell
     counted = _Moved(weights.number, place, slope * up[cell], slope * down[cell], slope * off[cell])
-    own = errors.release.scales[plan.view.of].measure(term.measure).factor / amounts.factor
-    if is_count(term.measure) or own == 1.0:
+    relative = errors.release.scales[plan.view.of].measure(term.measure).factor / amounts.factor
+    if is_count(term.measure) or relative == 1.0:
         return counted
     # The sum's own factor is that of all rows: of some, the mean value may be the one that weights show.
-    factored = weights.weight * np.where(runs.whole, 0.0, key.answered.totals[term])[cell]
-    raised, lowered = factored * max(0.0, 1.0 / own - 1.0), factored * max(0.0, 1.0 - 1.0 / own)
+    factored = weights.weight * np.where(runs.complete, 0.0, key.answered.totals[term])[cell]
+    raised, lowered = factored * max(0.0, 1.0 / relative - 1.0), factored * max(0.0, 1.0 - 1.0 / relative)
     shown = _Moved(weights.number, -1 - place, raised, lowered, np.zeros(len(cell)))
     return _Moved(*(np.concatenate(column) for column in zip(counted, shown, strict=True)))
 
@@ -160,25 +160,25 @@ class _Runs(NamedTuple):
 
     Args:
         onwards: Y+ from where the run begins.
-        left, error: X+ from there, and its standard error upwards.
+        hidden, error: X+ from there, and its standard error upwards.
         tail: whether the group is one run up to the last leaf.
-        after: by how much R Y+ is too low at most from the leaf after a group that is one run from the first leaf;
+        shortfall: by how much R Y+ is too low at most from the leaf after a group that is one run from the first leaf;
             infinite for other groups.
-        whole: whether it has all leaves, or none.
+        complete: whether it has all leaves, or none.
     """
 
     onwards: FloatArray
-    left: FloatArray
+    hidden: FloatArray
     error: FloatArray
-    after: FloatArray
+    shortfall: FloatArray
     tail: npt.NDArray[np.bool_]
-    whole: npt.NDArray[np.bool_]
+    complete: npt.NDArray[np.bool_]
 
     def of_rows(self, groups: IntArray) -> _Runs:
         """The runs of each row's group."""
         return _Runs(
-            self.onwards[groups], self.left[groups], self.error[groups], self.after[groups], self.tail[groups],
-            self.whole[groups],
+            self.onwards[groups], self.hidden[groups], self.error[groups], self.shortfall[groups], self.tail[groups],
+            self.complete[groups],
         )  # fmt: skip
 
 
@@ -190,17 +190,17 @@ def _runs(amounts: _Amounts, taken: npt.NDArray[np.bool_]) -> _Runs:
     with np.errstate(divide="ignore"):
         by_amount = np.where(starts > 0, amounts.amount / starts, np.inf)
         error = np.where(starts > 0, amounts.error / starts, 0.0)
-    left = np.minimum(by_amount, amounts.rows)
+    hidden = np.minimum(by_amount, amounts.rows)
     error = np.where(by_amount < amounts.rows, error, 0.0)  # that of the number of rows is the scale's
     begins = inside & ~np.pad(inside, ((0, 0), (1, 0)))[:, :-1]
-    ratio = np.where(begins, left / np.maximum(onwards, 1.0), -np.inf)
+    ratio = np.where(begins, hidden / np.maximum(onwards, 1.0), -np.inf)
     at = np.argmax(ratio, axis=1)
-    one = begins.sum(axis=1) == 1
-    whole = np.asarray(~inside.any(axis=1) | inside.all(axis=1))
+    single = begins.sum(axis=1) == 1
+    complete = np.asarray(~inside.any(axis=1) | inside.all(axis=1))
     end = np.minimum(inside.sum(axis=1), len(order) - 1)  # the leaf after a run from the first one
-    low = np.maximum(left + error - (amounts.factor - 1.0) * onwards, 0.0)[end]
-    after = np.where(one & inside[:, 0], low, np.inf)
-    return _Runs(onwards[at], left[at], error[at], after, one & inside[:, -1], whole)
+    low = np.maximum(hidden + error - (amounts.factor - 1.0) * onwards, 0.0)[end]
+    shortfall = np.where(single & inside[:, 0], low, np.inf)
+    return _Runs(onwards[at], hidden[at], error[at], shortfall, single & inside[:, -1], complete)
 
 
 def _amounts(release: Release, count: StatisticMeta, axis: int, of: str) -> _Amounts | None:

@@ -157,9 +157,9 @@ def reach_of_weights(terms: Mapping[MeasuredTerm, Weights], numbers: int) -> Err
         bounded = True
         estimate = key.answered.totals[key.term]
         noise = CERTAIN * np.sqrt(_noise(key))
-        least, most = estimate - noise, estimate + noise
-        down = np.minimum(statistic.people_bounds.below(least) - least, 0.0)[weights.cell]
-        up = np.maximum(statistic.people_bounds.above(most) - most, 0.0)[weights.cell]
+        bottom, top = estimate - noise, estimate + noise
+        down = np.minimum(statistic.people_bounds.below(bottom) - bottom, 0.0)[weights.cell]
+        up = np.maximum(statistic.people_bounds.above(top) - top, 0.0)[weights.cell]
         added, taken = np.maximum(weights.weight, 0.0), np.minimum(weights.weight, 0.0)
         low += weights.totals(added * down + taken * up, numbers)
         high += weights.totals(added * up + taken * down, numbers)

@@ -136,33 +136,33 @@ def quotient_range(
     divisors, number, weight = _divisors(below_numbers)
     if not divisors:
         return None
-    known = _without_constant(above, above_numbers) & _without_constant(below, below_numbers)
+    provable = _without_constant(above, above_numbers) & _without_constant(below, below_numbers)
     for sign in (1.0, -1.0):
-        known &= ~(np.bincount(number, sign * weight > 0, count) > 0) | ~(
+        provable &= ~(np.bincount(number, sign * weight > 0, count) > 0) | ~(
             np.bincount(number, sign * weight < 0, count) > 0
         )
     low, high = np.zeros(len(number)), np.zeros(len(number))
     for key, weights in above_numbers.terms.items():
         match = _divisor_of(key, divisors)
         if match is None:
-            known[weights.number[weights.weight != 0]] = False
+            provable[weights.number[weights.weight != 0]] = False
             continue
         divisor, ends = match
         codes = weights.number * ROWS + weights.cell
         place = np.minimum(np.searchsorted(divisor.codes, codes), max(len(divisor.codes) - 1, 0))
         inside = divisor.codes[place] == codes if len(divisor.codes) else np.zeros(len(codes), bool)
-        known[weights.number[~inside & (weights.weight != 0)]] = False
+        provable[weights.number[~inside & (weights.weight != 0)]] = False
         at = divisor.first + place[inside]
         ratio = weights.weight[inside] / weight[at]
         np.add.at(low, at, np.minimum(ratio * ends.low, ratio * ends.high))
         np.add.at(high, at, np.maximum(ratio * ends.low, ratio * ends.high))
-    least, most = np.full(count, np.inf), np.full(count, -np.inf)
-    np.minimum.at(least, number, low)
-    np.maximum.at(most, number, high)
-    known &= least <= most
-    if not np.any(known):
+    lowest, highest = np.full(count, np.inf), np.full(count, -np.inf)
+    np.minimum.at(lowest, number, low)
+    np.maximum.at(highest, number, high)
+    provable &= lowest <= highest
+    if not np.any(provable):
         return None
-    return ValueRange(np.where(known, least, -np.inf), np.where(known, most, np.inf))
+    return ValueRange(np.where(provable, lowest, -np.inf), np.where(provable, highest, np.inf))
 
 
 def _divisors(numbers: LinearNumbers) -> tuple[list[_Divisor], IntArray, FloatArray]:
@@ -184,19 +184,19 @@ def _divisors(numbers: LinearNumbers) -> tuple[list[_Divisor], IntArray, FloatAr
 
 def _divisor_of(key: MeasuredTerm, divisors: Sequence[_Divisor]) -> tuple[_Divisor, Between] | None:
     """The denominator's term whose rows a numerator's term is made of, and their quotient's ends."""
-    found = ((divisor, _quotient_ends(key, divisor.key)) for divisor in divisors)
-    matches = [(divisor, ends) for divisor, ends in found if ends is not None]
+    candidates = ((divisor, _quotient_ends(key, divisor.key)) for divisor in divisors)
+    matches = [(divisor, ends) for divisor, ends in candidates if ends is not None]
     return min(matches, key=lambda match: match[1].high - match[1].low, default=None)
 
 
 def _quotient_ends(above: MeasuredTerm, below: MeasuredTerm) -> Between | None:
     """Between which multiples of one term another lies; None where it is not made of the same rows."""
-    wanted, given = _conjuncts(below.term.condition), _conjuncts(above.term.condition)
+    wanted, conjuncts = _conjuncts(below.term.condition), _conjuncts(above.term.condition)
     if above.term.factor is not None:  # rows without a value of it count for 0
-        given |= {in_domain(above.term.factor)}
-    if above.block != below.block or not wanted <= given:
+        conjuncts |= {in_domain(above.term.factor)}
+    if above.block != below.block or not wanted <= conjuncts:
         return None
-    narrower = wanted != given
+    narrower = wanted != conjuncts
     if (above.term.measure, above.term.factor) == (below.term.measure, below.term.factor):
         return Between(0.0 if narrower else 1.0, 1.0)
     measure = below.term.measure
