@@ -47,12 +47,12 @@ from dpsql.contributions.histogram import (
 from dpsql.contributions.norm_clipping import typical_square
 from dpsql.contributions.statements import clipped_total, make_people, people_per_bin
 from dpsql.contributions.tail import (
-    last_clear,
     ClippedTotal,
     Tail,
     best_clip,
     clear_people,
     far_quantile,
+    last_clear,
     public_total,
     read_tail,
     unclipped,

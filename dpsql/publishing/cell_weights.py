@@ -12,8 +12,8 @@ from functools import cached_property
 
 import numpy as np
 
-from dpsql.mechanisms.family.distinct import UNIT, cell_weight
 from dpsql.contributions.histogram import NoisyHistogram, cleaned
+from dpsql.mechanisms.family.distinct import UNIT, cell_weight
 from dpsql.mechanisms.law import NoiseLaw
 from dpsql.tree import FloatArray, IntArray
 from dpsql.variance.distinct import PeopleBounds

@@ -41,12 +41,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.contributions.histogram import (
-    NoisyHistogram,
-    cleaned,
     doubling_edges,
     draw_histogram,
-    quantile,
-    rounded,
 )
 from dpsql.engines.engine import Engine
 from dpsql.engines.placed import PlacedRows

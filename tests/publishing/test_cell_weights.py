@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpsql.mechanisms.family.distinct import UNIT, cell_weight
 from dpsql.contributions.histogram import NoisyHistogram, doubling_edges
+from dpsql.mechanisms.family.distinct import UNIT, cell_weight
 from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, NoiseLaw, published
 from dpsql.publishing.cell_weights import CellWeights, choose_weights
 

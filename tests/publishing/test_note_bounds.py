@@ -8,10 +8,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpsql.mechanisms.family.people import doubling_edges, draw_histogram
+from dpsql.contributions.histogram import doubling_edges, draw_histogram
+from dpsql.contributions.selection import ContributionHistogram
 from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, NoiseLaw
 from dpsql.noise import ExactNoise, insecure_test_entropy
-from dpsql.publishing.userlevel.choose import Owned
 from dpsql.tree import Exact
 
 EDGES = doubling_edges(1, 20)
@@ -41,7 +41,7 @@ def test_bounds_in_notes_hold(star: Callable[[np.random.Generator], np.ndarray],
     for seed in range(RELEASES):
         noise = ExactNoise(insecure_test_entropy(seed))
         for spend in (Fraction(1, 10), Fraction(1, 100), Fraction(1, 1000)):
-            known = Owned(draw_histogram(exact, EDGES, spend, law, noise))
+            known = ContributionHistogram(draw_histogram(exact, EDGES, spend, law, noise))
             units, above = known.unseen
             assert int(np.sum(owned > above)) <= units
             for tau in (1, 4, 10, 40):
@@ -53,7 +53,9 @@ def test_bounds_say_something() -> None:
     """Where noise is small they are near the truth: bins double, so a share may be twice too large."""
     owned = uneven(np.random.default_rng(8))
     exact = Exact(np.bincount(np.searchsorted(EDGES, owned), minlength=len(EDGES) + 1).astype(np.int64))
-    known = Owned(draw_histogram(exact, EDGES, Fraction(4), GAUSSIAN, ExactNoise(insecure_test_entropy(1))))
+    known = ContributionHistogram(
+        draw_histogram(exact, EDGES, Fraction(4), GAUSSIAN, ExactNoise(insecure_test_entropy(1)))
+    )
     truth = owned[owned > 16].sum() / owned.sum()
     assert truth <= known.owned_above(16, float(owned.sum())) <= truth + 0.35 * (1 - truth)
     assert known.unseen[0] < 20

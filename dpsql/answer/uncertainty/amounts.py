@@ -33,7 +33,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.answer.answered import rows_term
-from dpsql.answer.leafsets import FloatArray, IntArray, WeightedValues, masks, quoted, special_leaves
+from dpsql.answer.leafsets import FloatArray, IntArray, WeightedValues, masks, special_leaves
 from dpsql.answer.run import run
 from dpsql.answer.terms import Condition
 from dpsql.answer.uncertainty.estimated import ErrorComponents
@@ -41,6 +41,7 @@ from dpsql.answer.uncertainty.linear import MeasuredTerm, Weights
 from dpsql.release import Release, StatisticMeta
 from dpsql.release.format import ScaleMeta
 from dpsql.star.graph import is_count, sums_rows
+from dpsql.star.sql import identifier as quoted
 
 ROWS = 1 << 40
 """More than the rows of any block's answers."""

@@ -33,9 +33,9 @@ import numpy.typing as npt
 
 from dpsql.answer.leafsets import NEAR, FloatArray, IntArray, WeightedValues, reach, special_leaves
 from dpsql.answer.terms import TRUE, Condition, Every, in_domain
+from dpsql.answer.uncertainty.bin_bounds import value_bounds
 from dpsql.answer.uncertainty.estimated import ValueRange
 from dpsql.answer.uncertainty.linear import LinearNumbers, MeasuredTerm, Weights
-from dpsql.answer.uncertainty.bin_bounds import value_bounds
 from dpsql.star.graph import sums_rows
 
 ROWS = 1 << 40
