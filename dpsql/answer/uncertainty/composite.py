@@ -262,7 +262,13 @@ class Composite:
 
     def beyond_noise(self) -> ErrorComponents | None:
         """Variances beyond the noise: scale, spread, tail and rows beyond a bound."""
-        return beyond_noise(self.slope)
+        components = beyond_noise(self.slope)
+        if components is None or self.quotient is None:
+            return components
+        # Where noise turned a denominator's sign, derivatives say the wrong side.
+        opened = np.isinf(components.down) | np.isinf(components.up)
+        down, up = (np.where(opened, np.inf, side) for side in (components.down, components.up))
+        return replace(components, down=down, up=up)
 
     def share_beyond(self) -> FloatArray:
         """Which share of the rows lies beyond the bound; NaN where it is unknown."""
