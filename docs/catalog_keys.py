@@ -242,6 +242,7 @@ KEYS: Mapping[str, Place] = {
     "ForeignKey": Place("central", "tables.sales.foreign_keys.product_id", {
         "references": ("product", "products", {"tables.sales.foreign_keys.product_id": "{}"}),
         "on_missing": ("drop", "skip", {"tables.sales.foreign_keys.product_id": "{references: product}"}),
+        "nullable": ("true", "often", {"tables.sales.foreign_keys.product_id": "{references: product}"}),
     }),
     "PublicGuess": Place("central", "tables.sales.guess", {
         "units": ("600", "0", SIZE),

@@ -91,7 +91,7 @@ WORDS: dict[Any, str] = {
 # Where a YAML author may write less than the whole mapping.
 SHORTHANDS: dict[str, dict[str, Any]] = {
     "AxisSpec": {"type": "string", "description": "table.column, without `by` or `cuts`"},
-    "ForeignKey": {"type": "string", "description": "the table, with on_missing: keep"},
+    "ForeignKey": {"type": "string", "description": "the table, with on_missing: keep, nullable: false"},
     "Cuts": {"type": "array", "items": {"type": ["string", "number"]}, "minItems": 1},
 }
 

@@ -19,7 +19,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpsql.answer.leafsets import FloatArray
-from dpsql.answer.uncertainty.estimated import ErrorComponents, Estimated, RunningCounts, nullable
+from dpsql.answer.uncertainty.estimated import (
+    ErrorComponents,
+    Estimated,
+    RunningCounts,
+    ValueRange,
+    nullable,
+)
 from dpsql.answer.uncertainty.fieller import quantile
 from dpsql.answer.uncertainty.image import image
 from dpsql.variance.model import Covariance
@@ -92,8 +98,8 @@ LEVELS = 2
 def interval(numbers: Estimated, level: float) -> Interval:
     """The interval of the exact answer over all rows: of the noise, widened by what else may be off, cut bins too.
 
-    Every error that is shown comes from here. An average's interval is cut to the values that its measure may have, but
-    never so far that the average itself lies outside.
+    Every error that is shown comes from here. An interval is cut to the values that the exact answer can have
+    (`dpsql.answer.uncertainty.possible`), but never so far that the number itself lies outside.
     """
     ends = numbers.intervals.get(level)
     if ends is None:
@@ -121,7 +127,7 @@ def _interval(numbers: Estimated, level: float) -> Interval:
     if curve is not None:
         low, high = image(curve, interval(curve.argument, level))
         return Interval(np.minimum(low, middle), np.maximum(high, middle))
-    z, components, limits = numbers.z(level), numbers.beyond_noise(), numbers.limits()
+    z, components, possible = numbers.z(level), numbers.beyond_noise(), numbers.possible()
     inside = numbers.variance(lambda covariance: covariance.within_leaf)
     none = np.zeros(len(middle))
     tails = (none, none) if components is None else (components.down, components.up)
@@ -134,11 +140,24 @@ def _interval(numbers: Estimated, level: float) -> Interval:
         wide = np.maximum(noise, sign * shift + np.hypot(noise, added_margin))
         exact = np.where((added_margin == 0) & (shift == 0), end, middle + sign * wide)
         ends.append(np.where(np.isnan(end), np.nan, exact))
-    low, high = _with_cut_bins(numbers, Interval(*ends), level)
-    if limits is not None:
-        low = np.fmax(low, np.minimum(limits.low, middle))
-        high = np.fmin(high, np.maximum(limits.high, middle))
-    return Interval(low, high)
+    ends_with_bins = _with_cut_bins(numbers, Interval(*ends), level)
+    return ends_with_bins if possible is None else _within(ends_with_bins, middle, possible)
+
+
+def _within(ends: Interval, middle: FloatArray, possible: ValueRange) -> Interval:
+    """Cut intervals to what is possible; each keeps the number itself and a possible value inside.
+
+    A count of -30 +- 20 has the interval [-30, 0]. An end that is not defined is what is possible.
+    """
+    low, high = np.minimum(possible.low, middle), np.maximum(possible.high, middle)
+    return Interval(
+        np.where(np.isinf(low), ends.low, np.minimum(np.fmax(ends.low, low), possible.high)),
+        np.where(
+            np.isinf(high),
+            np.maximum(ends.high, possible.low),
+            np.maximum(np.fmin(ends.high, high), possible.low),
+        ),
+    )
 
 
 def _stderr(numbers: Estimated, level: float) -> FloatArray:

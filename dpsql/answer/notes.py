@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
+from math import ceil
 from typing import NamedTuple
 
 from dpsql.answer.additivity import counts_only_units, entropy_caveat, overlap_caveat
@@ -27,7 +28,7 @@ from dpsql.answer.block import Block
 from dpsql.answer.leaf_values import AxisQuery
 from dpsql.answer.past_bounds import past_bounds
 from dpsql.answer.plan import ViewPlan
-from dpsql.answer.terms import Term
+from dpsql.answer.terms import TRUE, Term
 from dpsql.answer.uncertainty.reads import weight_error
 from dpsql.release import Release
 from dpsql.release.format import AxisMeta, MeasureScale, Meta, ScaleMeta
@@ -174,17 +175,10 @@ def scale_notes(plan: ViewPlan, terms: Sequence[Term], release: Release) -> list
     unit = release.meta.privacy.unit.partition(".")[0]
     notes = [Note(_factors(scale, unit, bool(weight_error(release))))]
     notes += [Note(line, flag=True) for line in _open(scale, terms)]
-    notes += [Note(line) for line in dict.fromkeys(_above(scale, terms, unit))]
-    if scale.weighted_down > TOLD:
-        many = f"up to about {scale.weighted_down:.0%} of the rows"
+    if _of_a_part(plan, terms) and TOLD < scale.weighted_down < 1:
+        many = f"at most {ceil(100 * scale.weighted_down)}% of the rows"
         notes.append(Note(f"{scale.of}: {many} belong to units of {unit} with more than {scale.tau} rows"))
-    if scale.unseen:
-        notes.append(
-            Note(
-                f"{scale.of}: up to about {scale.unseen} units of {unit} could own rows beyond what is counted here; "
-                "if a few own a large part (bots, resellers), totals are too low by that part"
-            )
-        )
+    notes += [Note(line) for line in _hidden(scale, unit)]
     beyond = 1 - 1 / scale.measure("").factor
     if beyond > WORTH_A_NOTE:
         notes.append(
@@ -201,8 +195,11 @@ def _open(scale: ScaleMeta, terms: Sequence[Term]) -> Iterator[str]:
     for factor in dict.fromkeys(scale.measure(term.measure) for term in terms):
         if None in (factor.error.up, factor.mean_error.up):
             summed = factor.measure and not is_count(factor.measure)
-            aggregates = f"sums and averages of {factor.measure}" if summed else "counts and sums"
-            yield f"{scale.of}: too few people for the noise: intervals of {aggregates} have a lower end only"
+            aggregates = f"sums of {factor.measure}" if summed else "counts and sums"
+            yield (
+                f"{scale.of}: too few people for the noise: intervals of {aggregates} have a lower end only; those of "
+                "shares, averages and quantiles reach as far as values do"
+            )
 
 
 def _factors(scale: ScaleMeta, unit: str, inside: bool) -> str:
@@ -219,9 +216,12 @@ def _factors(scale: ScaleMeta, unit: str, inside: bool) -> str:
 
 
 def _plus_minus(scale: MeasureScale) -> str:
-    """The error of a factor; nothing where it has no upper end."""
-    return "" if scale.error.up is None else f" (+- {(scale.error.down + scale.error.up) / 2:.1%})"
+    """Half of the 95% interval of a factor; nothing where it has no upper end."""
+    return "" if scale.error.up is None else f" (+- {NORMAL * (scale.error.down + scale.error.up) / 2:.1%})"
 
+
+NORMAL = 1.96
+"""Standard errors on each side of a 95% interval."""
 
 TOLD = 0.005
 """A part of a total that is not worth a note."""
@@ -230,15 +230,23 @@ WORTH_A_NOTE = 0.01
 """A part of the rows left out by weights from which groups have a note."""
 
 
-def _above(scale: ScaleMeta, terms: Sequence[Term], unit: str) -> Iterator[str]:
-    """What lies above what one unit may count for, of each measure that is read."""
-    for own in dict.fromkeys(scale.measure(term.measure) for term in terms):
-        if own.above > TOLD:
-            what = "rows" if is_count(own.measure) else own.measure or "rows"
-            yield (
-                f"about {own.above:.0%} of {what} lies above what one unit of {unit} may count for; it is put back by "
-                "estimate, and intervals allow for it"
-            )
+def _of_a_part(plan: ViewPlan, terms: Sequence[Term]) -> bool:
+    """Whether an answer is about some of the rows: of all of them weights say nothing that the scale does not hold."""
+    asked = any(question.groups or question.filters for question in plan.questions)
+    return asked or plan.where != TRUE or any(term.condition != TRUE for term in terms)
+
+
+def _hidden(scale: ScaleMeta, unit: str) -> Iterator[str]:
+    """The units that noise may hide, where they may own more rows than intervals of totals reach up to."""
+    up = scale.measure("").error.up
+    if up is None or not scale.unseen or scale.rows <= 0:
+        return
+    reach, share = NORMAL * up, scale.unseen * scale.unseen_above / scale.rows
+    if share > reach:
+        yield (
+            f"{scale.of}: noise may hide up to {scale.unseen:,} units of {unit} with more than {scale.unseen_above:,} "
+            f"rows each; if they own more than {reach:.0%} of all (bots, resellers), totals are too low by the rest"
+        )
 
 
 def bias_notes(plan: ViewPlan, terms: Sequence[Term], release: Release) -> list[Note]:
@@ -283,9 +291,25 @@ def summary_notes(plan: ViewPlan, terms: Sequence[Term], release: Release) -> li
     return notes
 
 
+def nobody_notes(of: str, release: Release) -> Iterator[Note]:
+    """Rows of a table that no unit owns, since a key on the way to the unit may be NULL; nothing measures how many."""
+    counted, table = release.catalog.star.tables.get(of), of
+    unit = None if counted is None else counted.unit
+    owned = unit is None or unit.table == release.catalog.privacy.unit.table
+    for column in () if unit is None or owned else (*unit.path, unit.column):
+        key = release.catalog.tables[table].foreign_keys[column]
+        if key.nullable:
+            yield Note(
+                f"{of}: rows whose {table}.{column} is NULL are nobody's, and in no answer; how many is not measured",
+                flag=True,
+            )
+        table = key.references
+
+
 def bounding_notes(of: str, release: Release) -> list[Note]:
     """What bounding did to the rows of a table."""
-    weighed = [Note(WEIGHED.format(of))] if release.catalog.tables[of].bounding.weighs else []
+    weighed = [*nobody_notes(of, release)]
+    weighed += [Note(WEIGHED.format(of))] if release.catalog.tables[of].bounding.weighs else []
     tables = [table for table in release.meta.bounding if table.of == of]
     return [*weighed, *(Note(table.note(), table.misread) for table in tables)]
 

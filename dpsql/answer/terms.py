@@ -7,7 +7,7 @@ each view which axis a placeholder lives on.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from decimal import Decimal
 from typing import Any, NamedTuple, TypeAlias
@@ -156,6 +156,12 @@ def complement(condition: Condition) -> Condition:
         return Predicate(condition.expression, not condition.negated)
     operands = tuple(complement(operand) for operand in condition.parts)
     return Some(operands) if isinstance(condition, Every) else every(list(operands))
+
+
+def in_domain(factor: Expression) -> Predicate:
+    """Where an expression of an axis has a value that the catalog knows."""
+    known = f"({factor.sql}) IS NOT NULL AND dp_kind <> 3"
+    return Predicate(replace(factor, sql=known, comparisons=(), constants=None))
 
 
 def predicates(condition: Condition) -> Iterator[Predicate]:

@@ -25,7 +25,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from math import prod, sqrt
+from math import ceil, hypot, inf, prod, sqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -52,6 +52,7 @@ from dpsql.contributions.tail import (
     best_clip,
     clear_people,
     far_quantile,
+    last_clear,
     public_total,
     read_tail,
     unclipped,
@@ -191,9 +192,15 @@ class ContributionHistogram:
         return float(cleaned(self.histogram).sum())
 
     @property
-    def unseen(self) -> float:
-        """Number of people beyond these that noise may hide in one bin."""
-        return 2 * self.histogram.sd
+    def unseen(self) -> tuple[int, int]:
+        """The most people who may own more rows than the last clear bin holds, and how many rows that is.
+
+        What is drawn of the bins above, and `CERTAIN` standard errors of it: whoever owns more is in one of them.
+        """
+        place = last_clear(self.histogram)
+        above = self.histogram.value[place + 1 :].astype(np.float64)
+        margin = CERTAIN * self.histogram.sd * sqrt(len(above))
+        return ceil(max(0.0, float(above.sum())) + margin), self.histogram.edges[place]
 
     @cached_property
     def tail(self) -> Tail:
@@ -212,17 +219,29 @@ class ContributionHistogram:
         """About how much there is, of people that histograms show."""
         return float(self._people @ middles(self.histogram.edges))
 
-    def owned_above(self, tau: int) -> float:
-        """Up to about which share of that is of people with more than tau: where in a bin they are, nobody knows."""
-        ends = np.array([*self.histogram.edges, np.inf])
-        amounts = self._people * middles(self.histogram.edges)
-        return float(amounts[ends > tau].sum() / amounts.sum()) if amounts.sum() > 0 else 0.0
+    def owned_above(self, tau: int, most_rows: float) -> float:
+        """The largest share of all rows that people with more than tau of them may own.
+
+        The others own at least as many rows as their bins begin with, less `CERTAIN` standard errors of the noise.
+
+        Args:
+            tau: rows of a typical unit.
+            most_rows: the most rows that there may be.
+        """
+        ends = np.asarray(self.histogram.edges, np.float64)
+        begins = np.append(1.0, ends[:-1] + 1) * (ends <= tau)
+        least = float(begins @ self.histogram.value[:-1].astype(np.float64))
+        least -= CERTAIN * self.histogram.sd * float(np.sqrt(np.sum(begins**2)))
+        return min(1.0, max(0.0, 1.0 - max(0.0, least) / most_rows)) if most_rows > 0 else 1.0
 
     @cached_property
     def _people(self) -> FloatArray:
         """Those of bins up to the one past the last clear one."""
         return clear_people(self.histogram, 1)
 
+
+CERTAIN = 5.0
+"""Standard errors of what a note states: one Laplace draw passes them once in 2,400 times, sums less often."""
 
 CellVariance = Callable[[PlannedStatistic, int], float]
 """Predicted variance of one cell of a statistic, at a tau."""
@@ -292,8 +311,9 @@ class RecipeChoices:
 
     @property
     def weighted_down(self) -> float:
-        """Up to about which share of rows has a unit that owns more than tau."""
-        return self.owned.owned_above(self.tau)
+        """The largest share of rows that may have a unit which owns more than tau."""
+        above = CERTAIN * hypot(self.rows.clipped.sd, self.rows.tail.up)
+        return self.owned.owned_above(self.tau, inf if self.rows.blind else self.rows.value + above)
 
 
 @dataclass(frozen=True)

@@ -127,7 +127,8 @@ def with_cuts(assembled: Assembled, plan: ReleasePlan, views: Sequence[NoisyRows
         values = [views[i].value for i in members]
         cut = any(value.max(initial=0) >= CUT or value.min(initial=0) <= -CUT for value in values)
         for i in members:
-            parts[i] = parts[i]._replace(meta=replace(parts[i].meta, cut=cut))
+            meta = replace(parts[i].meta, cut=cut, people_bounds=plan.statistics[i].people_bounds)
+            parts[i] = parts[i]._replace(meta=meta)
     return assembled._replace(statistics=parts)
 
 
@@ -297,9 +298,10 @@ def _runners_up(runners_up: Iterable[tuple[str, float]]) -> tuple[RunnerUp, ...]
 def scale_meta(scale: TableScale) -> ScaleMeta:
     """The scale of one table, and of each of its measures."""
     choices = scale.choices
+    unseen, above = choices.owned.unseen
     return ScaleMeta(
         of=scale.of, tau=choices.tau, quantile=choices.quantile, weighted_down=choices.weighted_down,
-        unseen=round(choices.owned.unseen), rows=round(choices.rows.value),
+        unseen=unseen, unseen_above=above, rows=round(choices.rows.value),
         public_rows=scale.public_rows,
         measures=tuple(_measure_scale(name, factor) for name, factor in scale.factors.items()),
     )  # fmt: skip

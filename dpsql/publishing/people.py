@@ -10,7 +10,8 @@ answer, however many sales are hers. What is measured follows from its axes:
 | others | cells, each person with one weight | single cells |
 
 Where there is a view of the first or the last kind, a tenth of its share counts all people of the table. Cells spend
-another tenth on how many cells a person touches: it chooses the bound of the weights, and how much they leave out.
+another tenth on how many cells a person touches: it chooses the bound of the weights, and tells between which numbers
+what they leave out lies.
 
 Rows are those that views place, before any of a unit's rows are left out: `max_ids` does not bind people. Statements
 that any engine runs count
@@ -40,12 +41,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.contributions.histogram import (
-    NoisyHistogram,
-    cleaned,
     doubling_edges,
     draw_histogram,
-    quantile,
-    rounded,
 )
 from dpsql.engines.engine import Engine
 from dpsql.engines.placed import PlacedRows
@@ -59,6 +56,7 @@ from dpsql.mechanisms.family.question import FamilyAxis, FamilyView
 from dpsql.mechanisms.law import NoiseLaw, NoisyRows
 from dpsql.mechanisms.offers import Offer
 from dpsql.noise import Noise
+from dpsql.publishing.cell_weights import choose_weights
 from dpsql.publishing.planned import PlannedStatistic, ReleasePlan, Step, UnitQuery, set_name
 from dpsql.star.catalog import StarView
 from dpsql.star.graph import PEOPLE, ResolvedMeasure
@@ -75,9 +73,6 @@ TOUCHED = Fraction(1, 10)
 """Of what is left to a view of cells: how many cells a person touches."""
 
 CELLS_TOUCHED = "cells per unit"
-
-BOUND = 0.9
-"""K is this quantile of the cells that a person touches; what it leaves out is put back by one factor."""
 
 
 class _CountedView(NamedTuple):
@@ -355,12 +350,20 @@ def _draw_cells(people: PeopleRows, statistic: PlannedStatistic) -> DrawnPeople:
     touched, law = _touched_sql(people, statistic), statistic.law
     step = people.plan.step(statistic.of, CELLS_TOUCHED, statistic.view)
     assert step is not None
-    edges = doubling_edges(1, prod(statistic.measurement.facts.listed.values()).bit_length() + 1)
+    most, cells = prod(statistic.measurement.facts.listed.values()), prod(people.plan.shape(statistic))
+    edges = doubling_edges(1, most.bit_length() + 1)
     histogram = draw_histogram(_per_bin(people, touched, edges), edges, step.spend, law, people.noise)
-    bound = rounded(quantile(histogram, BOUND))
-    terms = statistic.terms(people.plan.axes)._replace(sensitivity=cell_reach(bound, law))
-    view = statistic.measurement.draw(_weighted_cells(people, touched, statistic, bound), terms, people.noise)
-    return DrawnPeople(replace(statistic, factor=put_back(histogram, bound, law) / UNIT), view)
+    terms = statistic.terms(people.plan.axes)
+
+    def cell_error(bound: int) -> float:
+        return law.bounded_noise(cell_reach(bound, law), terms.spend) / UNIT
+
+    weights = choose_weights(histogram, most, cells, law, cell_error)
+    exact = _weighted_cells(people, touched, statistic, weights.bound)
+    terms = terms._replace(sensitivity=cell_reach(weights.bound, law))
+    view = statistic.measurement.draw(exact, terms, people.noise)
+    counted = replace(statistic, factor=weights.factor / UNIT, people_bounds=weights.bounds)
+    return DrawnPeople(counted, view)
 
 
 def _touched_sql(people: PeopleRows, statistic: PlannedStatistic) -> str:
@@ -398,32 +401,6 @@ def _weighted_cells(people: PeopleRows, touched: str, statistic: PlannedStatisti
     )
     np.add.at(exact, (counts["c"], counts["o"]), weight[back.reshape(-1)] * counts["people"])
     return Exact(exact.reshape([leaves[i] for i in order]).transpose(np.argsort(order)))
-
-
-def put_back(histogram: NoisyHistogram, bound: int, law: NoiseLaw) -> float:
-    """What cells are multiplied by for what weights leave out, from released numbers.
-
-    Only bins that follow each other above twice the noise count: one far bin of noise would move the factor by tenths.
-
-    Args:
-        histogram: people by the cells that they touch; bins double from 1.
-        bound: K.
-        law: of the weights.
-
-    >>> from dpsql.mechanisms.law import GAUSSIAN, published
-    >>> put_back(NoisyHistogram((1, 2, 4), published(np.array([100, 0, 0, 0])), 1.0), 1, GAUSSIAN)
-    1.0
-    """
-    upper = np.asarray(histogram.edges, np.float64)
-    touched = np.sqrt(upper * np.append(1.0, upper[:-1] + 1))
-    seen = cleaned(histogram)[:-1]
-    place = int(np.searchsorted(histogram.edges, bound))
-    quiet = np.flatnonzero(seen[place:] == 0)
-    if len(quiet):
-        seen[place + quiet[0] :] = 0.0
-    weight = [min(1.0, (bound / cells) ** (1 / law.norm)) for cells in touched]
-    weighted = float((seen * touched * weight).sum())
-    return float((seen * touched).sum()) / weighted if weighted > 0 else 1.0
 
 
 WAYS: Mapping[str, Callable[[PeopleRows, PlannedStatistic], DrawnPeople]] = {

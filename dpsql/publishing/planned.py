@@ -37,6 +37,7 @@ from dpsql.star.graph import ResolvedAxis, ResolvedMeasure, sums_rows
 from dpsql.star.model import AxisSpec, Privacy
 from dpsql.tree import Workload
 from dpsql.variance import AxisVariance
+from dpsql.variance.distinct import PeopleBounds
 from dpsql.variance.kronecker import AxisSplit
 from dpsql.variance.partners import partner_of
 from dpsql.variance.reading import Together
@@ -228,6 +229,7 @@ class PlannedStatistic:
         grain: what exact integers are multiplied by before the draw (`NoiseLaw.grain`).
         noise_mid: what the noise of its rows is multiplied by in a sum; None where that is `mid`.
         measurement: how it is drawn and estimated.
+        people_bounds: between which lines the people of a cell lie, of cells whose people have weights.
     """
 
     view: str
@@ -246,6 +248,7 @@ class PlannedStatistic:
     grain: int = 1
     noise_mid: float | None = None
     measurement: Measurement = PRODUCT
+    people_bounds: PeopleBounds | None = None
 
     def bounded_to(self, rows: int) -> PlannedStatistic:
         """The same where one unit may add so many rows."""

@@ -32,6 +32,7 @@ from pydantic import TypeAdapter
 
 from dpsql.release.reports import LocalMeta, ReportedMeta
 from dpsql.tree import FloatArray
+from dpsql.variance.distinct import PeopleBounds
 
 FORMAT = 12
 """Format version; a reader refuses another one."""
@@ -124,6 +125,8 @@ class StatisticMeta:
         step: what stored estimates count 2^-20 of, in stored units: 1, or the power of two by which the numbers of a
             family were divided so that 64 bits hold them.
         cut: whether exact sums may have been cut where 64 bits end; nothing is answered from it then.
+        people_bounds: between which lines the people of a cell lie, given its estimate; None where nobody weighs less
+            than 1.
     """
 
     id: int
@@ -149,6 +152,7 @@ class StatisticMeta:
     noise_mid: float | None = None
     step: int = 1
     cut: bool = False
+    people_bounds: PeopleBounds | None = None
 
     def in_units(self, stored: npt.ArrayLike) -> FloatArray:
         """Estimates in stored units: of the integers of `node_combination_<s>`, or of sums of them."""
@@ -194,8 +198,8 @@ class ScaleMeta:
     Args:
         of: the counted table.
         tau, quantile: rows of a typical unit, and which quantile that is.
-        weighted_down: up to about which share of the rows belongs to units with more than tau.
-        unseen: up to about how many units could own rows beyond what is counted, and noise hides them.
+        weighted_down: the largest share of the rows that units with more than tau may own.
+        unseen, unseen_above: the most units that may own more than so many rows each, since noise hides them.
         rows: the noisy total of rows.
         public_rows: whether the number of rows was told exactly.
         measures: the factor of rows, under the empty name, then of each summed measure, and of rows where one is known.
@@ -206,6 +210,7 @@ class ScaleMeta:
     quantile: float
     weighted_down: float
     unseen: int
+    unseen_above: int
     rows: int
     public_rows: bool
     measures: tuple[MeasureScale, ...]
@@ -384,7 +389,7 @@ class RowsBeyondBound:
         if share is None or error is None:
             size = f"at most about {max(0.0, self.rows + 2 * self.stderr):,.0f} rows, hidden by noise,"
         else:
-            size = f"about {self.rows:,} +- {self.stderr:,.0f} rows ({100 * share:.2g}% of all)"
+            size = f"about {self.rows:,} +- {1.96 * self.stderr:,.0f} rows ({100 * share:.2g}% of all)"
         return (
             f"{self.of}: {size} lie beyond max_ids ({self.tau}); intervals reach as far as they may move an answer, "
             f"but not to rows of one unit beyond {self.tau + (self.at_most or 0)} or to groups of very few units"

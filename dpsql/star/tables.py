@@ -442,6 +442,11 @@ class ForeignKey(Model):
     on_missing: Annotated[OnMissing, OneOf(MISSING_KEPT, MISSING_DROPPED)] = Field(
         MISSING_KEPT, description="rows whose key finds no row: kept in a leaf of their own, or left out"
     )
+    nullable: bool = Field(
+        False,
+        description="whether the key may be NULL; on the way to the privacy unit such rows are nobody's and in no "
+        "answer, and every answer about the table says so",
+    )
 
     @property
     def drops(self) -> bool:

@@ -198,6 +198,27 @@ class Single(NamedTuple):
         }
 
 
+class PeopleBounds(NamedTuple):
+    """Lines between which the people of a cell lie, given its estimate y without noise.
+
+        max(slope y - shift) <= people <= min(slope y + shift)
+
+    Args:
+        low, high: slope and shift of each line.
+    """
+
+    low: tuple[tuple[float, float], ...]
+    high: tuple[tuple[float, float], ...]
+
+    def below(self, y: FloatArray) -> FloatArray:
+        """The fewest people."""
+        return np.asarray(np.max([slope * y - shift for slope, shift in self.low], axis=0), np.float64)
+
+    def above(self, y: FloatArray) -> FloatArray:
+        """The most people."""
+        return np.asarray(np.min([slope * y + shift for slope, shift in self.high], axis=0), np.float64)
+
+
 GAPS, CELLS = "gaps", "touched"
 
 

@@ -672,6 +672,8 @@ def test_rows_that_are_nobodys_are_said(tmp_path: Path) -> None:
     assert made.unmatched == (
         "visits.person_id: 25% of its rows hold NULL; they are nobody's, and in no number",
     )
+    text = (tmp_path / "x.yaml").read_text()
+    assert "foreign_keys: {person_id: {references: people, nullable: true}}" in text
 
 
 def test_nan_is_no_value_and_no_bound(tmp_path: Path) -> None:

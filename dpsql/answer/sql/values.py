@@ -15,11 +15,10 @@ from dpsql.answer.sql.paths import check_call
 from dpsql.answer.terms import (
     TRUE,
     Condition,
-    Expression,
-    Predicate,
     Term,
     complement,
     every,
+    in_domain,
 )
 from dpsql.answer.uncertainty.forms import (
     Form,
@@ -249,19 +248,12 @@ def _total(binding: Binding, node: Node, where: Condition, call: Node) -> tuple[
         return one(Term("count", every([where, true]))), one(Term("count", every([where, present])))
     if binding.of_one_axis(node):
         factor = expression(binding, node)
-        return one(Term("count", where, factor)), one(Term("count", every([where, _in_domain(factor)])))
+        return one(Term("count", where, factor)), one(Term("count", every([where, in_domain(factor)])))
     raise _no_measure(binding, node, call)
 
 
 def _present(node: Node) -> Node:
     return exp.Not(this=exp.Is(this=exp.Paren(this=node.copy()), expression=exp.Null()))
-
-
-def _in_domain(factor: Expression) -> Predicate:
-    """Where an expression of an axis has a value that the catalog knows."""
-    return Predicate(
-        replace(factor, sql=f"({factor.sql}) IS NOT NULL AND dp_kind <> 3", comparisons=(), constants=None)
-    )
 
 
 def _combined(binding: Binding, node: exp.Binary, where: Condition, call: Node) -> tuple[Linear, Linear]:
@@ -313,7 +305,7 @@ def _weighed(
             if isinstance(node, exp.Div):
                 by = exp.Div(this=exp.Literal.number("1.0"), expression=exp.Paren(this=by.copy()))
             factor = expression(binding, by)
-            above, below = _total(binding, value, every([where, _in_domain(factor)]), call)
+            above, below = _total(binding, value, every([where, in_domain(factor)]), call)
             if not above.constant and all(term.factor is None for term, _ in above.weights):
                 weights = tuple((replace(term, factor=factor), weight) for term, weight in above.weights)
                 return Linear(weights), below

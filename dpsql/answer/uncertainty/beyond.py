@@ -143,6 +143,42 @@ def reach_of(lines: Sequence[Grown], numbers: int, beyond: RowsBeyondBound) -> E
     return _sided(joined, numbers, beyond.rows / counted * net, error * net**2 + rate * (spread + values))
 
 
+def reach_of_weights(terms: Mapping[MeasuredTerm, Weights], numbers: int) -> ErrorComponents | None:
+    """How far numbers of people may be off since those who touch many cells weigh less; None where nobody does.
+
+    A cell's lines (`PeopleBounds`) hold for its estimate without noise, so they are read at both ends of the noise.
+    """
+    low, high = np.zeros(numbers), np.zeros(numbers)
+    bounded = False
+    for key, weights in terms.items():
+        statistic = key.answered.plan.view.statistics[key.term.measure]
+        if statistic.people_bounds is None:
+            continue
+        bounded = True
+        estimate = key.answered.totals[key.term]
+        noise = CERTAIN * np.sqrt(_noise(key))
+        bottom, top = estimate - noise, estimate + noise
+        down = np.minimum(statistic.people_bounds.below(bottom) - bottom, 0.0)[weights.cell]
+        up = np.maximum(statistic.people_bounds.above(top) - top, 0.0)[weights.cell]
+        added, taken = np.maximum(weights.weight, 0.0), np.minimum(weights.weight, 0.0)
+        low += weights.totals(added * down + taken * up, numbers)
+        high += weights.totals(added * up + taken * down, numbers)
+    none = np.zeros(numbers)
+    return ErrorComponents(none, none, none, none, low, high) if bounded else None
+
+
+def _noise(key: MeasuredTerm) -> FloatArray:
+    """Variances of a term's numbers, row by row; cells of several boxes are independent."""
+    plan, errors = key.answered.plan, key.answered.errors
+    statistic = plan.view.statistics[key.term.measure].id
+    variances = [errors.product(statistic, box, box).noise for box in plan.boxes_for(key.term)]
+    return np.maximum(sum(variances, np.zeros(errors.rows)), 0.0)
+
+
+CERTAIN = 2.1
+"""Standard errors of one side at 95%, of Laplace noise."""
+
+
 def _by_place(lines: Grown, numbers: int, counted: float, units: float) -> tuple[FloatArray, FloatArray]:
     """P - M, and k(F_P)^2 P^2 + k(F_M)^2 M^2, of every number."""
     places, back = np.unique(np.stack([lines.number, lines.place]), axis=1, return_inverse=True)

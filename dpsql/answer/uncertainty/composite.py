@@ -37,7 +37,7 @@ from dpsql.answer.uncertainty.bin_bounds import (
     quotient_ends,
     value_bounds,
 )
-from dpsql.answer.uncertainty.estimated import AverageLimits, Curved, ErrorComponents
+from dpsql.answer.uncertainty.estimated import AverageLimits, Curved, ErrorComponents, ValueRange
 from dpsql.answer.uncertainty.fieller import FAR, fieller, laplace_kurtosis, quantile, quotient
 from dpsql.answer.uncertainty.forms import Linear, Noisy, Ratio
 from dpsql.answer.uncertainty.image import image
@@ -49,6 +49,7 @@ from dpsql.answer.uncertainty.linear import (
     covariance,
     largest_cells,
 )
+from dpsql.answer.uncertainty.possible import quotient_range, sum_range
 from dpsql.answer.uncertainty.scale import beyond_noise, share_beyond_bound
 from dpsql.variance.model import Covariance
 
@@ -245,13 +246,29 @@ class Composite:
         largest = largest_cells(moved, len(self.middle))
         return quantile(level, laplace_kurtosis(largest, self.variance(_noise)))
 
-    def limits(self) -> AverageLimits | None:
-        """Limits of averages of one measure; None for other numbers."""
-        return self.average
+    @cached_property
+    def _possible(self) -> ValueRange | None:
+        if self.average is not None:
+            none = np.zeros(len(self.middle))
+            return ValueRange(self.average.low + none, self.average.high + none)
+        if self.quotient is not None:
+            sides = self.quotient
+            return quotient_range(sides.above, sides.above_numbers, sides.below, sides.below_numbers)
+        return sum_range(self.middle, self.slope) if self.linear else None
+
+    def possible(self) -> ValueRange | None:
+        """Between which values the exact answers lie whatever the rows are; None where nothing is known of them."""
+        return self._possible
 
     def beyond_noise(self) -> ErrorComponents | None:
         """Variances beyond the noise: scale, spread, tail and rows beyond a bound."""
-        return beyond_noise(self.slope)
+        components = beyond_noise(self.slope)
+        if components is None or self.quotient is None:
+            return components
+        # Where noise turned a denominator's sign, derivatives say the wrong side.
+        opened = np.isinf(components.down) | np.isinf(components.up)
+        down, up = (np.where(opened, np.inf, side) for side in (components.down, components.up))
+        return replace(components, down=down, up=up)
 
     def share_beyond(self) -> FloatArray:
         """Which share of the rows lies beyond the bound; NaN where it is unknown."""

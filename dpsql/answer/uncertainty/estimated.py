@@ -23,6 +23,13 @@ class AverageLimits(NamedTuple):
     high: float
 
 
+class ValueRange(NamedTuple):
+    """What exact answers can be, each end of shape (rows,); infinite where nothing bounds them."""
+
+    low: FloatArray
+    high: FloatArray
+
+
 @dataclass(frozen=True, eq=False)
 class ErrorComponents:
     """Variances beyond the noise, each of shape (rows,) in squared units of the answer.
@@ -100,8 +107,8 @@ class Estimated(Protocol):
     def ends(self, z: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Ends of the noise's interval of z standard errors; NaN where it is unbounded."""
 
-    def limits(self) -> AverageLimits | None:
-        """Between which values the numbers lie whatever the rows are, for averages of a measure; None for others."""
+    def possible(self) -> ValueRange | None:
+        """Between which values the exact answers lie whatever the rows are; None where nothing is known of them."""
 
     def misplaced(self) -> FloatArray:
         """The most that cutting bins may add."""

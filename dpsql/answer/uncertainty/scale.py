@@ -15,10 +15,11 @@ derivative that follows a count's or a sum's own size,
 
 so that an average has A^2 rel_A^2 and what its centred sum has, and a share of a total has no scale at all.
 
-An error without an upper end (`RelativeError.up` is None) opens an end of each answer that it moves: the error of rows
-towards the sign of C + S, for sums then grow with the rows, that of a mean towards the sign of S. Noise may turn the
-sign of a total; rows cannot, where the catalog declares values of one sign (`_growth`). The variance of an open end is
-infinite.
+An error without an upper end (`RelativeError.up` is None) opens an end of each answer that rows could move that way.
+What was never measured is no common factor: rows that noise hides may all be of one group, so they never cancel. A
+count may grow, a difference may go both ways, a share and an average as far as their values allow
+(`dpsql.answer.uncertainty.possible`). Noise may turn the sign of a total; rows cannot, where the catalog declares
+values of one sign. The variance of an open end is infinite.
 
 **Privacy**: published values alone.
 **Source**: docs/method/user_level.md, "Intervals that cover the exact answer".
@@ -36,11 +37,13 @@ from dpsql.answer.answered import AnsweredTerms
 from dpsql.answer.leafsets import NEAR, FloatArray
 from dpsql.answer.plan import presence
 from dpsql.answer.terms import Term
-from dpsql.answer.uncertainty.beyond import by_table, reach_of, share_beyond
+from dpsql.answer.uncertainty.amounts import reach_of_amounts
+from dpsql.answer.uncertainty.beyond import by_table, reach_of, reach_of_weights, share_beyond
 from dpsql.answer.uncertainty.bin_bounds import value_bounds
 from dpsql.answer.uncertainty.estimated import ErrorComponents
 from dpsql.answer.uncertainty.excess import by_measure, excess_reach, rows_past_bounds
 from dpsql.answer.uncertainty.linear import BoxStatistic, LinearNumbers, MeasuredTerm, Weights, covariance
+from dpsql.answer.uncertainty.possible import moves
 from dpsql.release.format import MeasureScale, RelativeError
 from dpsql.star.graph import sums_rows
 
@@ -64,18 +67,19 @@ def beyond_noise(numbers: LinearNumbers) -> ErrorComponents | None:
         terms = {
             key: weights for key, weights in numbers.terms.items() if key.answered.errors.release is release
         }
-        scaled = {
-            key: weights for key, weights in terms.items()
-            if release.scales.get(key.answered.plan.view.of) is not None and follows_scale(key.term)
-        }  # fmt: skip
-        if release.meta.local is None and scaled:
-            components.append(_scaled_components(scaled, terms, numbers.count))
+        if release.meta.local is None:
+            for table_terms in _by_scaled_table(terms):
+                components.append(_scaled_components(table_terms, numbers.count))
+                of_amounts = reach_of_amounts(table_terms, numbers.count)
+                components += [] if of_amounts is None else [of_amounts]
         components += [reach_of(lines, numbers.count, beyond) for beyond, lines in by_table(terms)]
         components += [excess_reach(lines, numbers.count, beyond) for beyond, lines in by_measure(terms)]
         if release.meta.excess:
             components += [
                 moved for key, lines in terms.items() for moved in rows_past_bounds(key, lines, numbers.count)
             ]
+        of_weights = reach_of_weights(terms, numbers.count)
+        components += [] if of_weights is None else [of_weights]
     return ErrorComponents.joined(components)
 
 
@@ -90,18 +94,31 @@ def share_beyond_bound(numbers: LinearNumbers) -> FloatArray:
     return np.full(numbers.count, np.nan if share is None else share)
 
 
-def _scaled_components(scaled: Terms, terms: Terms, count: int) -> ErrorComponents:
-    """Scale, spread and tail of numbers, by their terms of one release."""
+def _by_scaled_table(terms: Terms) -> list[Terms]:
+    """The terms of each table that has a scale: totals of two tables are drawn apart, so their errors add up."""
+    tables: dict[str, dict[MeasuredTerm, Weights]] = {}
+    for key, weights in terms.items():
+        of = key.answered.plan.view.of
+        if key.answered.errors.release.scales.get(of) is not None:
+            tables.setdefault(of, {})[key] = weights
+    return [lines for lines in tables.values() if any(follows_scale(key.term) for key in lines)]
+
+
+def _scaled_components(terms: Terms, count: int) -> ErrorComponents:
+    """Scale, spread and tail of numbers, by their terms of one table."""
     none = np.zeros(count)
     sizes: dict[MeasureScale, FloatArray] = {}
-    growth: dict[MeasureScale, FloatArray] = {}
     gross: dict[MeasureScale, FloatArray] = {}
-    for key, weights in scaled.items():
+    is_open = np.zeros((2, count), bool)
+    for key, weights in terms.items():
+        if not follows_scale(key.term):
+            continue
         scale = key.answered.errors.release.scales[key.answered.plan.view.of].measure(key.term.measure)
         size = weights.weight * key.answered.totals[key.term][weights.cell]
-        signed = weights.weight * _growth(key.answered, key.term)[weights.cell]
+        if None in (scale.error.up, scale.mean_error.up):
+            for side, way in zip(is_open, (-1.0, 1.0), strict=True):
+                np.logical_or.at(side, weights.number, moves(key, weights, way))
         sizes[scale] = sizes.get(scale, none) + weights.totals(size, count)
-        growth[scale] = growth.get(scale, none) + weights.totals(signed, count)
         gross[scale] = gross.get(scale, none) + weights.totals(np.abs(size), count)
     summands: dict[BoxStatistic, list[Weights]] = {}
     for key, weights in terms.items():
@@ -111,17 +128,7 @@ def _scaled_components(scaled: Terms, terms: Terms, count: int) -> ErrorComponen
     alike = {(one, two) for one in moved_shares for two in moved_shares if one.statistic == two.statistic}
     off = covariance(moved_shares, moved_shares, count, alike)
     sizes = {scale: _settled(size, gross[scale]) for scale, size in sizes.items()}
-    growth = {scale: np.where(sizes[scale] == 0, 0.0, signed) for scale, signed in growth.items()}
-    return _common_components(sizes, growth, off.spread + none, off.tail + none)
-
-
-def _growth(answered: AnsweredTerms, term: Term) -> FloatArray:
-    """Totals of a term with the sign that rows give them; as they are where values have both signs."""
-    total = answered.totals[term]
-    low, high = value_bounds(answered.plan.view.statistics[term.measure], answered.errors.release)
-    if term.factor is not None or low < 0 < high:
-        return total
-    return np.abs(total) if low >= 0 else -np.abs(total)
+    return _common_components(sizes, is_open, off.spread + none, off.tail + none)
 
 
 def _shares(key: MeasuredTerm, weights: Weights) -> Iterator[tuple[BoxStatistic, Weights]]:
@@ -138,38 +145,23 @@ def _shares(key: MeasuredTerm, weights: Weights) -> Iterator[tuple[BoxStatistic,
 
 
 def _common_components(
-    sizes: Sizes, growth: Sizes, spread: FloatArray | float, tail: FloatArray | float
+    sizes: Sizes, is_open: npt.NDArray[np.bool_], spread: FloatArray | float, tail: FloatArray | float
 ) -> ErrorComponents:
     """The components of answers.
 
     Args:
         sizes: what follows the size of each factor.
-        growth: the same of totals with the sign that rows give them.
+        is_open: whether nothing bounds them towards less, and more, shape (2, rows).
         spread, tail: what their shares may be off by.
     """
     noise = _common(sizes, lambda error, sign: np.full_like(sign, error.noise))
     sides = [_common(sizes, _towards(way)) for way in (-1.0, 1.0)]
     down, up = (
-        np.where(_is_open(growth, way), np.inf, np.maximum(np.maximum(side - noise, 0.0) + tail, 0.0))
-        for side, way in zip(sides, (-1.0, 1.0), strict=True)
+        np.where(opened, np.inf, np.maximum(np.maximum(side - noise, 0.0) + tail, 0.0))
+        for side, opened in zip(sides, is_open, strict=True)
     )
     none = np.zeros_like(noise)
     return ErrorComponents(noise, np.maximum(spread, 0.0), down, up, none, none)
-
-
-def _is_open(sizes: Sizes, way: float) -> npt.NDArray[np.bool_]:
-    """Whether nothing bounds answers on one side: towards less (-1) or more (1)."""
-    net = sum(sizes.values(), np.zeros(1))
-    gross = sum(map(np.abs, sizes.values()), np.zeros(1))
-    grows = way * net > NEAR * gross
-    open_rows = np.zeros(len(gross), bool)
-    for factor, size in sizes.items():
-        apart = bool(factor.measure) and factor.mean_error.up is None
-        if apart:
-            open_rows = open_rows | (way * size > 0)
-        elif factor.error.up is None:
-            open_rows = open_rows | (grows & (size != 0))
-    return open_rows
 
 
 def _settled(size: FloatArray, gross: FloatArray) -> FloatArray:
@@ -192,7 +184,7 @@ Side = Callable[[RelativeError, FloatArray], FloatArray]
 
 
 def _towards(way: float) -> Side:
-    """The side on which an answer grows (1) or shrinks (-1); an open one is counted by `_is_open`."""
+    """The side on which an answer grows (1) or shrinks (-1); an open one is infinite beside this."""
 
     def side(error: RelativeError, sign: FloatArray) -> FloatArray:
         return np.where(way * sign > 0, error.down if error.up is None else error.up, error.down)

@@ -242,11 +242,18 @@ def _unmatched(links: Links) -> Iterator[str]:
 def _of_nobody(tables: Sequence[TableFacts], links: Links, unit: str | None) -> Iterator[str]:
     """Keys on the way to the people that are NULL in some rows: publishing leaves these rows out."""
     for table in tables:
-        for name, target in links.foreign[table.name].items():
-            column = table.column(name)
-            if column.nullable and unit is not None and unit in (target, *links.reached(target)):
-                share = _percent(1 - column.present / table.rows)
-                yield f"{table.name}.{name}: {share} of its rows hold NULL; they are nobody's, and in no number"
+        for name in _nobodys(table, links, unit):
+            share = _percent(1 - table.column(name).present / table.rows)
+            yield f"{table.name}.{name}: {share} of its rows hold NULL; they are nobody's, and in no number"
+
+
+def _nobodys(table: TableFacts, links: Links, unit: str | None) -> list[str]:
+    """Foreign keys of a table on the way to the people that are NULL in some rows."""
+    return [
+        name
+        for name, target in links.foreign[table.name].items()
+        if table.column(name).nullable and unit is not None and unit in (target, *links.reached(target))
+    ]
 
 
 def _unread_sources(reader: SelectReader, tables: Sequence[TableFacts]) -> Iterator[str]:
@@ -362,13 +369,18 @@ def _table(
     value_columns = _value_columns(table, links)
     by_rows = not is_public and any(left_out(column, of_people=of_people).by_rows for column in value_columns)
     headless = [column.name for column in table.columns if column.guessed and _VALUE.fullmatch(column.name)]
-    marked = unlisted or by_rows or headless or table.left_out or (is_public and not confirmed)
+    nobodys = _nobodys(table, links, roles.unit_table)
+    marked = unlisted or nobodys or by_rows or headless or table.left_out or (is_public and not confirmed)
     lines += ["    confirm: true"] if marked else []
     lines += ["    # numbers or dates in its first line: is that a row, and no header?"] if headless else []
     unread = f"    # {table.left_out:,} of its lines {NO_ROWS}. Private: remove this line too."
     lines += [unread] if table.left_out else []
     if foreign:
-        pairs = ", ".join(f"{quoted(column)}: {quoted(target)}" for column, target in foreign.items())
+        pairs = ", ".join(
+            f"{quoted(column)}: "
+            + (f"{{references: {quoted(target)}, nullable: true}}" if column in nobodys else quoted(target))
+            for column, target in foreign.items()
+        )
         lines.append(f"    foreign_keys: {{{pairs}}}")
     lines += [
         f"    # {visible(column)}: {_percent(share)} of its rows name no row of {foreign[column]}. "

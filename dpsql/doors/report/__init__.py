@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from hashlib import sha256
 from html import escape
+from math import ceil
 from typing import Any
 
 from dpsql.answer.answerer import Answerer
@@ -268,7 +269,9 @@ def _left_out(scaled: MeasureScale) -> str:
 def _bias(scale: ScaleMeta) -> str:
     if not scale.weighted_down:
         return "answers may be biased where rows left out do not resemble the others"
-    hint = f"up to about {scale.weighted_down:.0%} of the rows belong to units with more than {scale.tau}"
+    hint = (
+        f"at most {ceil(100 * scale.weighted_down)}% of the rows belong to units with more than {scale.tau}"
+    )
     return hint + ("; the number of rows is told exactly" if scale.public_rows else "")
 
 

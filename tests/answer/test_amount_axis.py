@@ -1,0 +1,96 @@
+"""Counts along an amount's own axis under `max_ids: auto`, where whoever spends much weighs less."""
+
+from __future__ import annotations
+
+import os
+from itertools import pairwise
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pytest
+
+from dpsql.answer.answerer import Answerer
+from dpsql.noise import ExactNoise, insecure_test_entropy
+from dpsql.publishing.central import publish_release
+from dpsql.release import open_release
+from dpsql.star import load_catalog
+from tests.spenders_star import EDGES, counted, spenders, write_star
+
+pytestmark = pytest.mark.usefixtures("publishes")
+
+Star = tuple[np.ndarray, np.ndarray]
+
+
+def released(folder: Path, star: Star, epsilon: str, delta: str) -> Answerer:
+    path = folder / "shop.dpsql"
+    noise = ExactNoise(insecure_test_entropy(0))
+    catalog = write_star(folder, *star, epsilon=epsilon, delta=delta)
+    publish_release(load_catalog(catalog), path, noise=noise, key=bytes(32))
+    return Answerer(open_release(path, insecure=True))
+
+
+def ends(answers: Answerer, value: str, where: str) -> tuple[float, float]:
+    low, high = answers.query(f"SELECT {value} FROM sales WHERE {where}").interval_rows(0.95)
+    return low[0][0], high[0][0]
+
+
+def assert_covered(answers: Answerer, star: Star) -> None:
+    """Every bin of 50 rows, everything from a bin on, and everything up to one."""
+    truth = counted(*star)
+    for i, (low, high) in enumerate(pairwise(EDGES)):
+        for where, rows in (
+            (f"amount >= {low} AND amount < {high}", truth[i]),
+            (f"amount >= {low}", sum(truth[i:])),
+            (f"amount < {high}", sum(truth[: i + 1])),
+        ):
+            if rows >= 50:
+                bottom, top = ends(answers, "COUNT(*)", where)
+                assert bottom <= rows <= top, where
+
+
+@pytest.mark.parametrize("delta", ["1e-6", "0"])
+def test_dear_rows_of_a_few_are_covered(tmp_path: Path, delta: str) -> None:
+    """Without the bound: 61 in [39, 82] for 595 rows above 500."""
+    star = spenders()
+    answers = released(tmp_path, star, "20", delta)
+    assert_covered(answers, star)
+    amount = np.clip(star[1], 0, 1000)
+    for value, truth in (
+        ("SUM(amount)", amount[amount >= 500].sum()),
+        ("AVG(amount)", amount[amount >= 500].mean()),
+    ):
+        low, high = ends(answers, value, "amount >= 500")
+        assert low <= truth <= high
+    low, high = ends(answers, "COUNT(*) FILTER (WHERE amount >= 500) * 1.0 / COUNT(*)", "1 = 1")
+    assert low <= np.mean(amount >= 500) <= high
+
+
+def test_nothing_is_added_to_all_rows(tmp_path: Path) -> None:
+    answers = released(tmp_path, spenders(), "20", "1e-6")
+    by_axis, by_branch = (
+        answers.query(f"SELECT COUNT(*), DP_STDERR(COUNT(*)) FROM sales WHERE {where}").rows[0]
+        for where in ("amount >= 0", "1 = 1")
+    )
+    assert by_axis == pytest.approx(by_branch, rel=1e-2)
+
+
+def test_a_star_without_spenders_is_covered(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    owned = np.minimum(rng.lognormal(1.3, 1.0, 4000).astype(int) + 1, 200)
+    owner = np.repeat(np.arange(4000), owned)
+    star = owner, rng.gamma(1.5, 40, len(owner)).astype(int)
+    assert_covered(released(tmp_path, star, "4", "1e-6"), star)
+
+
+@pytest.mark.skipif("DPSQL_DATA" not in os.environ, reason="real rows are not there")
+def test_lines_of_a_shop_are_covered(tmp_path: Path) -> None:
+    """Online Retail: wholesale customers buy dear lines."""
+    file = f"{os.environ['DPSQL_DATA']}/online-retail/invoice_line.parquet"
+    with duckdb.connect() as db:
+        columns = db.execute(
+            "SELECT CAST(CustomerID AS INT) AS id, least(1000, round(Quantity * UnitPrice)) AS amount FROM "
+            f"'{file}' WHERE CustomerID IS NOT NULL AND Quantity > 0"
+        ).fetchnumpy()
+    star = np.asarray(columns["id"]), np.asarray(columns["amount"]).astype(int)
+    assert_covered(released(tmp_path, star, "4", "1e-6"), star)

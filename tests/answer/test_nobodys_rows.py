@@ -1,0 +1,65 @@
+"""Rows whose key to the privacy unit is NULL: every answer about their table says that they are in none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dpsql.answer.answerer import Answerer
+from dpsql.noise import ZeroNoise
+from dpsql.publishing.central import publish_release
+from dpsql.release import open_release
+from dpsql.star import load_catalog
+from tests import two_facts_star, userlevel_star
+from tests.people_star import make_people
+
+pytestmark = pytest.mark.usefixtures("publishes")
+
+SAYS = "{} is NULL are nobody's, and in no answer; how many is not measured"
+
+
+def released(catalog: Path) -> Answerer:
+    path = catalog.parent / "r.dpsql"
+    publish_release(load_catalog(catalog), path, noise=ZeroNoise(), key=bytes(32))
+    return Answerer(open_release(path, insecure=True))
+
+
+def people(folder: Path) -> tuple[Path, str, str]:
+    return make_people(folder), "sales", "{id: customer}, max_ids: 3"
+
+
+def shop(folder: Path) -> tuple[Path, str, str]:
+    return userlevel_star.write_star(folder, *userlevel_star.uneven_rows(200, 3)), "sales", "{id: customer}"
+
+
+def desk(folder: Path) -> tuple[Path, str, str]:
+    return two_facts_star.write_star(folder, 300, 1), "loans", "{id: reader}"
+
+
+@pytest.mark.parametrize("star", [people, shop, desk])
+def test_every_answer_about_the_table_says_so(star: object, tmp_path: Path) -> None:
+    catalog, table, key = star(tmp_path)  # type: ignore[operator]
+    target = key.partition(": ")[2].partition("}")[0]
+    nullable = key.replace(f"id: {target}", f"id: {{references: {target}, nullable: true}}")
+    catalog.write_text(catalog.read_text().replace(key, nullable, 1))
+    answers, says = released(catalog), SAYS.format(f"{table}.id")
+    measure = "days" if table == "loans" else "amount"
+    for value in ("COUNT(*)", f"SUM({measure})", f"AVG({measure})", f"COUNT(*) / 2 + SUM({measure})"):
+        result = answers.query(f"SELECT {value} FROM {table}")
+        assert any(says in flag for flag in result.flags), value
+        assert sum(says in note for note in result.notes) == 1
+
+
+def test_a_key_that_is_never_null_has_no_flag(tmp_path: Path) -> None:
+    answers = released(make_people(tmp_path))
+    assert not any("nobody's" in note for note in answers.query("SELECT COUNT(*) FROM sales").notes)
+
+
+def test_people_are_told_nothing(tmp_path: Path) -> None:
+    catalog = make_people(tmp_path)
+    text = catalog.read_text().replace("{id: customer}", "{id: {references: customer, nullable: true}}")
+    catalog.write_text(text)
+    answers = released(catalog)
+    assert any("nobody's" in flag for flag in answers.query("SELECT COUNT(*) FROM returns").flags)
+    assert not any("nobody's" in note for note in answers.query("SELECT COUNT(DISTINCT id) FROM sales").notes)
