@@ -30,8 +30,9 @@ from dpsql.answer.errorfunctions import (
     interval,
 )
 from dpsql.answer.leafsets import UNBOUND, IntArray
+from dpsql.answer.margins import NUMBERS
 from dpsql.answer.notes import Note
-from dpsql.answer.output import NUMBERS, Grid
+from dpsql.answer.output import Grid
 from dpsql.answer.readings import (
     INSIDE,
     MOST_GROUPS,

@@ -8,7 +8,6 @@ import pytest
 from dpsql.answer.predict import PredictedColumn
 from dpsql.answer.sample_test import difference
 from dpsql.answer.uncertainty.fieller import fieller
-from dpsql.answer.uncertainty.partial_bins import ratio_moved
 from dpsql.curate.forecast import QueryForecast
 from dpsql.doors.cli.plan import _query_lines
 
@@ -37,8 +36,6 @@ def test_a_denominator_as_large_as_its_margin_has_an_open_interval(residue: floa
     one = np.ones(1)
     low, high = fieller(5 * one, (3 + residue) * one, one, 0 * one, one, 3.0)
     assert np.isnan(low).all() and np.isnan(high).all()
-    assert np.isnan(ratio_moved(5 * one, (2 + residue) * one, (one, 2 * one), None)).all()
-    assert ratio_moved(5 * one, (2 + residue) * one, (one, 2 * one), (0.0, 4.0)) == pytest.approx(2.5)
 
 
 @pytest.mark.parametrize("residue", RESIDUES)
