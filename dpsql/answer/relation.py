@@ -20,6 +20,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
+from dpsql.answer.absent_values import absent_value_notes
 from dpsql.answer.additivity import counted_units, entropy_caveat, no_unit_view, not_taken
 from dpsql.answer.answered import AnsweredTerms, answer_terms
 from dpsql.answer.block import Block, ShapePlans
@@ -391,6 +392,7 @@ def relate(
         question = ("biases", plan.view.name, plan.view.axes, fitted, *plan_terms)
         notes += biases() if block.plans is None else block.plans.once(question, release, asked, biases)
     notes += domain_notes(plans[0][0], release) if quantile_of is None else []
+    notes += absent_value_notes(plans[0][0], release)
     notes += counted_null_notes(block, release)
     notes += [note for plan, _ in plans for note in unshown_notes(plan, release)]
     notes += [Note(line, flag=True) for plan, _ in plans for line in coarse_notes(plan)]

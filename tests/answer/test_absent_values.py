@@ -1,0 +1,44 @@
+"""Texts that no leaf lists are named in a flag with the nearest spelling; listed ones and other conditions have none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import dpsql
+from tests.doors_release import build
+
+pytestmark = pytest.mark.usefixtures("publishes")
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(tmp_path_factory.mktemp("absent"))
+
+
+def flags(shop: Path, condition: str) -> list[str]:
+    result = dpsql.query(f"SELECT COUNT(*) FROM shop WHERE {condition}", release=shop)
+    return [str(note) for note in result.notes if "lists no value" in str(note)]
+
+
+@pytest.mark.parametrize(
+    ("condition", "words"),
+    [
+        ("category = 'cofee'", "'cofee' (nearest: 'coffee') for "),
+        ("category = 'TEA'", "'TEA' (nearest: 'tea') for "),
+        ("category IN ('tea', 'xyzzy')", "no value 'xyzzy' for "),
+        ("category LIKE 'choc%'", "product.category LIKE 'choc%'; such rows"),
+    ],
+)
+def test_an_absent_text_is_flagged(shop: Path, condition: str, words: str) -> None:
+    (flag,) = flags(shop, condition)
+    assert words in flag and flag.endswith("such rows count as 0")
+
+
+@pytest.mark.parametrize(
+    "condition",
+    ["category = 'tea'", "category IN ('tea', 'cake')", "category LIKE 'c%'", "category <> 'xyzzy'"],
+)
+def test_listed_texts_and_exclusions_are_not(shop: Path, condition: str) -> None:
+    assert flags(shop, condition) == []
