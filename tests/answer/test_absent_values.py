@@ -1,4 +1,4 @@
-"""Texts that no leaf lists are named in a flag with the nearest spelling; listed ones and other conditions have none."""
+"""Texts that no leaf lists are flagged with the nearest spelling; listed ones and other conditions are not."""
 
 from __future__ import annotations
 
