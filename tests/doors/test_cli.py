@@ -104,7 +104,7 @@ def test_progress_is_shown_on_a_terminal(tmp_path: Path) -> None:
     command = [
         sys.executable,
         "-m",
-        "dpsql.doors.cli",
+        "dpsql",
         "publish",
         str(tmp_path / "shop.yaml"),
         "-o",

@@ -191,7 +191,7 @@ def test_ctrl_c_stops_a_statement(shop: Path) -> None:
     command = [
         sys.executable,
         "-m",
-        "dpsql.doors.cli",
+        "dpsql",
         "shell",
         str(shop),
         "-c",

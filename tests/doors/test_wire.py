@@ -55,7 +55,7 @@ def running(*arguments: str | Path) -> Iterator[Server]:
     command = [
         sys.executable,
         "-m",
-        "dpsql.doors.cli",
+        "dpsql",
         "serve",
         "--json",
         "--port",

@@ -185,7 +185,7 @@ def test_the_end_says_so_to_every_client_and_comes_soon(shop_of_operating: Path)
     command = [
         sys.executable,
         "-m",
-        "dpsql.doors.cli",
+        "dpsql",
         "serve",
         "--json",
         "--port",
