@@ -29,7 +29,7 @@ import numpy as np
 from dpsql.answer.common_groups import ColumnComparison, Overlap, overlaps_of
 from dpsql.answer.leafsets import FloatArray
 from dpsql.answer.plan import views_of
-from dpsql.answer.tables import Everybody, ViewTable, read_table, sampled
+from dpsql.answer.tables import DECLARED, Everybody, ViewTable, read_table, sampled, scaled
 from dpsql.answer.uncertainty.fieller import LAPLACE_KURTOSIS, quantile
 from dpsql.release import Release
 from dpsql.release.reports import LocalMeta
@@ -183,9 +183,14 @@ class Sample:
         return float(self.local.reporters)
 
     def everybody(self, table: ViewTable) -> Everybody | None:
-        """Rows that the population has in a table: declared, else by the central release; None where nobody says."""
+        """Rows that the population has in a table; None where nobody says.
+
+        A declared number is of people. It is exact for them, and the rows of a person are as uncertain as reports say.
+        """
         if self.local.everybody is not None:
-            return Everybody(self.local.everybody * table.total / self.people, 0.0, "declared")
+            share = self.local.everybody / self.people
+            error = 0.0 if table.total_known else share * math.sqrt(table.total_variance)
+            return Everybody(share * table.total, error, DECLARED)
         total = None if self.central is None else best_total(self.central, table.of)
         return total if total is not None and total.rows > 3 * total.error else None
 
@@ -201,14 +206,15 @@ def best_total(release: Release, of: str) -> Everybody | None:
 
 
 def scaled_to(sample: Sample, table: ViewTable, central: ViewTable) -> tuple[ViewTable, bool]:
-    """A sample's table with the declared rows of the population, else those of a central table.
+    """A sample's table with the declared people of the population, else the rows of a central table.
 
     Returns:
         The table, and whether it was scaled by the central table, whose error is not in its errors yet.
     """
-    declared = sample.everybody(table) if sample.local.everybody is not None else None
-    rows = declared or Everybody(central.total, math.sqrt(central.total_variance), central.release.name)
-    return sampled(table, rows), declared is None
+    if sample.local.everybody is not None and (declared := sample.everybody(table)) is not None:
+        return scaled(table, declared), False
+    rows = Everybody(central.total, math.sqrt(central.total_variance), central.release.name)
+    return sampled(table, rows), True
 
 
 def pure(release: Release) -> bool:

@@ -46,6 +46,8 @@ from dpsql.variance.pooled import (
 from dpsql.variance.reconcile import family_step, to_units
 
 COUNT = "count"
+DECLARED = "declared"
+"""The source of a number of people that the catalog states."""
 Errors = Mapping[tuple[str, str], tuple[BilinearForm, ...]]
 
 
@@ -54,7 +56,7 @@ class Everybody(NamedTuple):
 
     Args:
         rows: the number.
-        error: its standard error; 0 where it is declared.
+        error: its standard error; 0 where people are declared and each has one row.
         source: who says so.
     """
 
@@ -104,6 +106,11 @@ class ViewTable:
         all_leaves = [np.ones((1, n)) for n in self.shape]
         return max(float(sum(p.between(all_leaves, all_leaves)[0] for p in self.errors[COUNT, COUNT])), 0.0)
 
+    @property
+    def total_known(self) -> bool:
+        """Whether the total has no error: what its variance then is, rounding left."""
+        return self.total_variance <= 1e-12 * self.total**2
+
     def pairs(self) -> list[tuple[str, str]]:
         """Every pair of measures once."""
         names = list(self.measures)
@@ -144,7 +151,7 @@ class ViewTable:
     def on_total(self) -> ViewTable:
         """Errors of x / T, times T: what the error of the table's own total moves in all cells alike cancels."""
         variance, added_pieces = self.total_variance, {}
-        if variance <= 1e-12 * self.total**2:
+        if self.total_known:
             return self
         for a, b in self.pairs():
             shares = [self.values[m] / self.total for m in (a, b)]
@@ -325,10 +332,11 @@ def sampled(table: ViewTable, everybody: Everybody) -> ViewTable:
 
     Errors of reports are those of independent draws from everybody: sampling is in them. A sample without replacement
     errs by f (1 - f) / N less, which matters where most people report. Sums would need the spread of values inside of
-    cells, which nobody published: with them nothing is taken away.
+    cells, which nobody published: with them nothing is taken away. Nor is it where declared people have an uncertain
+    number of rows: they, not rows, are drawn without replacement.
     """
     scaled_table = table.on_total().times(everybody.rows / table.total)
-    if len(scaled_table.measures) > 1:
+    if len(scaled_table.measures) > 1 or (everybody.source == DECLARED and everybody.error):
         return scaled_table
     count = np.maximum(scaled_table.values[COUNT], 0.0)
     less = (Diagonal(-count), SharedError(count, count, 1.0 / everybody.rows))

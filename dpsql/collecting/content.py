@@ -297,6 +297,7 @@ def _collected(survey: Survey, plan: Plan, manifest: CollectionManifest, scale: 
         clipped_fraction=None if clipped is None else clipped.value,
         clipped_fraction_error=None if clipped is None else clipped.error,
         first_round=None if first is None else FirstRoundMeta(first.plan, first.reports),
+        people=None if first is None else manifest.accepted + first.reports,
         shuffled=_shuffled(plan, manifest) if facts.shuffled else None,
         simulated=facts.simulated or None,
     )

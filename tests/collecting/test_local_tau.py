@@ -8,12 +8,15 @@ from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
+import duckdb
 import numpy as np
 import pytest
 from click.testing import CliRunner
 
 import dpsql
 from benchmarks.local.simulated import simulate_tallies
+from dpsql.answer.plan import views_of
+from dpsql.answer.tables import read_table
 from dpsql.client import Memory, Plan, Row, read_plan
 from dpsql.client.entropy import system_entropy
 from dpsql.collecting.estimate import axis_table
@@ -271,6 +274,8 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, collection in {
         "estimate": "{epsilon: 4, tau: estimate, row_share: 1/5}",
         "blind": "{epsilon: 4, tau: 2}",
+        "everybody": "{epsilon: 4, tau: estimate, row_share: 1/2, participation: random, everybody: 3840}",
+        "slots": "{epsilon: 4, tau: 8, participation: random, everybody: 3840}",
         "counted": "{epsilon: 4, tau: 2, row_share: 1/10}",
     }.items():
         (folder / f"{name}.yaml").write_text(
@@ -314,6 +319,28 @@ def test_two_rounds_through_the_doors(shop: Path) -> None:
     assert 0 <= told.clipped_fraction < 1
     assert 0 < told.clipped_fraction_error < 0.5
     assert any("slots" in note and "left out about" in note for note in found.notes), found.notes
+
+
+@pytest.mark.parametrize("name", ["everybody", "slots"])
+def test_declared_people_leave_their_rows_uncertain(shop: Path, name: str) -> None:
+    plan, owners = shop / f"{name}.json", 3840
+    assert dpsql.simulate(shop / f"{name}.yaml", shop / f"{name}.parquet", plan, seed=1) == owners
+    dpsql.collect(plan, [shop / f"{name}.parquet"], shop / f"{name}.dpsql")
+    sql = "SELECT COUNT(*), DP_STDERR(COUNT(*)) FROM sales"
+    with dpsql.connect(shop / f"{name}.dpsql") as connection:
+        scaled = connection.session.query(sql)
+    release = open_release(shop / f"{name}.dpsql")
+    (table,) = [read_table(release, view) for view in views_of(release)]
+    reporters = release.meta.local.reporters
+    release.close()
+    ((rows, error),) = scaled.rows
+    assert reporters == owners, "of both rounds"
+    assert scaled.notes[0].startswith(f"of everybody: shares of a random sample of {owners:,}, times ")
+    assert error == pytest.approx(np.sqrt(table.total_variance), rel=1e-6) and error > 100, "as reports say"
+    assert rows == pytest.approx(table.total, rel=1e-6)
+    owned = duckdb.sql(f"SELECT count(*) FROM '{shop}/data/sales.parquet' GROUP BY customer_id").fetchnumpy()
+    within = np.minimum(owned["count_star()"], read_plan(plan.read_bytes()).tau).sum()
+    assert abs(rows - within) < 3 * error
 
 
 def test_answers_say_what_is_not_known_and_what_slots_left_out(shop: Path) -> None:

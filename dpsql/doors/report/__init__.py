@@ -188,7 +188,7 @@ def collected(local: LocalMeta | None) -> list[str]:
         ("rows of one person that may speak (tau)", str(local.tau)),
         *_told(local),
     ]
-    whom = f"<p>Counts, sums and averages are {escape(PARTICIPATIONS[local.participation].note)}.</p>"
+    whom = f"<p>Counts, sums and averages are {escape(PARTICIPATIONS[local.participation].note.format(f'{local.reporters:,}'))}.</p>"
     stamp = [f"<p><strong>{SIMULATED}</strong></p>"] if local.simulated else []
     return ["<h2>Who reported</h2>", whom, *stamp, table(("what", "value"), rows), *_shuffled(local.shuffled)]
 
