@@ -137,7 +137,7 @@ def _column(name: str, form: Form, relation: Relation) -> PredictedColumn:
     counted = next((rows.counted for rows in (beyond, *excess) if rows is not None), None)
     if counted is not None:
         answered = with_even_rows(answered, counted)
-    estimated = Composite.of_form(form, answered)
+    estimated = replace(Composite.of_form(form, answered), dry=not rehearsed)
     errors = STDERR.values(estimated, DEFAULT_LEVEL)
     relative = _relative(errors, estimated.central()) if rehearsed else None
     errors = errors[~np.isnan(errors)]

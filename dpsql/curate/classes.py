@@ -23,6 +23,7 @@ from dpsql.answer.errorfunctions import DEFAULT_LEVEL, HIGH, LOW, STDERR
 from dpsql.answer.leaf_values import AxisQuery
 from dpsql.answer.plan import Box, ReleaseView, presence, views_of
 from dpsql.answer.terms import Term
+from dpsql.answer.uncertainty.bin_bounds import CutMass
 from dpsql.answer.uncertainty.composite import Composite
 from dpsql.answer.uncertainty.forms import Noisy, Ratio, one
 from dpsql.answer.uncertainty.reads import PlanVariances
@@ -109,7 +110,10 @@ def box_answers(
         forms |= {"SUM": summed, "AVG": Ratio(summed, one(Term(there.measure)), mean=True)}
     plan = cast(Any, boxes)
     index = tuple(np.arange(len(count)) for _ in boxes.masks)
-    answered = AnsweredTerms(plan, totals, {}, PlanVariances(plan, release, index), {})
+    uncut = CutMass(*np.zeros((4, len(count))))  # a box is made of whole leaves
+    answered = AnsweredTerms(
+        plan, totals, {}, PlanVariances(plan, release, index), dict.fromkeys(totals, uncut)
+    )
     return {
         name: _answer(form, answered, 1.0 if name == "COUNT" else 1 / scale) for name, form in forms.items()
     }

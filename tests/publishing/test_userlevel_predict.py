@@ -328,7 +328,8 @@ def test_guesses_that_no_table_has_are_refused(tmp_path: Path, few_seeds: None) 
     half = CliRunner().invoke(plan, [str(catalog), "--units", "5"])
     assert isinstance(half.exception, InterfaceError)
     unstated = CliRunner().invoke(plan, [str(catalog)])
-    assert "state --units and --rows" in unstated.output
+    assert "write `guess: {units: .., rows: ..}` into the catalog" in unstated.output
+    assert "sales, one-way group" not in unstated.output
     stated_ = "--units 900 --rows 9000 --typical-rows 5 --most-rows 90 --alike 0.4 --mean sales.amount=20"
     told = CliRunner().invoke(plan, [str(catalog), *stated_.split()])
     assert "sales, one-way group: COUNT" in told.output

@@ -170,6 +170,8 @@ class Composite:
         near: denominators of other quotients.
         average: limits of averages.
         curve: what they are functions of, for their interval.
+        dry: whether the numbers are zeros of a dry release: their intervals are as wide as those of noisy numbers,
+            whose low ends do not meet what is possible.
         intervals: those that were worked out last, by level: a standard error and both ends ask for the same.
     """
 
@@ -181,6 +183,7 @@ class Composite:
     near: Denominators | None = None
     average: AverageLimits | None = None
     curve: Curved | None = None
+    dry: bool = False
     intervals: dict[float, tuple[FloatArray, FloatArray]] = field(default_factory=dict)
 
     @staticmethod
@@ -248,6 +251,8 @@ class Composite:
 
     @cached_property
     def _possible(self) -> ValueRange | None:
+        if self.dry:
+            return None
         if self.average is not None:
             none = np.zeros(len(self.middle))
             return ValueRange(self.average.low + none, self.average.high + none)
