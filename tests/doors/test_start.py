@@ -15,9 +15,9 @@ QUESTIONS = """SELECT region, COUNT(*) FROM sales JOIN customer USING (customer_
 SELECT AVG(amount) FROM sales;
 SELECT COUNT(*) FROM sales JOIN customer USING (customer_id) WHERE age < 40;
 """
-DRAFT = ["", "", "", "4", "1", ""]
-"""Where the catalog goes, whose privacy, what is public, the most, what is spent, and whether noisy numbers may choose;
-an empty line takes the proposal."""
+DRAFT = ["", "", "", "4", "1", "", "800 3000 40"]
+"""Where the catalog goes, whose privacy, what is public, the most, what is spent, whether noisy numbers may choose,
+and guesses; an empty line takes the proposal."""
 
 
 @pytest.fixture

@@ -17,8 +17,8 @@ pytestmark = pytest.mark.long
 ROOT = Path(__file__).parents[2]
 SENT = split((ROOT / "tests/golden/superset/sent.sql").read_text(encoding="utf-8"))[0]
 SHAPES = [
-    (4, ["region", "n", "e"]),
-    (4, ["category", "n", "low", "high"]),
+    (3, ["region", "n", "e"]),  # a limited statement leaves out what the catalog adds: (other)
+    (3, ["category", "n", "low", "high"]),
     (6, ["sold_on", "n", "low", "high"]),
 ]
 

@@ -145,6 +145,35 @@ class Gate:
         return str(segments[0])
 
 
+@dataclass(frozen=True)
+class Reply:
+    """A response as a whole."""
+
+    text: str
+    kind: str
+    status: HTTPStatus = HTTPStatus.OK
+    policy: str = POLICY
+
+    @classmethod
+    def of_json(cls, value: Json) -> Reply:
+        return cls(json.dumps(value, allow_nan=False), "application/json")
+
+    @classmethod
+    def refusing(cls, status: HTTPStatus) -> Reply:
+        return cls(f"{status.phrase}\n", "text/plain", status)
+
+    async def send(self, send: Send) -> None:
+        body = self.text.encode()
+        headers = (
+            HEADERS
+            | {"content-security-policy": self.policy}
+            | {"content-type": f"{self.kind}; charset=utf-8", "content-length": str(len(body))}
+        )
+        pairs = [(name.encode(), value.encode()) for name, value in headers.items()]
+        await send({"type": "http.response.start", "status": int(self.status), "headers": pairs})
+        await send({"type": "http.response.body", "body": body})
+
+
 class App:
     """The application.
 
@@ -159,27 +188,30 @@ class App:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            name, verb = self.gate.enter(scope), scope["method"]
-            if verb == "GET" and name in FILES:
-                file = FILES[name]
-                await _reply(send, HTTPStatus.OK, asset(file.package, file.name), file.type)
-            elif verb == "GET" and name in FACTS:
-                await _reply_json(send, await self._work(receive, lambda: FACTS[name](self.explorer)))
-            elif verb == "GET" and name in PAGES:
-                page = await self._work(receive, lambda: {"html": PAGES[name](self.explorer)})
-                await _reply(send, HTTPStatus.OK, str(page["html"]), "text/html", PAGE_POLICY)
-            elif verb == "POST" and name in QUESTIONS:
-                question = await _body(receive)
-                await _reply_json(
-                    send, await self._work(receive, lambda: QUESTIONS[name](self.explorer, question))
-                )
-            else:
-                exists = name in FILES or name in FACTS or name in PAGES or name in QUESTIONS
-                raise RequestRefused(HTTPStatus.METHOD_NOT_ALLOWED if exists else HTTPStatus.NOT_FOUND)
+            reply = await self._reply_to(scope, receive)
         except RequestRefused as refused:
-            await _reply(send, refused.status, f"{refused.status.phrase}\n", "text/plain")
+            reply = Reply.refusing(refused.status)
+        except asyncio.CancelledError:  # the page ends; uvicorn would print the stack of a cancelled request
+            reply = Reply.refusing(HTTPStatus.SERVICE_UNAVAILABLE)
         except Gone:
-            pass
+            return
+        await reply.send(send)
+
+    async def _reply_to(self, scope: Scope, receive: Receive) -> Reply:
+        name, verb = self.gate.enter(scope), scope["method"]
+        if verb == "GET" and name in FILES:
+            file = FILES[name]
+            return Reply(asset(file.package, file.name), file.type)
+        if verb == "GET" and name in FACTS:
+            return Reply.of_json(await self._work(receive, lambda: FACTS[name](self.explorer)))
+        if verb == "GET" and name in PAGES:
+            page = await self._work(receive, lambda: {"html": PAGES[name](self.explorer)})
+            return Reply(str(page["html"]), "text/html", policy=PAGE_POLICY)
+        if verb == "POST" and name in QUESTIONS:
+            question = await _body(receive)
+            return Reply.of_json(await self._work(receive, lambda: QUESTIONS[name](self.explorer, question)))
+        exists = name in FILES or name in FACTS or name in PAGES or name in QUESTIONS
+        raise RequestRefused(HTTPStatus.METHOD_NOT_ALLOWED if exists else HTTPStatus.NOT_FOUND)
 
     async def _work(self, receive: Receive, work: Callable[[], Json]) -> Json:
         """Run something in a thread; it is stopped when whoever asked leaves.
@@ -254,22 +286,6 @@ def _level(question: Json) -> float:
     if not isinstance(level, float) or not 0.5 <= level <= 0.9999:
         raise RequestRefused(HTTPStatus.BAD_REQUEST)
     return level
-
-
-async def _reply_json(send: Send, value: Json) -> None:
-    await _reply(send, HTTPStatus.OK, json.dumps(value, allow_nan=False), "application/json")
-
-
-async def _reply(send: Send, status: HTTPStatus, text: str, kind: str, policy: str = POLICY) -> None:
-    body = text.encode()
-    headers = (
-        HEADERS
-        | {"content-security-policy": policy}
-        | {"content-type": f"{kind}; charset=utf-8", "content-length": str(len(body))}
-    )
-    pairs = [(name.encode(), value.encode()) for name, value in headers.items()]
-    await send({"type": "http.response.start", "status": int(status), "headers": pairs})
-    await send({"type": "http.response.body", "body": body})
 
 
 MOST_CONNECTIONS = 64
