@@ -44,7 +44,7 @@ RUNS: tuple[Run, ...] = (
     *_modules(
         "Privacy proved, files that attack, faults",
         "withstand",
-        *("prove", "hostile", "fuzz", "frames", "soak", "kills", "faults", "damage"),
+        *("prove", "hostile", "fuzz", "frames", "soak", "kills", "faults", "damage", "exits"),
     ),
     *_modules(
         "One value, one table from every source", "sources", "places", "stars", "pairs", "mutants", "witness"
@@ -52,7 +52,17 @@ RUNS: tuple[Run, ...] = (
     *_modules(
         "Right, or marked as not",
         "answers",
-        *("measure", "quantiles", "moments", "selected", "bounds", "samples", "catalogs", "limits"),
+        *(
+            "measure",
+            "quantiles",
+            "moments",
+            "selected",
+            "bounds",
+            "samples",
+            "catalogs",
+            "limits",
+            "distinct",
+        ),
     ),
     *_modules("What BI tools send", "bi", "measure"),
     *_modules(

@@ -64,9 +64,10 @@ def typed(text: str) -> list[Typed]:
 
 
 def shape(text: str) -> str:
-    """A text whose numbers and column widths are all alike; marks of noise that is large by chance are left out."""
+    """A text whose numbers and column widths are all alike, lopsided intervals like others; without marks by chance."""
     lines = [line for line in text.splitlines() if not line.startswith("? below twice")]
     plain = re.sub(r" \?(?= |$)", "", NUMBER.sub("#", "\n".join(lines).replace("∞", "0")), flags=re.M)
+    plain = re.sub(r" #/\+#", " ± #", plain)
     return re.sub(r" *\n", "\n", re.sub(r" {2,}", " ", re.sub(r"-{2,}", "--", plain))).strip()
 
 

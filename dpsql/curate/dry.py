@@ -5,10 +5,6 @@ and the dry release holds what it would publish. For a reported column people ar
 attribute and over all other leaves, and all to report; their channel then adds h of a question times the rows that it
 asks for, times how rows of one person add up.
 
-It also says what a release will know of the rows beyond declared contribution bounds. How noisy their number will be is
-public. A dry release has a number of 0, as if no unit had a row beyond its bound: predicted intervals reach as far as
-they will then.
-
 **Privacy**: made of the catalog, of public tables and of public guesses; the noise of a rehearsal is test entropy. A
 dry release is marked as not private, so nothing opens it by mistake.
 **Source**: docs/method/hybrid.md, "Error bars".
@@ -26,10 +22,10 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.answer.answerer import Answerer
-from dpsql.answer.predict import HALF
 from dpsql.axis import KeyListRule
 from dpsql.contributions.guess import Crowds, Guess
 from dpsql.contributions.rehearsal import RehearsedTable, chosen_tables, make_up
+from dpsql.curate.beyond import no_excess, none_beyond
 from dpsql.mechanisms.axis import AUTO
 from dpsql.mechanisms.axis.strategy import axis_budgets
 from dpsql.mechanisms.family.joint_rows import MOST_TRIES, drawn_bounds, mean_tries
@@ -39,16 +35,13 @@ from dpsql.mechanisms.law import as_laplace, nothing_drawn
 from dpsql.mechanisms.local.channel import channel_of
 from dpsql.noise import MOST_DRAWN
 from dpsql.publishing.axes import AxisMaker
-from dpsql.publishing.bounding import BEYOND, REACH, DrawnRelease, law_of
+from dpsql.publishing.bounding import DrawnRelease
 from dpsql.publishing.content import (
     descriptions,
-    excess_meta,
     notes,
     planned_release,
     release_content,
-    unmeasured,
 )
-from dpsql.publishing.excess import EXCESS, UnitsBeyond, measured_bounds
 from dpsql.publishing.hybrid import ChannelInputs, invert_channel, reported_at
 from dpsql.publishing.key_plans import key_plans
 from dpsql.publishing.plan import plan_release
@@ -58,7 +51,7 @@ from dpsql.publishing.squares import COUNT, hybrid_statistics
 from dpsql.publishing.supplements import supplemented
 from dpsql.release import Release
 from dpsql.release.assemble import Statistic, without_numbers
-from dpsql.release.format import UNIT, RowsBeyondBound, ScaleMeta, ValuesBeyondBounds
+from dpsql.release.format import UNIT, ScaleMeta
 from dpsql.release.read import filled_release
 from dpsql.release.reports import SquareMeta
 from dpsql.release.write import KeyListPart, ReleaseBuilder, StatisticContent, StatisticPart
@@ -389,7 +382,7 @@ def dry_release(
     builder = planned_release(known, "dry", without_numbers(statistics, priced.models), insecure=True)
     builder = replace(
         builder, bounding=[*builder.bounding, *none_beyond(plan)], keys=tuple(_fixed_lists(plan)),
-        excess=[_no_excess(plan, forecast) for forecast in excess_forecasts(plan) if forecast.stderr is not None],
+        excess=list(no_excess(plan)),
     )  # fmt: skip
     if rehearsal is not None:
         builder = rehearsal.put_into(builder)
@@ -457,113 +450,6 @@ def dry_answerer(
         yield Answerer(release)
     finally:
         release.close()
-
-
-class BoundForecast(NamedTuple):
-    """A table whose declared bound may cut.
-
-    Args:
-        of: the counted table.
-        tau: rows of a unit that count.
-        charge: what measuring the rows beyond is charged, in `currency`; None where they are not measured.
-        currency: epsilon or mu2.
-        stderr: standard error of their number.
-    """
-
-    of: str
-    tau: int
-    charge: str | None
-    currency: str
-    stderr: float | None
-
-    def line(self) -> str:
-        """As `dpsql plan` prints it."""
-        if self.stderr is None:
-            return f"  {self.of}: rows beyond max_ids ({self.tau}) are not measured, and every answer says so"
-        return (
-            f"  {self.of}: rows beyond max_ids ({self.tau}) are measured to ± {HALF * self.stderr:,.0f} rows; "
-            "intervals of its counts, sums and averages reach as far as these may move them"
-        )
-
-
-class ExcessForecast(NamedTuple):
-    """A measure with declared bounds.
-
-    Args:
-        of, measure: the counted table and the measure.
-        charge: what measuring the values beyond its bounds is charged, in `currency`; None where they are not measured.
-        currency: epsilon or mu2.
-        stderr: standard error of each number of units.
-    """
-
-    of: str
-    measure: str
-    charge: str | None
-    currency: str
-    stderr: float | None
-
-    def line(self) -> str:
-        """As `dpsql plan` prints it."""
-        if self.stderr is None:
-            return f"  {self.measure}: values beyond its bounds are not measured, and every sum says so"
-        return (
-            f"  {self.measure}: units with values beyond its bounds are measured to ± {HALF * self.stderr:,.0f}; "
-            "intervals of sums and averages reach as far as these may move them"
-        )
-
-
-def excess_forecasts(plan: ReleasePlan) -> tuple[ExcessForecast, ...]:
-    """Every measure of a plan that is summed, with what its values beyond the bounds are measured to."""
-    law, forecasts = law_of(plan.catalog), {}
-    for s in (s for s in plan.statistics if s.bounds is not None):
-        step = plan.step(s.of, EXCESS, s.measure.name)
-        forecasts[s.of, s.measure.name] = ExcessForecast(
-            s.of, s.measure.name, None if step is None else str(step.charge), plan.currency.name,
-            None if step is None else law.bounded_noise(1, step.spend),
-        )  # fmt: skip
-    return tuple(forecasts.values())
-
-
-def _no_excess(plan: ReleasePlan, forecast: ExcessForecast) -> ValuesBeyondBounds:
-    """What a release states of a measure if no unit has a value beyond its bounds; its mean a quarter up them."""
-    of, measure, stderr = forecast.of, forecast.measure, forecast.stderr or 0.0
-    bounds = measured_bounds(plan.statistics, of)[measure]
-    numbers = 4 if plan.catalog.star.tables[of].unit is None else 5
-    stated = excess_meta(plan, UnitsBeyond(of, measure, bounds, (0,) * numbers, stderr))
-    counts = any((s.of, s.measure.name) == (of, "count") for s in plan.statistics)
-    mean = (3 * bounds.lower + bounds.upper) / 4 * 10.0**-bounds.scale
-    return replace(stated, counted=ROWS if counts else None, mean=mean)
-
-
-ROWS = float(1 << 30)
-"""Rows of a table in a dry release: only shares of them decide how far the rows beyond may move an answer."""
-
-
-def none_beyond(plan: ReleasePlan) -> Iterator[RowsBeyondBound]:
-    """What a release states of every measured table if no unit has a row beyond its bound."""
-    for bound in bound_forecasts(plan):
-        if bound.stderr is not None:
-            counts = any(s.of == bound.of and s.measure.name == "count" for s in plan.statistics)
-            yield replace(
-                unmeasured(plan.catalog, bound.of), counted=ROWS if counts else None, rows=0, stderr=bound.stderr,
-                at_most=REACH * bound.tau,
-            )  # fmt: skip
-
-
-def bound_forecasts(plan: ReleasePlan) -> tuple[BoundForecast, ...]:
-    """Every table of a plan whose declared bound may cut."""
-    tables, currency = plan.catalog.star.tables.values(), plan.currency.name
-    forecasts = []
-    for table in (table for table in tables if table.cuts):
-        step = plan.step(table.name, BEYOND)
-        if step is None:
-            forecasts.append(BoundForecast(table.name, table.bounding.max_ids, None, currency, None))
-            continue
-        stderr = law_of(plan.catalog).bounded_noise(REACH * table.bounding.max_ids, step.spend)
-        forecasts.append(
-            BoundForecast(table.name, table.bounding.max_ids, str(step.charge), currency, stderr)
-        )
-    return tuple(forecasts)
 
 
 class DrawForecast(NamedTuple):

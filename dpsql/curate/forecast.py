@@ -21,20 +21,17 @@ from dpsql.answer.answerer import Answerer
 from dpsql.answer.predict import PredictedColumn, predict
 from dpsql.budget import currency_at
 from dpsql.contributions.guess import Guess, crowds, stated_guess
+from dpsql.curate.beyond import BoundForecast, ExcessForecast, bound_forecasts, excess_forecasts
 from dpsql.curate.classes import ClassForecast, Hopeless, hopeless
 from dpsql.curate.dry import (
     AllowedSelection,
-    BoundForecast,
     CubeForecast,
     DrawForecast,
-    ExcessForecast,
     Priced,
     allowed_selections,
-    bound_forecasts,
     cube_forecasts,
     draw_forecasts,
     dry_answerer,
-    excess_forecasts,
     priced_plan,
     typical_errors,
 )

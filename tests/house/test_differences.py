@@ -21,6 +21,7 @@ KEEPS = {
 
 EXACT = {
     "answer/quantiles.py::_first": "a slack relative to the total is added first",
+    "answer/past_bounds.py::_beyond": "decimals",
     "budget/curve.py::mu2_of": "fractions",
     "client/rows.py::_steps": "counts of digits",
     "collecting/parts.py::_against_grid": "cut off at 0, and continuous there",

@@ -62,7 +62,7 @@ def test_the_readme_s_lines_for_own_data_run(tmp_path: Path) -> None:
     assert "confirm: true" in (tmp_path / "shop.yaml").read_text()
     subprocess.run([editor, tmp_path / "shop.yaml"], check=True)
     run_command(publish, tmp_path)
-    assert run_command(query, tmp_path).count(" ± ") >= 8
+    assert shape(run_command(query, tmp_path)).count(" ± ") >= 8
 
 
 def test_what_a_bare_environment_holds_is_not_counted(tmp_path: Path) -> None:

@@ -129,6 +129,9 @@ def rows_of_largest(total: FloatArray, rows: FloatArray, bounds: tuple[float, fl
 Parts = tuple[FloatArray, FloatArray]
 """Numerators and denominators of quotients."""
 
+ROUNDING = 1e-9
+"""Of what was subtracted: a difference up to it is taken for 0."""
+
 
 def average_ends(
     values: Parts, sums: CutMass, counts: CutMass, bounds: tuple[float, float], factor: float
@@ -152,7 +155,8 @@ def average_ends(
     ends: list[Parts] = []
     for value, rows in ((low, cut_rows - largest), (high, largest)):
         rows_at_end = whole_rows + rows
-        known = rows_at_end > 0
+        # where every row is of a cut bin the difference is 0 by algebra, and its last bit decides nothing
+        known = rows_at_end > ROUNDING * (np.abs(values[1]) + cut_rows)
         average = np.divide(whole_sum + value * rows, rows_at_end, out=np.full(len(rows), value), where=known)
         at_end = np.where(known, rows_at_end, values[1])
         ends.append((factor * np.clip(average, low, high) * at_end, at_end))
@@ -175,7 +179,8 @@ def quotient_ends(
         (numerator, denominator) of both ends; NaN denominators where one may be 0.
     """
     least, most = below - below_moved[0], below + below_moved[1]
-    apart = (least > 0) | (most < 0)
+    slack = ROUNDING * (np.abs(below) + np.maximum(*below_moved))
+    apart = (least > slack) | (most < -slack)
     corners = [
         (a, np.where(apart, b, np.nan))
         for a in (above - above_moved[0], above + above_moved[1])
