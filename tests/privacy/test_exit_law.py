@@ -201,8 +201,8 @@ def both(left: Path, right: Path, label: str, seed: int, integers: tuple[int, in
 @pytest.mark.parametrize("name", CASES)
 def test_the_same_integers_end_alike_and_well(tmp_path: Path, name: str) -> None:
     left, right = pairs(tmp_path, CASES[name])
-    for seed, (kind, integers) in enumerate(INTEGERS.items()):
-        first, second = both(left, right, kind, seed, integers)
+    for seed, kind in enumerate(("drawn", "below 0")):  # a publish takes most of a second; every kind below
+        first, second = both(left, right, kind, seed, INTEGERS[kind])
         assert first == second, kind
         assert first.code == 0, first.words
 
@@ -290,6 +290,8 @@ def drawn(folder: Path, name: str, seeds: int) -> tuple[list[Ended], list[Ended]
     return sides[0], sides[1]
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", CASES)
 def test_drawn_exits_are_within_epsilon(tmp_path: Path, name: str) -> None:
     left, right = drawn(tmp_path, name, 25)
