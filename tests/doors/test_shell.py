@@ -167,8 +167,8 @@ def test_switches_and_listings(shop: Path) -> None:
     assert code == 0
     assert "error is off\nregion,n\neast," in out
     assert "epsilon 80, unit customer.customer_id" in out
-    assert re.search(r"shop     sales: rows beyond max_ids +16/25\n", out)
-    assert re.search(r"shop     view people: count +16\nquestions cost nothing\n", out)
+    assert re.search(r"shop     sales: rows beyond max_ids +0\.8%\n", out)
+    assert re.search(r"shop     view people: count +20\.0%\nquestions cost nothing\n", out)
     assert "view trend" in out
     assert "predicted standard error" in out
     assert "timing is on" in out

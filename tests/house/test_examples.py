@@ -47,10 +47,8 @@ def test_the_demo_answers_one_question_three_ways(tmp_path: Path) -> None:
     assert re.search(r"^sex +central +local +both +true$", said, re.MULTILINE)
     (names,) = re.findall(r"Both: one table from (.*?)\.$", said, re.MULTILINE)
     assert len(names.split(", ")) >= 2
-    (beside,) = re.findall(
-        r"months (\S+)% here, (\S+)% under pure epsilon 1; the join (\S+)% here, (\S+)% under", said
-    )
-    assert float(beside[0]) < float(beside[1]) and float(beside[2]) < float(beside[3])
+    (beside,) = re.findall(r"months (\S+)% here, (\S+)% under pure epsilon 1", said)
+    assert float(beside[0]) < float(beside[1])
     (inside, values) = map(int, re.findall(r"^(\d+) of (\d+) true values lie inside", said, re.MULTILINE)[0])
     assert inside >= 0.85 * values
     readme = (ROOT / "README.md").read_text("utf-8")

@@ -14,7 +14,10 @@ SHORT: dict[str, float] = {
     "house-code-lines-ratio": 1.2856,
     "house-idle-value-classes": 111,
     "house-modules": 435,
+    "house-modules-above-600-lines": 3,
     "house-protocol-members": 15,
+    "house-replay-of-people": 6,
+    "house-variants-asked-what-they-are": 18,
 }
 """Figures above their bound, and their ceilings meanwhile: lower one when its figure falls, remove it at the bound."""
 

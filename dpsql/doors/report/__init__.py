@@ -188,7 +188,8 @@ def collected(local: LocalMeta | None) -> list[str]:
         ("rows of one person that may speak (tau)", str(local.tau)),
         *_told(local),
     ]
-    whom = f"<p>Counts, sums and averages are {escape(PARTICIPATIONS[local.participation].note.format(f'{local.reporters:,}'))}.</p>"
+    about = PARTICIPATIONS[local.participation].note.format(f"{local.reporters:,}")
+    whom = f"<p>Counts, sums and averages are {escape(about)}.</p>"
     stamp = [f"<p><strong>{SIMULATED}</strong></p>"] if local.simulated else []
     return ["<h2>Who reported</h2>", whom, *stamp, table(("what", "value"), rows), *_shuffled(local.shuffled)]
 
