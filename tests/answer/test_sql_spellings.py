@@ -82,8 +82,6 @@ TRANSLATED = {
         "SELECT STRFTIME(sold_on, '%Y-Q') || QUARTER(sold_on) || STRFTIME(sold_on, ', %B %d'), COUNT(*) FROM sales "
         "GROUP BY 1",
     "SELECT SAFE_DIVIDE(SAFE_DIVIDE(COUNT(*), 2), SAFE_DIVIDE(4, 2)) FROM sales": "SELECT COUNT(*) / 2 / 2 FROM sales",
-    "SELECT FROM_UNIXTIME(UNIX_TIMESTAMP(sold_on)) AS t, COUNT(*) FROM sales GROUP BY 1":
-        "SELECT CAST(sold_on AS TIMESTAMP), COUNT(*) FROM sales GROUP BY 1",
     "SELECT WIDTH_BUCKET(age, 20, 35, 4) AS b, COUNT(*) FROM customer GROUP BY 1":
         "SELECT CASE WHEN age < 20 THEN 0 WHEN age >= 35 THEN 5 ELSE (age - 20) * 4 // 15 + 1 END, COUNT(*) "
         "FROM customer GROUP BY 1",

@@ -330,7 +330,7 @@ def test_the_command_asks_and_writes(tmp_path: Path) -> None:
     all_commands()
     source, output = make_duckdb(tmp_path), tmp_path / "asked.yaml"
     run = CliRunner().invoke(
-        cli, ["init", str(source), "-o", str(output), "--interactive"], input="\n\nstores\n4\n0.5\n\n"
+        cli, ["init", str(source), "-o", str(output), "--interactive"], input="\n\nstores\n4\n0.5\n\n\n\n\n\n"
     )
     assert run.exit_code == 0, run.output
     shop = load_catalog(output)
@@ -358,6 +358,7 @@ def test_a_wrong_answer_is_asked_again(tmp_path: Path) -> None:
         "5",
         "1/2",
         "n",
+        *[""] * 4,
     ]
     output = tmp_path / "asked.yaml"
     run = CliRunner().invoke(
