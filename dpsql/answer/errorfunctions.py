@@ -116,18 +116,29 @@ def _with_cut_bins(numbers: Estimated, ends: Interval, level: float) -> Interval
     cut = numbers.cut_ends()
     if cut is None:
         return ends
-    low, high = interval(cut[0], level).low, interval(cut[1], level).high
+    # The ends are numbers with their cut bins placed: asked for bins again, quotients of averages have ends without end.
+    low, high = _of_noise(cut[0], level).low, _of_noise(cut[1], level).high
     low = np.minimum(ends.low, np.where(np.isnan(low), -np.inf, low))
     return Interval(low, np.maximum(ends.high, np.where(np.isnan(high), np.inf, high)))
 
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")  # a denominator of 0: NaN and infinity
 def _interval(numbers: Estimated, level: float) -> Interval:
+    ends = _of_noise(numbers, level)
+    if numbers.curve is not None:
+        return ends
+    ends, possible = _with_cut_bins(numbers, ends, level), numbers.possible()
+    return ends if possible is None else _within(ends, numbers.central(), possible)
+
+
+@np.errstate(over="ignore", invalid="ignore", divide="ignore")  # a denominator of 0: NaN and infinity
+def _of_noise(numbers: Estimated, level: float) -> Interval:
+    """The interval of noise and of what bounding left out, cut bins as they are interpolated."""
     middle, curve = numbers.central(), numbers.curve
     if curve is not None:
         low, high = image(curve, interval(curve.argument, level))
         return Interval(np.minimum(low, middle), np.maximum(high, middle))
-    z, components, possible = numbers.z(level), numbers.beyond_noise(), numbers.possible()
+    z, components = numbers.z(level), numbers.beyond_noise()
     inside = numbers.variance(lambda covariance: covariance.within_leaf)
     none = np.zeros(len(middle))
     tails = (none, none) if components is None else (components.down, components.up)
@@ -140,8 +151,7 @@ def _interval(numbers: Estimated, level: float) -> Interval:
         wide = np.maximum(noise, sign * shift + np.hypot(noise, added_margin))
         exact = np.where((added_margin == 0) & (shift == 0), end, middle + sign * wide)
         ends.append(np.where(np.isnan(end), np.nan, exact))
-    ends_with_bins = _with_cut_bins(numbers, Interval(*ends), level)
-    return ends_with_bins if possible is None else _within(ends_with_bins, middle, possible)
+    return Interval(*ends)
 
 
 def _within(ends: Interval, middle: FloatArray, possible: ValueRange) -> Interval:
