@@ -116,7 +116,7 @@ def _with_cut_bins(numbers: Estimated, ends: Interval, level: float) -> Interval
     cut = numbers.cut_ends()
     if cut is None:
         return ends
-    # The ends are numbers with their cut bins placed: asked for bins again, quotients of averages have ends without end.
+    # The ends have their cut bins placed; quotients of averages would otherwise be cut again without end.
     low, high = _of_noise(cut[0], level).low, _of_noise(cut[1], level).high
     low = np.minimum(ends.low, np.where(np.isnan(low), -np.inf, low))
     return Interval(low, np.maximum(ends.high, np.where(np.isnan(high), np.inf, high)))

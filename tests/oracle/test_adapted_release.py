@@ -132,7 +132,13 @@ def test_nonnegative_parts_add_up_and_errors_stay_unbiased(noisy: Path):
     assert sum(n for hour, n in parts.rows if hour is not None) == pytest.approx(whole.scalar(), abs=1e-4)
     unbiased = plain.query(by_hour)
     assert parts.noise_rows == unbiased.noise_rows
-    both = zip(parts.stderr_rows, unbiased.stderr_rows, parts.interval_rows()[0], unbiased.interval_rows()[0], strict=True)
+    both = zip(
+        parts.stderr_rows,
+        unbiased.stderr_rows,
+        parts.interval_rows()[0],
+        unbiased.interval_rows()[0],
+        strict=True,
+    )
     whole_intervals = [(a[1], b[1]) for a, b, *lows in both if all(low[1] > 0 for low in lows)]
     assert whole_intervals, "intervals that are not cut at 0"
     for clamped_error, error in whole_intervals:
