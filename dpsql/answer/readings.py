@@ -3,7 +3,8 @@
 A release shows every group of a declared domain, also months in which nobody bought anything, and cannot tell an empty
 group from a small one. DuckDB over the raw rows averages over the groups that have a row. So an average over groups, a
 number of groups or a rank has two readings: over all groups of the domain, which is what is answered, and over those
-whose own interval leaves out 0. The interval holds both; where all groups are seen they are one.
+whose interval, widened until it holds for all groups at once, leaves out 0. The interval holds both; where all groups
+are seen they are one.
 
 **Privacy**: post-processing of noisy groups.
 """
@@ -21,7 +22,7 @@ from dpsql.answer.errorfunctions import DEFAULT_LEVEL, HIGH, LOW, STDERR
 from dpsql.answer.notes import Note
 from dpsql.answer.relation import Relation
 from dpsql.answer.uncertainty.fieller import quantile
-from dpsql.answer.uncertainty.forms import is_form
+from dpsql.answer.uncertainty.forms import is_form, one
 
 BoolArray = npt.NDArray[np.bool_]
 Row = tuple[Any, ...]
@@ -33,19 +34,26 @@ INSIDE = "an error inside of the statement, of a number that depends on which gr
 
 
 def unseen(relation: Relation) -> BoolArray:
-    """The groups of the domain of which no number has an interval that leaves out 0; False for leaves that the catalog
-    adds, and where a block has no noisy numbers."""
-    columns = [
-        [relation.errors_of(error, value, DEFAULT_LEVEL)[1] or [None] * len(relation.columns[0])
-         for error in (LOW, HIGH)]
-        for value in relation.block.values if is_form(value) and value.is_noisy and value.sides
-    ]  # fmt: skip
-    hidden = np.full(len(relation.columns[0]), bool(columns))
-    for low, high in columns:
+    """The groups of the domain that may be empty: no count or sum of theirs has an interval that leaves out 0.
+
+    The intervals hold for all groups at once (Bonferroni): of 1,000 empty groups 50 leave out 0 at 95% each. Counts and
+    sums, not quotients of them: where a measure is at least 1, so is the interval of every average. False for leaves
+    that the catalog adds, and where a block has no counts and sums.
+    """
+    terms = {
+        term for value in relation.block.values if is_form(value) and value.is_noisy for term in value.terms
+    }
+    candidates = np.array(relation.added, object) == 0
+    level = 1.0 - (1.0 - DEFAULT_LEVEL) / max(1, len(terms) * int(candidates.sum()))
+    hidden = np.full(len(candidates), bool(terms))
+    for form in map(one, terms):
+        low, high = (
+            relation.errors_of(error, form, level)[1] or [None] * len(hidden) for error in (LOW, HIGH)
+        )
         for group, ends in enumerate(zip(low, high, strict=True)):
             if (ends[0] is not None and ends[0] > 0) or (ends[1] is not None and ends[1] < 0):
                 hidden[group] = False
-    return np.asarray(hidden & (np.array(relation.added, object) == 0), np.bool_)
+    return np.asarray(hidden & candidates, np.bool_)
 
 
 def domain_note(relations: Sequence[Relation], hidden: Sequence[BoolArray]) -> Note:
@@ -58,7 +66,7 @@ def domain_note(relations: Sequence[Relation], hidden: Sequence[BoolArray]) -> N
     visible = " and ".join(f"{every - empty:,}" for every, empty in dict.fromkeys(counts))
     return Note(
         f"over all {groups} groups of the domain, seen or not; intervals also hold what the {visible} groups give "
-        "whose own interval leaves out 0",
+        "whose interval leaves out 0 for all of them at once",
         flag=True,
     )
 

@@ -184,8 +184,10 @@ class LinearNumbers:
             mass, more = key.answered.cuts[key.term], weights.weight > 0
             sides = mass.below[weights.cell], mass.above[weights.cell]
             size = np.abs(weights.weight)
-            below += weights.totals(size * np.where(more, *sides), self.count)
-            above += weights.totals(size * np.where(more, *sides[::-1]), self.count)
+            for total, moved in ((below, np.where(more, *sides)), (above, np.where(more, *sides[::-1]))):
+                # a bin that is not cut moves nothing, also by a slope that is not defined
+                products = np.multiply(size, moved, out=np.zeros_like(size), where=moved != 0)
+                total += weights.totals(products, self.count)
         return below, above
 
     @property
