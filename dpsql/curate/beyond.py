@@ -4,7 +4,7 @@ How noisy their numbers will be is public. A dry release has numbers of 0, as if
 predicted intervals reach as far as they will then.
 
 **Privacy**: made of the plan alone.
-**Source**: docs/method/rows.md.
+**Source**: docs/method/rows.md, "Rows beyond the bound" and "Values beyond the bounds".
 """
 
 from __future__ import annotations

@@ -58,8 +58,13 @@ def forget_people(held: Path, people: Sequence[str], catalog: Path | None) -> Fo
             f"erased how many batches {people_erased} of {number} were in; none that comes admits them",
         )
     if beside(held, ".head").exists():
+        tables = forget_sketches(held)
+        if not tables:
+            return Forgotten(
+                0, "nothing to erase: the ledger holds no sketch of rows, and nothing else of people"
+            )
         return Forgotten(
-            tables := forget_sketches(held),
+            tables,
             f"erased the sketches of {tables} tables' rows, whoever is in them; the next charge makes new ones",
         )
     if is_stored(held):

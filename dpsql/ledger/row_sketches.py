@@ -117,13 +117,23 @@ def forget_sketches(ledger: Path) -> int:
     with machine("nothing was erased", UNCHARGED), held(beside(ledger, ".lock")):
         store = Store(ledger)
         try:
+            if not _has_sketches(store):
+                return 0  # the file stays as it is
             private_log(store.path)
-            store.connection.execute(_SCHEMA)
             erased = store.connection.execute("DELETE FROM row_sketch WHERE hashes <> '[]'").fetchall()
             store.connection.execute("CHECKPOINT")  # the rows leave the write-ahead log
         finally:
             store.close()
     return int(erased[0][0])
+
+
+def _has_sketches(store: Store) -> bool:
+    tables = store.connection.execute("SELECT COUNT(*) FROM duckdb_tables() WHERE table_name = 'row_sketch'")
+    if tables.fetchall() == [(0,)]:
+        return False
+    return store.connection.execute("SELECT COUNT(*) FROM row_sketch WHERE hashes <> '[]'").fetchall() != [
+        (0,)
+    ]
 
 
 def _judge(store: Store, table: str, sketch: _Sketch, stranger: _Sketch, reason: str) -> None:
