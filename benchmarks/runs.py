@@ -62,6 +62,7 @@ RUNS: tuple[Run, ...] = (
             "catalogs",
             "limits",
             "distinct",
+            "totals",
         ),
     ),
     *_modules("What BI tools send", "bi", "measure"),

@@ -26,15 +26,15 @@ from dpsql.errors import Error, InternalError
 STATEMENTS, SEED, SHOWN = 3000, 7, 12
 
 
-def same(exact: Any, value: Any) -> bool:
-    """Equal values; SUM over no row is NULL in SQL and 0 here, AVG NULL in both."""
+def same(exact: Any, value: Any, off: Any = None) -> bool:
+    """Equal values, but for the bound of a cut leaf; SUM over no row is NULL in SQL and 0 here, AVG NULL in both."""
     if exact is None or value is None:
         return exact in (None, 0) and value in (None, 0)
     if isinstance(exact, bool) or isinstance(value, str | bool):
         return bool(exact == value)
     if hasattr(exact, "isoformat"):
         return str(exact)[:10] == str(value)[:10]
-    return math.isclose(float(exact), float(value), rel_tol=1e-7, abs_tol=1e-6)
+    return math.isclose(float(exact), float(value), rel_tol=1e-7, abs_tol=1e-6 + (off or 0.0))
 
 
 def _key(values: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -48,8 +48,13 @@ def _text(value: Any) -> str:
     return str(value)[:10] if hasattr(value, "isoformat") else f"{float(value):.6f}"
 
 
-def difference(statement: Statement, got: list[tuple[Any, ...]], want: list[tuple[Any, ...]]) -> str:
-    """What differs; empty where nothing does."""
+def difference(
+    statement: Statement,
+    got: list[tuple[Any, ...]],
+    want: list[tuple[Any, ...]],
+    off: list[tuple[Any, ...]],
+) -> str:
+    """What differs by more than cut leaves may add, `off` of each value; empty where nothing does."""
     if statement.last:
         mine, theirs = (
             sorted((row[-1] for row in rows), key=lambda value: float(value or 0)) for rows in (got, want)
@@ -58,18 +63,20 @@ def difference(statement: Statement, got: list[tuple[Any, ...]], want: list[tupl
         return "" if equal else f"{mine} for {theirs}"
     if not statement.keys:
         equal = len(got) == len(want) and all(
-            same(e, v) for w, g in zip(want, got, strict=True) for e, v in zip(w, g, strict=True)
+            all(map(same, exact, values, bounds))
+            for exact, values, bounds in zip(want, got, off, strict=True)
         )
         return "" if equal else f"{got[:2]} for {want[:2]}"
     keys = statement.keys
     mine = {_key(row[:keys]): row[keys:] for row in got}
+    bounds = {_key(row[:keys]): each[keys:] for row, each in zip(got, off, strict=True)}
     theirs = {_key(row[:keys]): row[keys:] for row in want}
     if len(mine) < len(got) and len(theirs) == len(want):
         return "a group stands twice"
     for key, exact in theirs.items():
         if key not in mine:
             return f"no group {key}"
-        if not all(map(same, exact, mine[key])):
+        if not all(map(same, exact, mine[key], bounds[key])):
             return f"{key}: {mine[key]} for {exact}"
     extra = [
         key
@@ -87,7 +94,8 @@ def _nothing(statement: Statement, value: Any) -> bool:
 def ask(statement: Statement, clinic: Answerer, raw: duckdb.DuckDBPyConnection) -> tuple[str, str]:
     """How a statement ends (`right`, `refused`, `wrong`, `crash`), and what is to be said of it."""
     try:
-        got = list(clinic.query(statement.text, dialect=statement.dialect).rows)
+        answer = clinic.query(statement.text, dialect=statement.dialect)
+        got, off = list(answer.rows), list(answer.model_bound)
     except InternalError as error:
         return "crash", f"{type(error).__name__}: {error}"
     except Error as error:
@@ -98,7 +106,7 @@ def ask(statement: Statement, clinic: Answerer, raw: duckdb.DuckDBPyConnection) 
         want = raw.execute(statement.plain or statement.text).fetchall()
     except duckdb.Error as error:
         return "unanswered", str(error)
-    found = difference(statement, got, want)
+    found = difference(statement, got, want, off)
     return ("wrong", found) if found else ("right", "")
 
 

@@ -14,14 +14,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from dpsql.answer.leafsets import FloatArray
 from dpsql.answer.uncertainty.estimated import (
+    BothEnds,
     ErrorComponents,
     Estimated,
+    Interval,
     RunningCounts,
     ValueRange,
     nullable,
@@ -84,13 +86,6 @@ def _beyond_noise(
     return of
 
 
-class Interval(NamedTuple):
-    """Ends of intervals, each of shape (rows,): infinite where nothing bounds a number, NaN where not defined."""
-
-    low: FloatArray
-    high: FloatArray
-
-
 LEVELS = 2
 """Levels whose intervals numbers keep: that of standard errors, and the one that is asked."""
 
@@ -101,13 +96,17 @@ def interval(numbers: Estimated, level: float) -> Interval:
     Every error that is shown comes from here. An interval is cut to the values that the exact answer can have
     (`dpsql.answer.uncertainty.possible`), but never so far that the number itself lies outside.
     """
+    return _both_ends(numbers, level).possible
+
+
+def _both_ends(numbers: Estimated, level: float) -> BothEnds:
     ends = numbers.intervals.get(level)
     if ends is None:
         ends = _interval(numbers, level)
         if len(numbers.intervals) >= LEVELS:
             numbers.intervals.clear()
         numbers.intervals[level] = ends
-    return Interval(*ends)
+    return ends
 
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")  # a denominator of 0: NaN and infinity
@@ -123,12 +122,12 @@ def _with_cut_bins(numbers: Estimated, ends: Interval, level: float) -> Interval
 
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")  # a denominator of 0: NaN and infinity
-def _interval(numbers: Estimated, level: float) -> Interval:
+def _interval(numbers: Estimated, level: float) -> BothEnds:
     ends = _of_noise(numbers, level)
     if numbers.curve is not None:
-        return ends
+        return BothEnds(ends, ends)
     ends, possible = _with_cut_bins(numbers, ends, level), numbers.possible()
-    return ends if possible is None else _within(ends, numbers.central(), possible)
+    return BothEnds(ends, ends if possible is None else _within(ends, numbers.central(), possible))
 
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")  # a denominator of 0: NaN and infinity
@@ -171,9 +170,14 @@ def _within(ends: Interval, middle: FloatArray, possible: ValueRange) -> Interva
 
 
 def _stderr(numbers: Estimated, level: float) -> FloatArray:
-    """Half of an interval over the normal quantile of 95%; infinite where an end is open."""
-    low, high = interval(numbers, level)
-    return (high - low) / (2 * quantile(DEFAULT_LEVEL))
+    """Half of an interval over the normal quantile of 95%; infinite where an end is open.
+
+    A count near 0 is no surer for being cut at 0: it is half of the whole interval, of the cut one where no other has
+    ends.
+    """
+    (low, high), (least, most) = _both_ends(numbers, level)
+    whole = high - low
+    return np.where(np.isfinite(whole), whole, most - least) / (2 * quantile(DEFAULT_LEVEL))
 
 
 def _low(numbers: Estimated, level: float) -> FloatArray:

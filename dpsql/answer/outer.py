@@ -19,16 +19,7 @@ from weakref import WeakSet
 import duckdb
 import numpy as np
 
-from dpsql.answer.errorfunctions import (
-    DEFAULT_LEVEL,
-    HIGH,
-    LOW,
-    MODEL_BOUND,
-    STDERR,
-    ErrorFunction,
-    Interval,
-    interval,
-)
+from dpsql.answer.errorfunctions import DEFAULT_LEVEL, HIGH, LOW, MODEL_BOUND, STDERR, ErrorFunction, interval
 from dpsql.answer.leafsets import UNBOUND, IntArray
 from dpsql.answer.margins import NUMBERS
 from dpsql.answer.notes import Note
@@ -57,6 +48,7 @@ from dpsql.answer.sql.statement import ADDED, Statement
 from dpsql.answer.uncertainty.cells import composite, numbers_of
 from dpsql.answer.uncertainty.chosen import NOTHING, UNCOUNTED, Candidates, NoisySelection, choice, together
 from dpsql.answer.uncertainty.composite import Composite
+from dpsql.answer.uncertainty.estimated import Interval
 from dpsql.answer.uncertainty.fieller import quantile
 from dpsql.answer.uncertainty.forms import ErrorOf, Form
 from dpsql.errors import DataError, Error, InternalError, NotSupportedError, ProgrammingError, SqlSyntaxError

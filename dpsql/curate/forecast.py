@@ -36,7 +36,6 @@ from dpsql.curate.dry import (
     typical_errors,
 )
 from dpsql.curate.foresight import Blind, Foresight, GuessSensitivity, Prediction, RehearsalStage, foresee
-from dpsql.curate.plan_picture import plan_picture
 from dpsql.engines.engine import Engine
 from dpsql.errors import CatalogError, Error, PrivacyError
 from dpsql.ledger import budget_report
@@ -272,7 +271,7 @@ def _forecast(
 ALTERNATIVES = {
     "flat": "identity", "tree": "lue_dptree", "tents": "tents", "Gaussian": "gaussian", "residual": "residual"
 }  # fmt: skip
-"""What `--compare` shows, and the catalog's word for it."""
+"""What `--mechanisms` shows, and the catalog's word for it."""
 
 MEAN_ABSOLUTE = math.sqrt(2 / math.pi)
 """Mean absolute error over standard error of normal noise."""
@@ -350,9 +349,6 @@ class PlanReport:
     def wants_guess(self) -> bool:
         """Whether a guess would say more: publishing chooses the rows of a unit, and none was stated."""
         return not (self.classes or all(statistic.tau for statistic in self.statistics))
-
-    def _repr_html_(self) -> str:
-        return plan_picture([(query.sql, query.refusal, query.columns) for query in self.queries])
 
 
 @dataclass(frozen=True)

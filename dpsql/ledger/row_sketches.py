@@ -173,5 +173,5 @@ def _charged(store: Store, name: str) -> Iterator[LedgerEntry]:
 
 
 def _place(store: Store, table: SourceTable) -> str:
-    """A keyed hash of where a table lies: of a folder itself, whatever files come into it."""
-    return store.fingerprint(f"place {table.places[0]}")
+    """A keyed hash of where a table lies: of a folder itself, whatever files come into it; of a data frame's name."""
+    return store.fingerprint(f"place {table.places[0]}" if table.places else f"frame {table.name}")

@@ -218,11 +218,14 @@ def test_every_door_tells_the_same_error(answerer: Answerer) -> None:
     assert outer.stderr_rows[0][0] == pytest.approx(total)
     groups = answerer.query("SELECT hour, COUNT(*) AS n FROM visit GROUP BY hour")
     (histogram,) = page_model(answerer.release)["views"][0]["histograms"]
-    by_hour = {row[0]: error[1] for row, error in zip(groups.rows, groups.stderr_rows, strict=True)}
+    by_hour = {
+        row[0]: (below[1], above[1])
+        for row, below, above in zip(groups.rows, *groups.interval_rows(), strict=True)
+    }
     ends = zip(histogram["low"], histogram["high"], strict=True)
-    drawn = dict(zip(histogram["labels"], [(high - low) / (2 * 1.959964) for low, high in ends], strict=True))
-    assert {hour: drawn[hour] for hour in "abcdefgh"} == pytest.approx(
-        {h: by_hour[h] for h in "abcdefgh"}, rel=1e-3
+    drawn = dict(zip(histogram["labels"], ends, strict=True))
+    assert sum((drawn[h] for h in "abcdefgh"), ()) == pytest.approx(
+        sum((by_hour[h] for h in "abcdefgh"), ()), rel=1e-3
     )
 
 

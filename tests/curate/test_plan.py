@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from fractions import Fraction
 from pathlib import Path
 
 import duckdb
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 from dpsql import api
 from dpsql.answer.answerer import Answerer
-from dpsql.answer.predict import PredictedColumn
 from dpsql.contributions.guess import Guess
 from dpsql.curate.dry import dry_release, priced_plan
 from dpsql.curate.forecast import break_even
-from dpsql.curate.plan_picture import plan_picture
-from dpsql.doors.cli import cli
 from dpsql.doors.cli.plan import plan_text, statements
 from dpsql.errors import CatalogError, InterfaceError, ReleaseError
 from dpsql.noise import ExactNoise, insecure_test_entropy
@@ -209,45 +204,6 @@ def test_a_collection_is_not_planned_here():
     survey = Path(__file__).resolve().parents[2] / "catalog" / "survey.yaml"
     with pytest.raises(CatalogError, match="collection-plan"):
         api.plan(survey)
-
-
-def test_two_designs_stand_side_by_side_in_questions(tmp_path: Path) -> None:
-    for name in ("few", "many"):
-        (tmp_path / name).mkdir()
-    first, second = shop(tmp_path / "few"), shop(tmp_path / "many")
-    second.write_text(second.read_text().replace("epsilon: 1.0,", "epsilon: 0.5,", 1))
-    assert first.read_text() != second.read_text()
-    (tmp_path / "q.sql").write_text(";\n".join([*WORKLOAD[:2], WORKLOAD[5]]))
-    words = ["plan", str(first), "--workload", str(tmp_path / "q.sql"), "--compare", str(second)]
-    told = CliRunner().invoke(cli, words)
-    assert told.exit_code == 0, told.output
-    head, *rows = told.stdout.splitlines()
-    assert head.split()[:5] == ["±", str(first), "±", str(second), "narrower"]
-    assert str(first) in rows[0] and " 2 times" in rows[0]
-    assert "neither answers" in told.stdout and f"narrower: {first} " in told.stdout
-    shown = json.loads(CliRunner().invoke(cli, [*words, "--json"]).stdout)["questions"]
-    halves = [1.96 * c.median for q in api.plan(first, WORKLOAD[:2]).queries for c in q.columns]
-    assert [column["halves"][0] for column in shown[: len(halves)]] == pytest.approx(halves)
-    assert {column["narrower"] for column in shown} == {0, None}
-    refused = CliRunner().invoke(cli, ["plan", str(first), "--compare", str(second)])
-    assert refused.exit_code == 2 and "--workload" in refused.stderr
-
-
-def test_a_plan_is_a_picture_without_a_script(tmp_path: Path) -> None:
-    catalog, page = shop(tmp_path), tmp_path / "plan.html"
-    (tmp_path / "q.sql").write_text(";\n".join(WORKLOAD))
-    words = ["plan", str(catalog), "--workload", str(tmp_path / "q.sql"), "--html", str(page)]
-    assert CliRunner().invoke(cli, words).exit_code == 0
-    text = page.read_text()
-    assert "<script" not in text and "default-src 'none'" in text
-    answered = [c for q in api.plan(catalog, WORKLOAD).queries for c in q.columns if c.median is not None]
-    assert text.count("<svg") == text.count("aria-label") == len(answered) > 1
-    assert f"± {answered[0].median * 1.96:.4g}" in text and "no answer: " in text
-    assert CliRunner().invoke(cli, words).exit_code == 2  # it exists
-    odd = PredictedColumn("<b>", "v", 1, 1.0, 1.0, 1.0, True, 1, relative=0.9)
-    drawn = plan_picture([("SELECT '<i>'", None, [odd]), ("SELECT 2", "no <u>", [])])
-    assert not {"<b>", "<i>", "<u>"} & set(re.findall("<.>", drawn)) and "176.4%" in drawn
-    assert "No question" in api.plan(catalog)._repr_html_()
 
 
 def test_a_plan_of_a_cube_says_when_synthetic_rows_would_do_better(tmp_path: Path) -> None:

@@ -131,7 +131,7 @@ def cases() -> Iterator[object]:
     """Examples to type; those that take seconds are run by `make slow`."""
     for name, line in sorted(LINES, key=lambda example: example[0] == "collect"):  # after what it counts
         if name not in {"publish", "buy", *STAY}:
-            marks = [pytest.mark.slow] if name in DEAR or "--compare" in line else []
+            marks = [pytest.mark.slow] if name in DEAR else []
             yield pytest.param(name, line, marks=marks, id=line[:60])
 
 

@@ -29,7 +29,6 @@ EXACT = {
     "collecting/spools.py::_text": "a place in a file",
     "collecting/survey.py::_asked": "fractions",
     "curate/audit/contents.py::check_noise": "counts of rows",
-    "curate/plan_picture.py::_picture": "places in a picture",
     "doors/wire/gate.py::wrong": "a count of logins",
     "release/request.py::charge": "bytes",
     "star/tables.py::_even": "decimals",

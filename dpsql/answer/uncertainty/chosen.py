@@ -30,10 +30,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.answer.errorfunctions import DEFAULT_LEVEL, Interval
+from dpsql.answer.errorfunctions import DEFAULT_LEVEL
 from dpsql.answer.leafsets import FloatArray, IntArray
 from dpsql.answer.notes import Note
 from dpsql.answer.sql.picks import Limit, PickQuery
+from dpsql.answer.uncertainty.estimated import Interval
 
 MOST_ASKED = 2048
 """Candidates whose intervals are worked out: a second or two."""

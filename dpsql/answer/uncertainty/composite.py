@@ -37,7 +37,7 @@ from dpsql.answer.uncertainty.bin_bounds import (
     quotient_ends,
     value_bounds,
 )
-from dpsql.answer.uncertainty.estimated import AverageLimits, Curved, ErrorComponents, ValueRange
+from dpsql.answer.uncertainty.estimated import AverageLimits, BothEnds, Curved, ErrorComponents, ValueRange
 from dpsql.answer.uncertainty.fieller import FAR, fieller, laplace_kurtosis, quantile, quotient
 from dpsql.answer.uncertainty.forms import Linear, Noisy, Ratio
 from dpsql.answer.uncertainty.image import image
@@ -184,7 +184,7 @@ class Composite:
     average: AverageLimits | None = None
     curve: Curved | None = None
     dry: bool = False
-    intervals: dict[float, tuple[FloatArray, FloatArray]] = field(default_factory=dict)
+    intervals: dict[float, BothEnds] = field(default_factory=dict)
 
     @staticmethod
     def of_form(form: Noisy, answered: AnsweredTerms) -> Composite:

@@ -78,11 +78,25 @@ class Curved(NamedTuple):
     constants: tuple[FloatArray, ...]
 
 
+class Interval(NamedTuple):
+    """Ends of intervals, each of shape (rows,): infinite where nothing bounds a number, NaN where not defined."""
+
+    low: FloatArray
+    high: FloatArray
+
+
+class BothEnds(NamedTuple):
+    """An interval as the errors make it, and cut to the values that the exact answer can have."""
+
+    whole: Interval
+    possible: Interval
+
+
 class Estimated(Protocol):
     """Some noisy numbers and their errors; every array has shape (rows,)."""
 
     @property
-    def intervals(self) -> dict[float, tuple[FloatArray, FloatArray]]:
+    def intervals(self) -> dict[float, BothEnds]:
         """Those that were worked out last, by level."""
 
     @property

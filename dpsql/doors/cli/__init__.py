@@ -27,10 +27,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "init": ("dpsql init data -o drafted.yaml --unit customer.customer_id --public product",),
     "confirm": ("dpsql confirm shop.yaml", "dpsql confirm shop.yaml --rounder all --by ada"),
     "design": ("dpsql design shop.yaml --workload questions.sql",),
-    "plan": (
-        "dpsql plan shop.yaml --workload questions.sql",
-        "dpsql plan shop.yaml --workload questions.sql --compare wider.yaml",
-    ),
+    "plan": ("dpsql plan shop.yaml --workload questions.sql",),
     "publish": ("dpsql publish shop.yaml -o shop.dpsql",),
     "buy": (
         'dpsql buy shop.yaml "SELECT COUNT(*) FROM sales" --epsilon 0.1 --plan',

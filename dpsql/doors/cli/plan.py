@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from fractions import Fraction
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,8 +33,6 @@ if TYPE_CHECKING:
 @click.argument("catalog", type=FILE)
 @click.option("--workload", type=FILE, help="file of SQL statements, each ended by `;`")
 @click.option("--mechanisms", is_flag=True, help="show how each view is measured, and what was compared")
-@click.option("--compare", type=FILE, help="another catalog: both designs side by side, question by question")
-@click.option("--html", "page", type=FILE, help="write the questions as a page with pictures")
 @click.option(
     "--units",
     type=click.IntRange(1),
@@ -71,43 +68,20 @@ def plan(
     catalog: Path,
     workload: Path | None,
     mechanisms: bool,
-    compare: Path | None,
-    page: Path | None,
     **known: Any,
 ) -> CommandOutput:
     """Say how far each answer over CATALOG will be off and what publishing it will cost; spends nothing.
 
     Questions come first, each with the 95% interval that will be printed and what it is made of; --mechanisms adds how
-    views are measured, beside flat, tree, tents and Gaussian. With --compare each question stands under both designs,
-    and who is narrower. No private table is opened. With --units and --rows, tables with `max_ids: auto` are rehearsed
-    on made-up rows and get the errors that a release will show, and reported columns the error of their channel; state
-    what is public anyway, not what a private table says.
+    views are measured, beside flat, tree, tents and Gaussian. No private table is opened. With --units and --rows,
+    tables with `max_ids: auto` are rehearsed on made-up rows and get the errors that a release will show, and reported
+    columns the error of their channel; state what is public anyway, not what a private table says.
     """
     sizes = dict(map(_size, known.pop("keys")))
     guess = _guess(**known)
     asked = statements(workload) if workload else ()
-    if page is not None and page.exists():
-        raise InterfaceError(f"{page} exists", hint="choose another file, or remove it")
     report = api.plan(catalog, asked, compare=mechanisms, guess=guess, keys=sizes)
-    if compare is not None:
-        return _compared(catalog, report, compare, api.plan(compare, asked, guess=guess, keys=sizes))
-    if page is not None:
-        from dpsql.doors.page import document
-
-        title = f"{catalog.stem}: what answers will be like"
-        page.write_text(document(title, f"<h1>{escape(title)}</h1>{report._repr_html_()}"), encoding="utf-8")
     return CommandOutput(asdict(report), plan_text(report, mechanisms=mechanisms), result=True)
-
-
-def _compared(first: Path, report: PlanReport, second: Path, beside: PlanReport) -> CommandOutput:
-    """Two designs, in questions."""
-    from dpsql.curate.comparison import compare_plans, comparison_lines
-
-    alike = first.name == second.name
-    names = (str(first), str(second)) if alike else (first.stem, second.stem)
-    compared = compare_plans(report, beside)
-    value = {"designs": names, "questions": [{**c._asdict(), "narrower": c.narrower} for c in compared]}
-    return CommandOutput(value, "\n".join(comparison_lines(compared, names)), result=True)
 
 
 def _guess(

@@ -49,11 +49,7 @@ def start(
         return
     catalog = _loaded(file)
     if not release.exists():
-        picture = file.with_suffix(".plan.html")
-        shown = ["--html", str(picture)] if workload and not picture.exists() else []
-        _step(context, ["plan", str(file), *workload, *shown])
-        if shown:
-            say(f"the same as a picture: {picture}", err=True)
+        _step(context, ["plan", str(file), *workload])
         spends = f"epsilon {float(catalog.privacy.epsilon or 0):g} of {float(catalog.privacy.cap):g}"
         if not click.confirm(f"Publish {release} and spend {spends}? This cannot be undone", err=True):
             say(
