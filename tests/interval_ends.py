@@ -10,7 +10,7 @@ NORMAL = 1.959964
 def belong(error: float, value: float, low: float, high: float) -> bool:
     """Whether an error is half of its interval over 1.96; larger only where an end is cut to what is possible.
 
-    A count is not below 0, a share lies between 0 and 1 or 100%, an average between its measure's bounds; a number outside of
+    A count is not below 0, a share lies between 0 and 1, an average between its measure's bounds; a number outside of
     these is its own end.
     """
     half = (high - low) / (2 * NORMAL)
