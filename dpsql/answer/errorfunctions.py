@@ -215,7 +215,7 @@ PARTS = {
         "groups whose units own more or less than others", _beyond_noise(lambda parts: parts.spread)
     ),
     "tail": ErrorFunction(
-        "rows of the few who own most, beyond every bound; of its longer side",
+        "rows of the few who own most, beyond every bound; the mean of both sides",
         _beyond_noise(lambda parts: parts.tail),
     ),
     "within_leaf": ErrorFunction(

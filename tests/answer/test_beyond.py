@@ -142,6 +142,18 @@ def test_a_count_is_below_and_its_interval_reaches_up_alone(measured: Answerer):
     assert high - count > 0.9 * (truth - count)
 
 
+def test_a_part_of_an_error_is_no_more_than_the_whole(measured: Answerer):
+    for sql in (
+        "SELECT COUNT(*), SUM(amount), AVG(amount), SUM(balance), AVG(balance) FROM sales",
+        "SELECT kind, COUNT(*), SUM(amount), SUM(balance), COUNT(DISTINCT customer_id) FROM sales GROUP BY kind",
+    ):
+        answer = measured.query(sql)
+        assert any(row[c] for row in answer.components["tail"] for c in answer.noisy)
+        for whole, *parts in zip(answer.stderr_rows, *answer.components.values(), strict=True):
+            for column in answer.noisy:
+                assert all(part[column] <= whole[column] * (1 + 1e-9) for part in parts), (sql, column)
+
+
 def test_equal_values_have_equal_intervals_however_they_are_spelt(measured: Answerer):
     spelt = (
         "SELECT SUM(amount) / COUNT(*) FROM sales",
