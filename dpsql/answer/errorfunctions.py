@@ -201,7 +201,7 @@ def _part(of: Callable[[Covariance], FloatArray | float]) -> Callable[[Estimated
 
 PARTS = {
     "noise": ErrorFunction(
-        "what was drawn, and what the channel of a reported column adds; of a quantile its whole error",
+        "what was drawn, and what the channel of a reported column adds; of a quantile, MIN and MAX the whole error",
         _noise,
         of_quantile=lambda prefix, level: prefix.stderr(),
     ),
