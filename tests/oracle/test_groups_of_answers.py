@@ -250,7 +250,7 @@ def test_intervals_hold_both_readings(long_year, raw):
 
 
 def test_extremes_of_groups_have_an_interval(folder, raw):
-    """MIN and MAX hold those of all groups of the domain, and those of the groups that have rows; over three releases."""
+    """MIN and MAX hold those of all groups of the domain, and of those that have rows; three releases."""
     statement = "SELECT MIN(n), MAX(n), MIN(s), MAX(s), MAX(s / n) FROM ({}) AS g"
     cells = "SELECT region, shade, COUNT(*) AS n FROM visits {} GROUP BY 1, 2"
     by_region = f"SELECT region, MIN(n), MAX(n) FROM ({cells}) AS g GROUP BY region"
