@@ -201,7 +201,7 @@ def _part(of: Callable[[Covariance], FloatArray | float]) -> Callable[[Estimated
 
 PARTS = {
     "noise": ErrorFunction(
-        "what was drawn, and what the channel of a reported column adds; of a quantile its whole error",
+        "what was drawn, and what the channel of a reported column adds; of a quantile, MIN and MAX the whole error",
         _noise,
         of_quantile=lambda prefix, level: prefix.stderr(),
     ),
@@ -215,7 +215,7 @@ PARTS = {
         "groups whose units own more or less than others", _beyond_noise(lambda parts: parts.spread)
     ),
     "tail": ErrorFunction(
-        "rows of the few who own most, beyond every bound; of its longer side",
+        "rows of the few who own most, beyond every bound; the mean of both sides",
         _beyond_noise(lambda parts: parts.tail),
     ),
     "within_leaf": ErrorFunction(

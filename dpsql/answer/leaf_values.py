@@ -48,7 +48,8 @@ COMPARED = re.compile(
     re.IGNORECASE,
 )
 """Numbers that something is compared with; factors, as in `x * 0.5 > 2`, are none."""
-FIELD = re.compile(r"\b(microsecond|millisecond|second|minute|hour)s?\b", re.IGNORECASE)
+FIELD = re.compile(r"(?<![)'\d] )\b(microsecond|millisecond|second|minute|hour)s?\b", re.IGNORECASE)
+"""Fields of a time; the unit of an interval follows a number, a text or a bracket, and is none."""
 FIELDS = {"microsecond": 1, "millisecond": 1000, **GRAIN_MICROSECONDS}
 PLACEHOLDER = re.compile(r"\bdp_c(\d+)\b")
 
@@ -149,9 +150,7 @@ class ValueRange(NamedTuple):
         """The first field of an expression that is finer than the grain; empty where there is none."""
         if not self.is_time:
             return ""
-        words = (
-            match[1].lower() for match in FIELD.finditer(re.sub(r"INTERVAL.*?(?=\)|$)", "", expression.sql))
-        )
+        words = (match[1].lower() for match in FIELD.finditer(expression.sql))
         return next((word for word in words if FIELDS[word] < self.step), "")
 
     def point(self, low: str, high: str, points: int) -> str:

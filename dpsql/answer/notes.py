@@ -242,10 +242,11 @@ def _hidden(scale: ScaleMeta, unit: str) -> Iterator[str]:
     if up is None or not scale.unseen or scale.rows <= 0:
         return
     reach, share = NORMAL * up, scale.unseen * scale.unseen_above / scale.rows
+    percent = float(f"{100 * reach:.2g}")
     if share > reach:
         yield (
             f"{scale.of}: noise may hide up to {scale.unseen:,} units of {unit} with more than {scale.unseen_above:,} "
-            f"rows each; if they own more than {reach:.0%} of all (bots, resellers), totals are too low by the rest"
+            f"rows each; if they own more than {percent:g}% of all (bots, resellers), totals are too low by the rest"
         )
 
 

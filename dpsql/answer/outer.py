@@ -45,7 +45,7 @@ from dpsql.answer.sql.carry import RATIO, Carried, Emitted, carry
 from dpsql.answer.sql.dependence import Unknown
 from dpsql.answer.sql.picks import PickQuery, pick_queries
 from dpsql.answer.sql.statement import ADDED, Statement
-from dpsql.answer.uncertainty.cells import composite, numbers_of
+from dpsql.answer.uncertainty.cells import Extremes, composite, extremes, numbers_of
 from dpsql.answer.uncertainty.chosen import NOTHING, UNCOUNTED, Candidates, NoisySelection, choice, together
 from dpsql.answer.uncertainty.composite import Composite
 from dpsql.answer.uncertainty.estimated import Interval
@@ -129,7 +129,7 @@ class OuterStatement:
     limit: float
     hidden: tuple[BoolArray, ...] = ()
     _held: MemoryCharge = field(default_factory=lambda: MemoryCharge(), repr=False)
-    _composites: dict[tuple[int, int], Composite] = field(default_factory=dict, repr=False)
+    _composites: dict[tuple[int, int], Composite | Extremes] = field(default_factory=dict, repr=False)
     _shown: dict[tuple[int, int | None], tuple[Relation, Mapping[int, int]]] = field(
         default_factory=dict, repr=False
     )
@@ -409,8 +409,14 @@ class OuterStatement:
             if (number, block.start) not in self._composites:
                 rows = self._ordered[block.start : block.stop]
                 take(CELL * sum(_cells(column, row) for row in rows))
-                self._composites[number, block.start] = composite(column, rows, self.relations)
-            errors += error.column(self._composites[number, block.start], level)
+                made = composite if column.extreme is None else extremes
+                self._composites[number, block.start] = made(column, rows, self.relations)
+            numbers = self._composites[number, block.start]
+            errors += (
+                numbers.column(error, level)
+                if isinstance(numbers, Extremes)
+                else error.column(numbers, level)
+            )
         return errors[:row_limit]
 
     @Lazy
@@ -554,6 +560,8 @@ def _blocks_of(columns: Sequence[Emitted], rows: Sequence[Row | None]) -> Iterat
 
 def _cells(column: Emitted, row: Row | None) -> int:
     """Cells that a row's value of a column follows."""
+    if row is not None and column.extreme is not None:
+        return sum(_cells(column.member, tuple(value.values())) for value in row[column.at[0]] or ())
     return 0 if row is None else sum(len(row[at]) for at in column.at if isinstance(row[at], list))
 
 

@@ -142,6 +142,18 @@ def test_a_count_is_below_and_its_interval_reaches_up_alone(measured: Answerer):
     assert high - count > 0.9 * (truth - count)
 
 
+def test_a_part_of_an_error_is_no_more_than_the_whole(measured: Answerer):
+    for sql in (
+        "SELECT COUNT(*), SUM(amount), AVG(amount), SUM(balance), AVG(balance) FROM sales",
+        "SELECT kind, COUNT(*), SUM(amount), SUM(balance), COUNT(DISTINCT customer_id) FROM sales GROUP BY kind",
+    ):
+        answer = measured.query(sql)
+        assert any(row[c] for row in answer.components["tail"] for c in answer.noisy)
+        for whole, *parts in zip(answer.stderr_rows, *answer.components.values(), strict=True):
+            for column in answer.noisy:
+                assert all(part[column] <= whole[column] * (1 + 1e-9) for part in parts), (sql, column)
+
+
 def test_equal_values_have_equal_intervals_however_they_are_spelt(measured: Answerer):
     spelt = (
         "SELECT SUM(amount) / COUNT(*) FROM sales",
@@ -241,6 +253,7 @@ def lines(amount: float, rows: float) -> list[Grown]:
             zero,
             one,
             ~one,
+            np.ones(1),
         )
     ]
 
@@ -253,6 +266,19 @@ def test_reach_of_the_whole_is_the_measure_and_groups_reach_further():
     assert (whole.shift_low, whole.down) == (0, 0)
     assert tenth.shift_high == pytest.approx(20)
     assert np.sqrt(tenth.up) > 0.7 * 20, "heavy units may favour a group"
+
+
+@pytest.mark.usefixtures("publishes")
+def test_noise_in_a_group_without_rows_is_not_taken_for_heavy_rows(tmp_path: Path):
+    answerer = published(
+        tmp_path, star=STAR.replace("upper: 3}", "upper: 11}").replace("epsilon: 400", "epsilon: 4")
+    )
+    answer = answerer.query(
+        "SELECT kind, COUNT(*), SUM(amount), SUM(balance) FROM sales WHERE kind > 3 GROUP BY kind"
+    )
+    # Counts of -26 and sums of -4,000 stood for heavy units' rows at the bound: seven times their noise and more.
+    for whole, noise in zip(answer.stderr_rows, answer.noise_rows, strict=True):
+        assert all(error < 3 * noise[c] for c, error in enumerate(whole) if c), whole
 
 
 def test_without_a_count_of_rows_nothing_is_known():

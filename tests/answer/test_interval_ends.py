@@ -24,7 +24,10 @@ from dpsql.doors.shell.commands import ShellState
 from dpsql.doors.wire.catalogue import Catalogue
 from dpsql.doors.wire.statements import Backend, SessionState
 from dpsql.errors import NotSupportedError, PartialBinError
+from dpsql.noise import ZeroNoise
+from dpsql.publishing.central import publish_release
 from dpsql.release import open_release
+from dpsql.star import load_catalog
 from tests.interval_ends import belong
 from tests.release_fixture import make_rows, write_fixture
 from tests.userlevel_star import uneven_rows, write_star
@@ -243,6 +246,8 @@ def test_fields_finer_than_a_grain_are_refused_and_truncations_are_exact(visits:
     for text in (
         "SELECT COUNT(*) FROM visits WHERE EXTRACT(minute FROM seen) = 0",
         "SELECT DATE_TRUNC('minute', seen), COUNT(*) FROM visits GROUP BY 1",
+        "SELECT CASE WHEN seen + INTERVAL '1 day' > '2024-01-05' THEN MINUTE(seen) END, COUNT(*) "
+        "FROM visits GROUP BY 1",
     ):
         with pytest.raises(NotSupportedError, match="known to the hour, and has no minute"):
             answerer.query(text)
@@ -254,6 +259,9 @@ def test_fields_finer_than_a_grain_are_refused_and_truncations_are_exact(visits:
         "SELECT COUNT(*) AS n FROM visits WHERE EXTRACT(hour FROM seen) = 3",
         "SELECT COUNT(*) AS n FROM visits WHERE day = DATE '2024-01-03'",
         "SELECT COUNT(*) AS n FROM visits WHERE size > 5",
+        "SELECT FROM_UNIXTIME(UNIX_TIMESTAMP(seen)) AS t, COUNT(*) AS n FROM visits GROUP BY 1",
+        "SELECT FROM_UNIXTIME(UNIX_TIMESTAMP(day)) AS t, COUNT(*) AS n FROM visits GROUP BY 1",
+        "SELECT COUNT(*) AS n FROM visits WHERE FROM_UNIXTIME(UNIX_TIMESTAMP(day)) < TIMESTAMP '2024-01-03'",
     ):
         assert all(row[-1] == 0 for row in answerer.query(text).model_bound), text
     listed = dict(
@@ -267,6 +275,28 @@ def test_fields_finer_than_a_grain_are_refused_and_truncations_are_exact(visits:
         and listed["size"] == "1"
         and listed["price"] == "0.1"
     )
+
+
+def test_declared_values_are_the_rounded_ones_of_the_source(tmp_path: Path) -> None:
+    """Halves up, times down: 4.49 is the whole number 4 and 4.5 is 5; a day ends at midnight."""
+    rows = """SELECT * FROM (VALUES (TIMESTAMP '2024-01-03 12:59:59.9', TIMESTAMP '2024-01-03 23:59:59.9', 4.49, 45.54),
+        (TIMESTAMP '2024-01-03 13:00:00', TIMESTAMP '2024-01-04 00:00:00', 4.5, 45.55)) AS t(seen, day, size, price)"""
+    with duckdb.connect() as database:
+        database.execute(
+            f"COPY (SELECT seen, day, size::DOUBLE AS size, price::DECIMAL(9, 2) AS price, 0 AS kind, 50 AS score "
+            f"FROM ({rows})) TO '{tmp_path}/visits.parquet'"
+        )
+    (tmp_path / "visits.yaml").write_text(VISITS.replace("ROOT", str(tmp_path)))
+    path = publish_release(
+        load_catalog(tmp_path / "visits.yaml"), tmp_path / "r.dpsql", noise=ZeroNoise(), key=bytes(32)
+    ).path
+    answerer = Answerer(open_release(path, insecure=True))
+    for column, two in (
+        ("seen", ("2024-01-03 12:00:00", "2024-01-03 13:00:00")), ("day", ("2024-01-03", "2024-01-04")),
+        ("size", ("4", "5")), ("price", ("45.5", "45.6")),
+    ):  # fmt: skip
+        counts = answerer.query(f"SELECT {column}, COUNT(*) FROM visits GROUP BY 1").rows
+        assert tuple(str(value) for value, count in counts if count) == two, column
 
 
 def test_no_line_below_an_answer_is_printed_twice_in_a_session(

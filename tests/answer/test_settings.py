@@ -190,9 +190,18 @@ def test_wire(port: int, answers: tuple[list[tuple], list[tuple]]) -> None:
     assert flagged[0][0] == "N"
     assert b"non-negative estimates of view demand: biased" in flagged[0][1]
     assert counts(flagged) == other
+    again = first.ask(BY_AGE)
+    assert counts(again) == other
+    assert not any(b"biased" in body for kind, body in again if kind == "N"), "told once a connection"
+    assert any(b"margin" in body for kind, body in again if kind == "N"), "margins are each answer's own"
     assert counts(second.ask(BY_AGE)) == plain  # a setting is one client's own
     assert [values(body) for kind, body in first.ask("SHOW dp_nonnegative") if kind == "D"] == [[b"on"]]
     assert kinds(first.ask("DISCARD ALL")) == "CZ"
+    first.ask("SET dp_nonnegative = true")
+    assert b"non-negative estimates" in first.ask(BY_AGE)[0][1], (
+        "whoever a pool gives the connection to is told"
+    )
+    first.ask("DISCARD ALL")
     assert counts(first.ask(BY_AGE)) == plain
     (kind, body), _ = first.ask("SET dp_nonnegativ = true")
     assert (kind, state(body)) == ("E", "42703")

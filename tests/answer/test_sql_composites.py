@@ -99,7 +99,14 @@ ALIKE = {
 """Spellings of one value, and how near their errors are."""
 
 UNDEFINED = {
-    f"SELECT MAX(n) FROM {DAYS}": "MAX picks among noisy values",
+    f"SELECT MAX(n) + 1 FROM {DAYS}": "MAX picks among noisy values",
+    f"SELECT m FROM (SELECT MAX(n) AS m FROM {DAYS}) AS t": "MAX picks among noisy values",
+    f"SELECT MAX(n) FROM {DAYS} UNION ALL SELECT MIN(n) FROM {DAYS}": "MAX picks among noisy values",
+    f"SELECT (SELECT MIN(n) FROM {DAYS}) AS m": "MIN picks among noisy values",
+    f"SELECT MAX(n) FROM {DAYS} WHERE n > 5": "rows were picked by a noisy value",
+    f"SELECT MAX(n) FILTER (WHERE n > 5) FROM {DAYS}": "FILTER picks rows by a noisy value",
+    f"SELECT MAX(n) OVER () FROM {DAYS}": "MAX picks among noisy values",
+    f"SELECT MAX(CASE WHEN n > 5 THEN n END) FROM {DAYS}": "MAX picks among noisy values",
     f"SELECT RANK() OVER (ORDER BY n) FROM {DAYS}": "a window orders or parts rows by a noisy value",
     f"SELECT CASE WHEN n > 1250 THEN n ELSE 0 END FROM {DAYS}": "CASE chooses by a noisy value",
     f"SELECT SUM(n) FROM (SELECT n FROM {DAYS} WHERE n > 1000) AS f": "rows were picked by a noisy value",

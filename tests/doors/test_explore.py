@@ -379,6 +379,22 @@ def in_node(expression: str) -> Any:
     return json.loads(done.stdout)
 
 
+def test_a_line_below_answers_is_in_full_view_once_a_page() -> None:
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("needs node to run the page's script")
+    script = (Path(dpsql.__file__).parent / "doors" / "explore" / "explore.js").read_text("utf-8")
+    (function,) = re.findall(r"^const newAndShown = .*?^};$", script, re.MULTILINE | re.DOTALL)
+    program = (
+        f"{function} const known = new Set(); console.log(JSON.stringify([['a', 'b'], ['b', 'c'], ['a']]"
+    )
+    program += ".map((lines) => newAndShown(lines, known))))"
+    done = subprocess.run([node, "-e", program], capture_output=True, text=True, timeout=60, check=True)
+    assert [(found["fresh"], found["again"]) for found in json.loads(done.stdout)] == [
+        (["a", "b"], []), (["c"], ["b"]), ([], ["a"]),
+    ]  # fmt: skip
+
+
 def test_ticks_are_round_numbers_around_the_values() -> None:
     asked = [(0, 100), (-3, 17), (44.1, 45.9), (0, 0), (1e-9, 3e-9), (8.1e6, 8.9e6), (-5, -1)]
     for free in ("false", "true"):

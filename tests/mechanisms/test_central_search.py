@@ -146,10 +146,21 @@ def test_minimise_finds_a_curved_valley():
 def test_budgets_optimised_after_least_squares(n, k, wanted):
     tree = kary_tree(n, k)
     budget, loss = optimise_nodes(tree)
-    # A descent over a loss that is not convex: Prescott's products end at 145.96, Haswell's at 146.10 for 1,024 leaves.
-    assert 2 * loss == pytest.approx(wanted, rel=1e-3)
+    assert 2 * loss == pytest.approx(wanted, abs=0.06)
     assert expected_error(tree_strategy(tree, budget)) == pytest.approx(2 * loss, rel=1e-3)
     assert loss <= optimise_levels(tree)[1] <= mean_variance(lue_dptree(tree).variance())
+
+
+@pytest.mark.kernel
+def test_a_level_is_measured_or_left_out_on_every_processor():
+    # Pairs of leaves are measured by none: a descent alone left some of them a budget, which of them by its last bits,
+    # and ended between 145.96 and 147.14.
+    tree = kary_tree(1024, 8)
+    budget, loss = optimise_nodes(tree)
+    measured = [int((budget[tree.level == level] > 1e-3).sum()) for level in range(tree.depth)]
+    assert measured == [0, 6, 62, 0, 1024]
+    assert budget[tree.level == 1][1:4] == pytest.approx([0.279, 0.312, 0.325], abs=1e-3)
+    assert 2 * loss == pytest.approx(145.9555, abs=1e-4)
 
 
 def test_gaussian_tree_uses_squared_budgets():

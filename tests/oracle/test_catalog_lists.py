@@ -127,16 +127,20 @@ def test_an_axis_of_another_table_lists_what_its_rows_reach(tmp_path, publishes)
 @pytest.mark.parametrize("sql", [
     "SELECT COUNT(DISTINCT category), COUNT(DISTINCT brand) FROM product",
     "SELECT DISTINCT category FROM product ORDER BY 1",
-    "SELECT category, COUNT(DISTINCT brand) FROM product WHERE price < 40 GROUP BY 1 ORDER BY 1",
+    "SELECT DISTINCT brand FROM product WHERE category = 'books' ORDER BY 1",
 ])  # fmt: skip
 def test_the_bundled_shop(tmp_path, publishes, sql):
     raw, answerer = make_shop(tmp_path), publish_shop(tmp_path, ZeroNoise())
-    try:
-        answered = answerer.query(sql).rows
-    except NotSupportedError as error:
-        assert "the catalog lists" in str(error)
-    else:
-        assert answered == tuple(raw.execute(sql).fetchall())
+    assert answerer.query(sql).rows == tuple(raw.execute(sql).fetchall())
+
+
+def test_counts_of_a_condition_are_refused_over_the_bundled_shop(tmp_path, publishes):
+    make_shop(tmp_path)
+    answerer = publish_shop(tmp_path, ZeroNoise())
+    with pytest.raises(NotSupportedError, match=r"the catalog lists, .* occur with product.price < 40"):
+        answerer.query(
+            "SELECT category, COUNT(DISTINCT brand) FROM product WHERE price < 40 GROUP BY 1 ORDER BY 1"
+        )
 
 
 def test_the_fixture(tmp_path):

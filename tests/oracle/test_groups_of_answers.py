@@ -23,7 +23,7 @@ CATALOG = """
 dpsql: 1
 name: clinic
 source: {{kind: parquet, root: ".", tables: {{visits: visits.parquet}}}}
-privacy: {{lineage: clinic, cap: 8, unit: row, epsilon: 4, delta: 0}}
+privacy: {{lineage: clinic, cap: 80, unit: row, epsilon: 4, delta: 0}}
 tables:
   visits:
     role: fact
@@ -247,6 +247,40 @@ def test_intervals_hold_both_readings(long_year, raw):
         assert low[0][c] <= min(truth[c], everywhere[c]) and max(truth[c], everywhere[c]) <= high[0][c], c
     assert answer.stderr_rows[0][1] == pytest.approx((high[0][1] - low[0][1]) / (2 * 1.959964))
     assert 1 in answer.noisy and not answer.undefined
+
+
+def test_extremes_of_groups_have_an_interval(folder, raw):
+    """MIN and MAX hold those of all groups of the domain, and of those that have rows; three releases."""
+    statement = "SELECT MIN(n), MAX(n), MIN(s), MAX(s), MAX(s / n) FROM ({}) AS g"
+    cells = "SELECT region, shade, COUNT(*) AS n FROM visits {} GROUP BY 1, 2"
+    by_region = f"SELECT region, MIN(n), MAX(n) FROM ({cells}) AS g GROUP BY region"
+    truth = raw.execute(statement.format(MONTHS.format(""))).fetchone()
+    regions = {
+        row[0]: row
+        for row in raw.execute(by_region.format(f"WHERE {IN['region']} AND {IN['shade']}")).fetchall()
+    }
+    held = {"MIN": [], "MAX": [], "region": []}
+    for seed in range(3):
+        answerer = publish(folder, ExactNoise(insecure_test_entropy(seed)), "2026-01-31", f"extremes{seed}")
+        answer = answerer.query(statement.format(MONTHS.format("")))
+        (low,), (high,) = answer.interval_rows()
+        for c, true in enumerate(truth):
+            everywhere = 0 if c in (0, 2) else true
+            held["MIN" if c in (0, 2) else "MAX"].append(
+                low[c] <= min(true, everywhere) and max(true, everywhere) <= high[c]
+            )
+            assert low[c] <= answer.rows[0][c] <= high[c]
+            assert answer.stderr_rows[0][c] == pytest.approx((high[c] - low[c]) / (2 * 1.959964))
+        assert not answer.undefined
+        answer = answerer.query(by_region.format(""))
+        for row, low, high in zip(answer.rows, *answer.interval_rows(), strict=True):
+            if row[0] in regions:
+                held["region"] += [
+                    a <= true <= b for a, true, b in zip(low[1:], regions[row[0]][1:], high[1:], strict=True)
+                ]
+    assert all(sum(each) >= 0.95 * len(each) for each in held.values()), {
+        k: sum(v) / len(v) for k, v in held.items()
+    }
 
 
 def test_an_error_inside_of_a_statement_holds_both_readings(long_year):

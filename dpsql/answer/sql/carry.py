@@ -20,8 +20,18 @@ from sqlglot import exp
 
 from dpsql.answer.block import Block
 from dpsql.answer.errorfunctions import ErrorFunction
-from dpsql.answer.sql.dependence import EMPTY, NOWHERE, Dependence, Follows, MovingOperand, Unknown, divided
-from dpsql.answer.sql.follow import chooses, follow, moves, verbatim
+from dpsql.answer.sql.dependence import (
+    EMPTY,
+    NOWHERE,
+    Dependence,
+    Extreme,
+    Follows,
+    MovingOperand,
+    Unknown,
+    divided,
+    final_parts,
+)
+from dpsql.answer.sql.follow import chooses, extreme, follow, moves, verbatim
 from dpsql.answer.sql.rows import aggregates
 from dpsql.answer.sql.statement import ADDED, AT, Statement, is_error_call, unaliased
 from dpsql.answer.sql.values import error_call
@@ -37,7 +47,6 @@ WHOLE, ABOVE, BELOW = 0, 1, 2
 PARTS = 3
 PICKED = "rows were picked by a noisy value"
 ERROR = Unknown("the error of a value has no error of its own")
-FIELDS = "LIST_TRANSFORM({}, LAMBDA dp_e : dp_e.{})"
 
 
 def code(block: int, value: int, part: int) -> int:
@@ -65,11 +74,18 @@ class Emitted(NamedTuple):
         value: place of the column itself.
         follows: what it is; its texts are of no use any more.
         at: places of the texts of `Follows.parts`; lists of cells take two places, numbers first.
+        extreme: of MIN and MAX, with the list of their values at `at[0]`, each laid out as `member`.
     """
 
     value: int
     follows: Follows
     at: tuple[int, ...]
+    extreme: Extreme | None = None
+
+    @property
+    def member(self) -> Emitted:
+        """One value of an extreme, in a row of its own."""
+        return emitted(0, self.follows, 1)
 
 
 class Probe(NamedTuple):
@@ -159,6 +175,9 @@ def carry(statement: Statement) -> Carried:
         if isinstance(follows, Follows):
             columns.append(emitted(place, follows, at))
             at = columns[-1].at[-1] + 1  # type: ignore[union-attr]
+        elif isinstance(follows, Extreme):
+            columns.append(Emitted(place, follows.member, (at,), follows))
+            at += 1
         else:
             columns.append(follows)
     return Carried(
@@ -170,23 +189,6 @@ def carry(statement: Statement) -> Carried:
 def emitted(value: int, follows: Follows, start: int) -> Emitted:
     """A column whose parts stand from some place on."""
     return Emitted(value, follows, tuple(range(start, start + len(final_parts(follows)))))
-
-
-def final_parts(follows: Follows) -> list[str]:
-    """Texts of the parts as Python reads them: cells as a list of numbers and one of weights."""
-    quotient, curve = follows.quotient, follows.curve
-    cells = [FIELDS.format(follows.cells, name) for name in "cw"]
-    if quotient is not None:
-        above, below = (
-            [FIELDS.format(side_cells, name) for name in "cw"]
-            for side_cells in (quotient.above_cells, quotient.below_cells)
-        )
-        cells += [f"CAST({quotient.above} AS DOUBLE)", *above, f"CAST({quotient.below} AS DOUBLE)", *below]
-    cells += [follows.near] if follows.near else []
-    if curve is not None:
-        constants = [f"CAST({constant} AS DOUBLE)" for constant in curve.constants]
-        cells += [curve.value, *final_parts(curve.argument), *constants]
-    return cells
 
 
 class FromRelation(NamedTuple):
@@ -353,7 +355,7 @@ class Carrier:
             self.picks.append(Pick(select, "having", sight))
         for clause in ("expressions", "qualify", "order"):
             self._errors(select, clause, sight)
-        follows = self._columns(select, sight)
+        follows = self._columns(select, sight, last > 0)
         names = [projection.alias_or_name for projection in select.expressions]
         chosen = _chooses(select, sight)
         self.picks += [Pick(select, clause, sight) for clause in chosen]
@@ -363,10 +365,11 @@ class Carrier:
         self._project(select, follows, last)
         return Output(names, self._hidden(follows, last), picked)
 
-    def _columns(self, select: Node, sight: Sight) -> list[Dependence]:
-        """How each item of a select list moves."""
+    def _columns(self, select: Node, sight: Sight, shown: bool) -> list[Dependence]:
+        """How each item of a select list moves; MIN and MAX have ends where they are shown as they are."""
         why = "GROUP BY compares noisy values" if grouped_by_noise(select, sight) else ""
-        dependences = [follow(unaliased(projection), sight) for projection in select.expressions]
+        items = [unaliased(projection) for projection in select.expressions]
+        dependences = [(extreme(item, sight) if shown else None) or follow(item, sight) for item in items]
         for projection, follows in zip(select.expressions, dependences, strict=True):
             branching = projection.find_all(exp.Case) if isinstance(follows, Follows) else ()
             if any(chooses(case, sight) for case in branching):
@@ -414,8 +417,10 @@ class Carrier:
     def _project(self, select: Node, follows: Sequence[Dependence], last: int) -> None:
         """Add the hidden columns of a SELECT, in the order of the columns they belong to."""
         for column, dependence in enumerate(follows[:last] if last else follows):
+            texts = [dependence.listed] if isinstance(dependence, Extreme) else []
             if isinstance(dependence, Follows):
-                texts = final_parts(dependence) if last else dependence.parts
+                texts = final_parts(dependence) if last else list(dependence.parts)
+            if texts:
                 for name, text in zip(_hidden_names(column, len(texts)), texts, strict=True):
                     select.append("expressions", exp.alias_(verbatim(text), name, quoted=True))
 

@@ -103,6 +103,21 @@ class Unknown:
     why: str
 
 
+@dataclass(frozen=True)
+class Extreme(Unknown):
+    """MIN or MAX over noisy values: no derivative, but an interval, made of those of the values.
+
+    Args:
+        member: how each value moves.
+        listed: DuckDB text of the list of them, each with the texts of `final_parts(member)`.
+        least: whether it is MIN.
+    """
+
+    member: Follows
+    listed: str
+    least: bool
+
+
 Dependence = Follows | Unknown | None
 """None: no noise in it."""
 
@@ -235,3 +250,23 @@ def curved(argument: Follows, text: str, step: str, slope: str, constant: str = 
     curve = Curve(text, argument, (), ()) if argument.curve is None else argument.curve
     near = argument.denominators
     return Follows(times(argument.cells, slope), None, near, False, curve.then(step, constant))
+
+
+FIELDS = "LIST_TRANSFORM({}, LAMBDA dp_e : dp_e.{})"
+
+
+def final_parts(follows: Follows) -> list[str]:
+    """Texts of the parts as Python reads them: cells as a list of numbers and one of weights."""
+    quotient, curve = follows.quotient, follows.curve
+    cells = [FIELDS.format(follows.cells, name) for name in "cw"]
+    if quotient is not None:
+        above, below = (
+            [FIELDS.format(side_cells, name) for name in "cw"]
+            for side_cells in (quotient.above_cells, quotient.below_cells)
+        )
+        cells += [f"CAST({quotient.above} AS DOUBLE)", *above, f"CAST({quotient.below} AS DOUBLE)", *below]
+    cells += [follows.near] if follows.near else []
+    if curve is not None:
+        constants = [f"CAST({constant} AS DOUBLE)" for constant in curve.constants]
+        cells += [curve.value, *final_parts(curve.argument), *constants]
+    return cells

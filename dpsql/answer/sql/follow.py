@@ -23,6 +23,7 @@ from dpsql.answer.sql.dependence import (
     EMPTY,
     NOWHERE,
     Dependence,
+    Extreme,
     Follows,
     MovingOperand,
     Unknown,
@@ -30,6 +31,7 @@ from dpsql.answer.sql.dependence import (
     by_delta,
     curved,
     divided,
+    final_parts,
     scaled,
 )
 from dpsql.answer.sql.finite import unguarded
@@ -398,6 +400,26 @@ def _call(node: Node, names: NameResolver) -> Dependence:
     if rule is None:
         return Unknown(f"{name} picks among noisy values")
     return rule(call, value)
+
+
+def extreme(node: Node, names: NameResolver) -> Extreme | None:
+    """MIN or MAX over the noisy values of groups that no noise chose; None of any other expression."""
+    node = unguarded(node)
+    if not isinstance(node, (exp.Filter, exp.Min, exp.Max)):
+        return None
+    call = _opened(node, names)
+    value, why = call.function.this, _call(node, names)
+    alone = isinstance(call.function, (exp.Min, exp.Max)) and not call.function.expressions
+    if not alone or call.rows or names.picked(call.over) or isinstance(value, exp.Distinct):
+        return None
+    if any(chooses(case, names) for case in value.find_all(exp.Case)):
+        return None
+    member = follow(value, names)
+    if not isinstance(member, Follows) or not isinstance(why, Unknown):
+        return None
+    texts = [f"CAST({written(value)} AS DOUBLE)", *final_parts(member)]
+    fields = ", ".join(f"'p{i}': {text}" for i, text in enumerate(texts))
+    return Extreme(why.why, member, call.around(f"LIST({{{fields}}})"), isinstance(call.function, exp.Min))
 
 
 def _summed(call: Call, value: Follows) -> Follows:

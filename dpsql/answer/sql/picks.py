@@ -25,13 +25,12 @@ from dpsql.answer.sql.carry import (
     Pick,
     Sight,
     emitted,
-    final_parts,
     grouped_by_noise,
     is_noisy,
     ordinal,
     with_sources,
 )
-from dpsql.answer.sql.dependence import Follows
+from dpsql.answer.sql.dependence import Follows, final_parts
 from dpsql.answer.sql.finite import unguarded
 from dpsql.answer.sql.follow import follow
 from dpsql.answer.sql.statement import ADDED, Statement, unaliased

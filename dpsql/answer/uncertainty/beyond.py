@@ -9,7 +9,7 @@ sums of positive and of negative ones, and F the part of B that such groups hold
     shift      (L / B) (P - M)
     variance   e^2 (P - M)^2  +  r^2 (k(F_P)^2 P^2 + k(F_M)^2 M^2 + values)
     e^2, r^2   (s^2 + (UNSEEN L)^2) / B^2,  L^2 / B^2 + e^2,  no L below 0
-    k(F)^2     (TASTE (1 - F))^2 + (1 - F) / (F H)
+    k(F)^2     (TASTE (1 - F))^2 + (1 - F) / (F H),  P / F no more than B rows of the largest value make
     values     squares of (VALUES |sum|) and of rows (upper - lower) / sqrt(12 H), of every sum that is read
 
 The interval reaches from the noise's end to `shift` and this variance on the sides to which rows can move an answer at
@@ -71,6 +71,7 @@ class Grown(NamedTuple):
         values: derivative times rows times what their values range over; 0 of counts.
         varying: derivative times the term's value, of terms whose rows have values; 0 of counts.
         rises, falls: whether more rows may raise, or lower, the number.
+        largest: the most that one row may move the number; infinite where its values are not declared.
     """
 
     number: IntArray
@@ -81,6 +82,7 @@ class Grown(NamedTuple):
     varying: FloatArray
     rises: FloatArray
     falls: FloatArray
+    largest: FloatArray
 
 
 def measured_beyond(release: Release, of: str) -> RowsBeyondBound | None:
@@ -113,6 +115,7 @@ def grown(key: MeasuredTerm, condition: int, weights: Weights) -> Grown:
         amount if valued else np.zeros(len(row)),
         np.where(slope > 0, high > 0, low < 0) & (slope != 0) | (term.factor is not None),
         np.where(slope > 0, low < 0, high > 0) & (slope != 0) | (term.factor is not None),
+        np.abs(slope) * max(abs(low), abs(high)) if term.factor is None else np.full(len(row), np.inf),
     )  # fmt: skip
 
 
@@ -184,13 +187,17 @@ def _by_place(lines: Grown, numbers: int, counted: float, units: float) -> tuple
     places, back = np.unique(np.stack([lines.number, lines.place]), axis=1, return_inverse=True)
     back = back.reshape(-1)
     net, rows = np.bincount(back, lines.amount, places.shape[1]), np.zeros(places.shape[1])
+    largest, of_row = np.zeros(numbers), np.bincount(back, lines.largest, places.shape[1])
     np.maximum.at(rows, back, lines.rows)
+    np.maximum.at(largest, places[0], of_row)
     total, spread = np.zeros(numbers), np.zeros(numbers)
     for side in (net > 0, net < 0):
         amount = np.bincount(places[0][side], net[side], numbers)
         share = np.clip(np.bincount(places[0][side], rows[side], numbers) / counted, 1.0 / counted, 1.0)
         total += amount
-        spread += amount**2 * ((TASTE * (1 - share)) ** 2 + (1 - share) / (share * units))
+        # Noise gives groups without rows an amount: were all rows there, each would be of the largest value at most.
+        everywhere = np.minimum(np.abs(amount) / share, counted * largest)
+        spread += (TASTE * (1 - share) * amount) ** 2 + np.abs(amount) * everywhere * (1 - share) / units
     return total, spread
 
 

@@ -10,16 +10,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from dpsql.answer.leafsets import FloatArray
+from dpsql.answer.errorfunctions import (
+    DEFAULT_LEVEL,
+    HIGH,
+    LOW,
+    MODEL_BOUND,
+    PARTS,
+    STDERR,
+    ErrorFunction,
+    interval,
+)
+from dpsql.answer.leafsets import FloatArray, IntArray
 from dpsql.answer.relation import Relation
 from dpsql.answer.sql.carry import BELOW, STEP, Emitted, place_of
 from dpsql.answer.sql.dependence import Follows
 from dpsql.answer.uncertainty.composite import Composite, Denominators, Sides
-from dpsql.answer.uncertainty.estimated import Curved
+from dpsql.answer.uncertainty.estimated import Curved, Interval, nullable
+from dpsql.answer.uncertainty.fieller import quantile
 from dpsql.answer.uncertainty.linear import LinearNumbers, MeasuredTerm, Weights
 
 Row = tuple[Any, ...]
@@ -58,6 +70,74 @@ def composite(column: Emitted, rows: Sequence[Row | None], relations: Sequence[R
         return Composite(middle, slope, follows.linear, quotient, near=near, curve=curve)
 
     return made(column.follows, numbers_of([None if row is None else row[column.value] for row in rows]))
+
+
+@dataclass(frozen=True, eq=False)
+class Extremes:
+    """MIN or MAX over noisy values, row by row.
+
+    The least true value is no less than the least low end, if the interval of that one value holds, and no more than
+    any high end, if all of them hold at once (Bonferroni): each has the rest of a level over the number of values.
+
+    Args:
+        values: of all rows.
+        row: which row each value is of.
+        rows: how many rows there are.
+        least: whether it is MIN.
+    """
+
+    values: Composite
+    row: IntArray
+    rows: int
+    least: bool
+
+    def column(self, error: ErrorFunction, level: float) -> list[Any]:
+        """One value of an error function for each row; the noise is the whole error, as of a quantile."""
+        if error in (LOW, HIGH):
+            return nullable(self._ends(level)[error is HIGH])
+        low, high = self._ends(DEFAULT_LEVEL)
+        whole = (high - low) / (2 * quantile(DEFAULT_LEVEL))
+        if error in (STDERR, PARTS["noise"]):
+            return nullable(whole)
+        if error is MODEL_BOUND:
+            moved = np.zeros(self.rows)
+            np.maximum.at(moved, self.row, self.values.misplaced())
+            return nullable(moved)
+        return nullable(np.where(np.isnan(whole), np.nan, 0.0) if error in PARTS.values() else whole * np.nan)
+
+    def _ends(self, level: float) -> Interval:
+        """Ends by row; a value without an end leaves the far side open, and says nothing of the near one."""
+        most = int(np.bincount(self.row, minlength=1).max())
+        far, near = (interval(self.values, each) for each in (level, 1 - (1 - level) / max(1, most)))
+        if self.least:
+            low, high = np.full(self.rows, np.inf), np.full(self.rows, np.inf)
+            np.minimum.at(low, self.row, far.low)
+            np.minimum.at(high, self.row, np.where(np.isnan(near.high), np.inf, near.high))
+        else:
+            low, high = np.full(self.rows, -np.inf), np.full(self.rows, -np.inf)
+            np.maximum.at(high, self.row, far.high)
+            np.maximum.at(low, self.row, np.where(np.isnan(near.low), -np.inf, near.low))
+        none = np.bincount(self.row, minlength=self.rows) == 0
+        return Interval(*(np.where(none, np.nan, end) for end in (low, high)))
+
+
+def extremes(column: Emitted, rows: Sequence[Row | None], relations: Sequence[Relation]) -> Extremes:
+    """MIN or MAX with the values that they are over; a value that no noise made NULL is none of them.
+
+    Args:
+        column: where they are in each row.
+        rows, relations: as of `composite`.
+    """
+    assert column.extreme is not None
+    pairs = [
+        (r, tuple(value.values()))
+        for r, row in enumerate(rows) if row is not None for value in row[column.at[0]] or ()
+    ]  # fmt: skip
+    pairs = [
+        (r, value) for r, value in pairs if value[0] is not None or np.isnan(numbers_of(value[2] or ())).any()
+    ]
+    values = composite(column.member, [value for _, value in pairs], relations)
+    return Extremes(values, np.array([r for r, _ in pairs], np.int64), len(rows), column.extreme.least)
 
 
 def _denominators(lists: CellLists, relations: Sequence[Relation]) -> Denominators:

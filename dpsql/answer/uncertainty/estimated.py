@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from dpsql.answer.leafsets import FloatArray
+from dpsql.answer.uncertainty.fieller import quantile
 from dpsql.variance.model import Covariance
 
 
@@ -50,7 +51,14 @@ class ErrorComponents:
 
     @property
     def tail(self) -> FloatArray:
-        return np.maximum(self.down + self.shift_low**2, self.up + self.shift_high**2)
+        """The mean of what both sides of a 95% interval would be by tail and shifts alone, in standard errors, squared.
+
+        An interval is never shorter, so this part is no more than the whole.
+        """
+        z = quantile(0.95)
+        below = np.maximum(z * np.sqrt(self.down) - self.shift_low, 0.0)
+        above = np.maximum(z * np.sqrt(self.up) + self.shift_high, 0.0)
+        return ((below + above) / (2 * z)) ** 2
 
     @staticmethod
     def joined(components: Sequence[ErrorComponents]) -> ErrorComponents | None:

@@ -297,6 +297,20 @@ function cell(column, data, first, c) {
     ? element("th", { scope: "row", ...kind }, data.text) : element("td", kind, data.text, ...small);
 }
 
+// Lines that the page has not shown yet, and those that it has; all are known from then on.
+const newAndShown = (lines, known) => {
+  const fresh = lines.filter((line) => !known.has(line)), again = lines.filter((line) => known.has(line));
+  fresh.forEach((line) => known.add(line));
+  return { fresh, again };
+};
+const shownLines = new Set();
+
+function showBelow(lines) {
+  const { fresh, again } = newAndShown(lines, shownLines), items = (texts) => texts.map((line) => element("li", {}, line));
+  const before = element("details", {}, element("summary", {}, `${again.length} shown before`), element("ul", {}, ...items(again)));
+  at("below").replaceChildren(...items(fresh), ...(again.length ? [element("li", {}, before)] : []));
+}
+
 function showAnswer() {
   const { columns, rows, below, total } = answer;
   const noisy = columns.flatMap((column, c) => (column.noisy ? [c] : []));
@@ -308,7 +322,7 @@ function showAnswer() {
     element("thead", {}, element("tr", {}, ...columns.map((column) =>
       element("th", { scope: "col", ...(column.number ? { class: "number" } : {}) }, column.name)))),
     element("tbody", {}, ...rows.map((row) => element("tr", {}, ...row.map((data, c) => cell(columns[c], data, c === 0, c))))));
-  at("below").replaceChildren(...below.map((line) => element("li", {}, line)));
+  showBelow(below);
   at("column").replaceChildren(...noisy.map((c) => element("option", { value: c }, columns[c].name)));
   at("kind").value = kindOf();
   at("answer").hidden = false;

@@ -346,7 +346,7 @@ class Client:
     async def _answer(self, sql: str) -> None:
         with self._request() as request:
             answer = await self._run(request, sql)
-            self._send(*map(protocol.notice, answer.flags))
+            self._send(*map(protocol.notice, self.state.news(answer)))
             if answer.copy is not None:
                 await self._send_copy(request, answer)
             elif answer.columns is not None:
@@ -419,7 +419,7 @@ class Client:
     async def _execute(self, body: FrameReader) -> None:
         portal, limit = self._portal(body.text()), body.int32()
         answer = portal.answer
-        self._send(*map(protocol.notice, () if portal.sent else answer.flags))
+        self._send(*map(protocol.notice, () if portal.sent else self.state.news(answer)))
         if answer.copy is not None:
             await self._send_copy(portal.request, answer)
             self._send(protocol.complete(tag_of(answer)))

@@ -53,8 +53,8 @@ EXPLAIN = re.compile(r"EXPLAIN\s+(?:\([^)]*\)\s*|ANALYZE\s+|VERBOSE\s+)*(.*)", r
 NUMBER = re.compile(r'"(?:[^"]|"")*"|(?<![\w$."])\d+(?:\.\d+)?')
 MOST_CALLED, LONGEST_CALLED = 512, 4096
 """Shapes of statements whose columns' names are kept, and characters of one: what clients send fills no memory."""
-MOST_PREPARED, MOST_PREPARED_TEXT, MOST_CURSORS = 1000, 2**22, 64
-"""Of one client: prepared statements, their characters, and cursors that are open."""
+MOST_PREPARED, MOST_PREPARED_TEXT, MOST_CURSORS, MOST_TOLD = 1000, 2**22, 64, 256
+"""Of one client: prepared statements, their characters, cursors that are open, and flags that are sent once."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +66,7 @@ class WireAnswer:
         columns: None for a bare tag.
         rows: Python values.
         flags: what the client is told beside the rows.
+        standing: flags that other answers have too; a connection is told each once.
         copy: how the rows are written as a file; None for rows.
         reported: names and values of settings that have changed.
     """
@@ -74,6 +75,7 @@ class WireAnswer:
     columns: tuple[WireColumn, ...] | None = None
     rows: Sequence[tuple[Any, ...]] = ()
     flags: tuple[str, ...] = ()
+    standing: tuple[str, ...] = ()
     copy: CopyForm | None = None
     reported: tuple[tuple[str, str], ...] = ()
 
@@ -87,12 +89,22 @@ class SessionState:
         variables: of PostgreSQL.
         prepared: statements by name.
         cursors: by name.
+        told: flags of answers, of which each is sent once.
     """
 
     settings: Settings = field(default_factory=Settings)
     variables: Variables = field(default_factory=Variables)
     prepared: dict[str, tuple[str, list[int]]] = field(default_factory=dict)
     cursors: dict[str, DeclaredCursor] = field(default_factory=dict)
+    told: set[str] = field(default_factory=set)
+
+    def news(self, answer: WireAnswer) -> list[str]:
+        """What of an answer's flags the client was not told yet; DISCARD, which a pool sends, begins anew."""
+        fresh = [flag for flag in dict.fromkeys(answer.standing) if flag not in self.told]
+        if len(self.told) + len(fresh) > MOST_TOLD:
+            self.told.clear()
+        self.told.update(fresh)
+        return [*fresh, *answer.flags]
 
     @property
     def size(self) -> int:
@@ -163,6 +175,7 @@ class Backend:
             word = _first_word(bare_sql)
             if word in ("RESET", "DISCARD"):
                 state.variables.reset(bare_sql)
+                state.told.clear()
             return WireAnswer(
                 "RESET" if word in ("RESET", "DISCARD") else "SET",
                 flags=(notice,) if state.settings.telling else (),
@@ -201,7 +214,9 @@ class Backend:
         answer = state.settings.query(self.releases, without_array_casts(sql), dialect="postgres")
         names = self._names(sql, outside, tuple(answer.columns))
         return replace(
-            _answer(names, answer.types, answer.rows), flags=(*answer.flags, *margin_lines(answer))
+            _answer(names, answer.types, answer.rows),
+            flags=margin_lines(answer),
+            standing=answer.flags,
         )
 
     def _names(self, sql: str, outside: str, names: tuple[str, ...]) -> Sequence[str]:
@@ -271,7 +286,7 @@ class Backend:
         answer = self.run(match["query"], state)
         cursor = DeclaredCursor(answer, size_of(answer.rows), match["hold"] is not None)
         state.cursors[bare(match["name"])] = cursor
-        return WireAnswer("DECLARE CURSOR", flags=answer.flags)
+        return WireAnswer("DECLARE CURSOR", flags=answer.flags, standing=answer.standing)
 
     def _fetch(self, sql: str, state: SessionState) -> WireAnswer:
         match = FETCH.fullmatch(sql)

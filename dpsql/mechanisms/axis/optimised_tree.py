@@ -1,7 +1,10 @@
 """Tree budgets that minimise the error after least squares, over all ranges or declared ones.
 
 The objective (`tree_loss`) is not convex and a node without budget is a stationary point, so the search by descent
-(limited-memory BFGS with backtracking) starts from several splits and keeps the best.
+(limited-memory BFGS with backtracking) starts from several splits and keeps the best. A descent moves all nodes at
+once, so some of a level may keep a budget where others lose theirs, which of them by its last bits. Its end is
+therefore tried without each level, and descended from again while that gains. Sums are numpy's own, never those of
+BLAS, whose order is another on each family of processors.
 
     per node     one variable a node: the fraction of its path's rest that it keeps
     per level    one variable a level
@@ -12,6 +15,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
+from math import sqrt
 
 import numpy as np
 
@@ -25,6 +29,7 @@ from dpsql.mechanisms.offers import Offer, Refusal
 from dpsql.tree import FloatArray, IntArray, Tree, Workload, coverage, kary_tree
 
 _FAR = 30.0  # logits beyond this round to a budget of 0 or 1
+_GAIN = 1e-6  # a level is dropped for a larger part of the loss, which no rounding makes
 
 
 def _shares(tree: Tree, logit: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -119,9 +124,39 @@ def _search(
         value, gradient = share_loss(tree, logit[of], law, loss)
         return value, np.bincount(of, gradient, len(logit)).astype(np.float64)
 
-    best, value = min((minimise(objective, start, steps) for start in starts), key=lambda end: end[1])
+    level = np.zeros(len(starts[0]), np.int64)
+    level[of] = tree.level
+    ends = (_without_useless_levels(objective, start, level, steps) for start in starts)
+    best, value = min(ends, key=lambda end: end[1])
     share = _shares(tree, best[of])[0]
     return share ** (1 / law.norm), value
+
+
+def _without_useless_levels(
+    objective: Objective, start: FloatArray, level: IntArray, steps: int
+) -> tuple[FloatArray, float]:
+    """The end of a descent that gains nothing from taking all budget of one level away.
+
+    Args:
+        objective: logits, shape (d,) -> (value, gradient of shape (d,)).
+        start: logits, shape (d,).
+        level: the level of each variable, shape (d,); the deepest one holds leaves alone.
+        steps: most steps of each descent; a level goes at most once, so there are as many descents as levels at most.
+
+    Returns:
+        The logits, shape (d,), and their value.
+    """
+    point, value = minimise(objective, start, steps)
+    inner = set(range(int(level.max())))
+    while inner:
+        without = {x: np.where(level == x, -_FAR, point) for x in sorted(inner)}
+        values = {x: objective(logit)[0] for x, logit in without.items()}
+        useless = min(values, key=lambda x: values[x])
+        if values[useless] >= value * (1 - _GAIN):
+            break
+        inner.remove(useless)
+        point, value = minimise(objective, without[useless], steps)
+    return point, value
 
 
 def _logits(tree: Tree, budget: FloatArray, law: NoiseLaw) -> FloatArray:
@@ -221,17 +256,17 @@ def minimise(
     pairs: deque[tuple[FloatArray, FloatArray]] = deque(maxlen=memory)
     for _ in range(steps):
         way = -_newton(slope, pairs)
-        descent = float(way @ slope)
+        descent = _product(way, slope)
         if descent >= 0:
             pairs.clear()
-            way, descent = -slope, -float(slope @ slope)
+            way, descent = -slope, -_product(slope, slope)
         length = 1.0 if pairs else 1.0 / max(1e-12, float(np.abs(slope).max()))
         lower_point = _backtrack(objective, point, value, length * way, length * descent)
         if lower_point is None:
             break
         ahead, new_value, new_slope = lower_point
         step, bend = ahead - point, new_slope - slope
-        if float(step @ bend) > 1e-12 * float(np.linalg.norm(step) * np.linalg.norm(bend)):
+        if _product(step, bend) > 1e-12 * sqrt(_product(step, step) * _product(bend, bend)):
             pairs.append((step, bend))
         gained, point, value, slope = value - new_value, ahead, new_value, new_slope
         if gained <= 1e-9 * abs(value):
@@ -256,12 +291,17 @@ def _newton(slope: FloatArray, pairs: deque[tuple[FloatArray, FloatArray]]) -> F
     """The inverse of the curvature seen so far, applied to the slope (two-loop recursion)."""
     way, used = slope.copy(), []
     for step, bend in reversed(pairs):
-        rate = float(step @ way) / float(step @ bend)
+        rate = _product(step, way) / _product(step, bend)
         used.append(rate)
         way -= rate * bend
     if pairs:
         step, bend = pairs[-1]
-        way *= float(step @ bend) / float(bend @ bend)
+        way *= _product(step, bend) / _product(bend, bend)
     for (step, bend), rate in zip(pairs, reversed(used), strict=True):
-        way += (rate - float(bend @ way) / float(step @ bend)) * step
+        way += (rate - _product(bend, way) / _product(step, bend)) * step
     return way
+
+
+def _product(a: FloatArray, b: FloatArray) -> float:
+    """The inner product, summed in one order on every processor (`@` leaves the order to BLAS)."""
+    return float((a * b).sum())

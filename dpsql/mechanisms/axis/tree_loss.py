@@ -255,7 +255,7 @@ def asked_loss(asked: TreeWorkload, weight: FloatArray) -> tuple[float, FloatArr
         _sum(asked.last, to_before, size) - _sum(asked.first, to_before, size),
         _sum(asked.node, -share * total**2, size), to_a.reshape(up.a.shape), to_r.reshape(up.r.shape),
     )  # fmt: skip
-    return float(share @ variance), _asked_downwards(asked, weight, up, down)
+    return float((share * variance).sum()), _asked_downwards(asked, weight, up, down)
 
 
 def _sum(where: IntArray, value: FloatArray, size: int) -> FloatArray:
