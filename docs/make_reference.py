@@ -23,7 +23,7 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
 
 import dpsql
-from docs.catalog_keys import KEYS, Place, refusal
+from docs.catalog_keys import KEYS
 from dpsql.answer.errorfunctions import ERRORS
 from dpsql.doors.cli import all_commands
 from dpsql.engines.values import READS, TYPES
@@ -59,8 +59,7 @@ CATALOG_HEAD = f"""# Catalog reference
 {EXAMPLE}```
 
 `dpsql init data/` drafts one from files, and `catalog/` holds more. An unknown key is refused, with the nearest known
-one. Each key has an example, and below each table stands what a catalog says of a mistake. Numbers are read as text,
-so 0.1 stays exactly 1/10. `${{NAME}}` in a source is taken from the environment.
+one. Numbers are read as text, so 0.1 stays exactly 1/10. `${{NAME}}` in a source is taken from the environment.
 Editors check and complete a catalog by [its schema](catalog.schema.json). How to go about it: [curators](curator.md).
 
 """
@@ -185,14 +184,6 @@ def default_words(field: FieldInfo) -> str:
     return f"`{str(value).lower() if isinstance(value, bool) else getattr(value, 'name', value)}`"
 
 
-def mistakes(place: Place) -> str:
-    """What a catalog says of a wrong value of each key, folded away."""
-    lines = [
-        f"{key}: {wrong}\n  {refusal(place, key, wrong)}\n" for key, (_, wrong, *_) in place.keys.items()
-    ]
-    return "What is said of a mistake, key by key:\n\n```text\n" + "".join(lines) + "```\n\n"
-
-
 def fields_of(model: type[Model]) -> dict[str, FieldInfo]:
     """The fields that a catalog may write: a summary is a column made of rows, which has no list and no report."""
     refused = ("from_", "axis", "reported") if model is Summary else ()
@@ -224,7 +215,7 @@ def catalog_page() -> str:
                 f"`{keys[field.alias or name][0]}`",
             )
             page += "| " + " | ".join((cell or "").replace("|", "\\|") for cell in cells) + " |\n"
-        page += "\n" + mistakes(KEYS[model.__name__])
+        page += "\n"
     return page.rstrip() + "\n"
 
 
@@ -271,10 +262,18 @@ def described(name: str, value: Any, level: int) -> str:
     if short:
         page += "| attribute | |\n|---|---|\n"
         page += "".join(f"| `{key}` | {first_line(item.__doc__)} |\n" for key, item in short.items()) + "\n"
-    for key, item in members.items():
-        if inspect.isfunction(item):
-            page += described(key, item, level + 1)
-    return page
+    methods = {key: item for key, item in members.items() if inspect.isfunction(item) and item.__doc__}
+    return page + "".join(method_line(key, item) for key, item in methods.items()) + "\n" * bool(methods)
+
+
+def method_line(name: str, method: Any) -> str:
+    """A method as an item of a list: signature without types, summary, and the paragraph below `Returns:`."""
+    parts = list(inspect.signature(method).parameters.values())[1:]
+    written = ", ".join(str(part.replace(annotation=part.empty)) for part in parts)
+    text = inspect.cleandoc(method.__doc__)
+    returns = re.search(r"^Returns:\n((?:    .*\n?)+)", text, re.M)
+    words = " ".join((first_line(text) + " " + (returns[1] if returns else "")).split())
+    return fill(f"- `{name}({written})`: {words}", 119, subsequent_indent="  ", break_long_words=False) + "\n"
 
 
 def first_line(text: str | None) -> str:
