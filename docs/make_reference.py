@@ -18,14 +18,12 @@ from textwrap import fill
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-import click
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
 
 import dpsql
 from docs.catalog_keys import KEYS
 from dpsql.answer.errorfunctions import ERRORS
-from dpsql.doors.cli import all_commands
 from dpsql.engines.values import READS, TYPES
 from dpsql.star.base import Model, OneOf
 from dpsql.star.catalog import Catalog
@@ -73,7 +71,8 @@ r = dpsql.query("SELECT COUNT(*) FROM sales", release="retail.dpsql")
 r.scalar(), r.stderr, r.interval(0.95)
 ```
 
-What Python and the command line offer. SQL is on [its own page](sql.md), catalogs are on [theirs](catalog.md).
+What Python offers. `dpsql --help` lists the commands, and `dpsql COMMAND --help` their options;
+[exit codes](doors.md#exit-codes), [SQL](sql.md) and [catalogs](catalog.md) have pages of their own.
 
 """
 
@@ -290,13 +289,6 @@ def exported() -> dict[str, dict[str, Any]]:
     return homes
 
 
-def _flat(name: str, command: click.Command) -> list[tuple[str, click.Command]]:
-    """A command, or those of a group."""
-    if isinstance(command, click.Group):
-        return [(f"{name} {own}", each) for own, each in sorted(command.commands.items())]
-    return [] if command.hidden else [(name, command)]
-
-
 def api_page() -> str:
     """docs/api.md."""
     homes, page = exported(), API_HEAD
@@ -315,11 +307,6 @@ def api_page() -> str:
     for name, error in homes["dpsql.errors"].items():
         code = getattr(error, "exit_code", "")
         page += f"| `{name}` | `{error.__base__.__name__}` | {code} | {first_line(error.__doc__)} |\n"
-    page += "\n## Command line\n\nExit codes: 0 done, 1 the statement, 2 something cannot be opened or the catalog is "
-    page += "wrong, 3 a privacy refusal, 4 the machine refused (disk, rights, memory, a lock), 130 Ctrl-C, 143 SIGTERM.\n\n"
-    shown = [each for name, command in sorted(all_commands().items()) for each in _flat(name, command)]
-    page += "`dpsql COMMAND --help` lists a command's options.\n\n| command | summary |\n|---|---|\n"
-    page += "".join(f"| `dpsql {name}` | {first_line(command.help)} |\n" for name, command in shown)
     return page
 
 
