@@ -218,23 +218,20 @@ def catalog_page() -> str:
     return page.rstrip() + "\n"
 
 
+def written(parameter: inspect.Parameter) -> str:
+    """A parameter without its type; types are in the code and in `help`."""
+    return str(parameter.replace(annotation=parameter.empty))
+
+
 def signature(called: Any, name: str) -> str:
-    """A signature as it is written; on several lines where it is long."""
-    written, keyword = [], False
-    for part in inspect.signature(called).parameters.values():
-        if part.name == "self":
-            continue
-        if part.kind is part.KEYWORD_ONLY and not keyword:
-            written.append("*")
-        keyword = keyword or part.kind in (part.KEYWORD_ONLY, part.VAR_POSITIONAL)
-        star = "*" if part.kind is part.VAR_POSITIONAL else ""
-        default = "" if part.default is part.empty else f" = {part.default!r}"
-        kind = "" if part.annotation is part.empty else f": {part.annotation}"
-        written.append(f"{star}{part.name}{kind}{default}")
-    answered = inspect.signature(called).return_annotation
-    result = "" if answered is inspect.Signature.empty else f" -> {answered}"
-    line = f"{name}({', '.join(written)}){result}"
-    return line if len(line) <= 100 else f"{name}(\n    " + ",\n    ".join(written) + f",\n){result}"
+    """Names and defaults of a signature."""
+    parameters = [part for part in inspect.signature(called).parameters.values() if part.name != "self"]
+    first = next((at for at, part in enumerate(parameters) if part.kind is part.KEYWORD_ONLY), None)
+    words = [written(part) for part in parameters]
+    starred = any(part.kind is part.VAR_POSITIONAL for part in parameters)
+    if first is not None and not starred:
+        words.insert(first, "*")
+    return fill(f"{name}({', '.join(words)})", 100, subsequent_indent="    ", break_long_words=False)
 
 
 def prose(text: str | None) -> str:
@@ -267,12 +264,11 @@ def described(name: str, value: Any, level: int) -> str:
 
 def method_line(name: str, method: Any) -> str:
     """A method as an item of a list: signature without types, summary, and the paragraph below `Returns:`."""
-    parts = list(inspect.signature(method).parameters.values())[1:]
-    written = ", ".join(str(part.replace(annotation=part.empty)) for part in parts)
     text = inspect.cleandoc(method.__doc__)
     returns = re.search(r"^Returns:\n((?:    .*\n?)+)", text, re.M)
     words = " ".join((first_line(text) + " " + (returns[1] if returns else "")).split())
-    return fill(f"- `{name}({written})`: {words}", 119, subsequent_indent="  ", break_long_words=False) + "\n"
+    line = f"- `{' '.join(signature(method, name).split())}`: {words}"
+    return fill(line, 119, subsequent_indent="  ", break_long_words=False) + "\n"
 
 
 def first_line(text: str | None) -> str:
