@@ -29,7 +29,7 @@ from dpsql.star.base import Model, OneOf
 from dpsql.star.catalog import Catalog
 from dpsql.star.model import Unit
 from dpsql.star.sql import NAMED_OVER_ROWS, NAMED_SCALARS, SCALARS, WINDOWS
-from dpsql.star.tables import Summary
+from dpsql.star.tables import Column, Summary
 
 DOCS = Path(__file__).parent
 KIND = "*Reference, to look things up in.*\n\n"
@@ -189,6 +189,18 @@ def fields_of(model: type[Model]) -> dict[str, FieldInfo]:
     return {name: field for name, field in model.model_fields.items() if name not in refused}
 
 
+def own_fields(model: type[Model]) -> tuple[dict[str, FieldInfo], list[str]]:
+    """The fields that a model's table shows, and the names of those that a summary has from its column."""
+    fields = fields_of(model)
+    column = Column.model_fields if model is Summary else {}
+    shared = [
+        name
+        for name, field in fields.items()
+        if name in column and column[name].description == field.description
+    ]
+    return {name: field for name, field in fields.items() if name not in shared}, shared
+
+
 def catalog_page() -> str:
     """docs/catalog.md."""
     page = CATALOG_HEAD
@@ -204,7 +216,8 @@ def catalog_page() -> str:
             )
         page += "| key | what one writes | default | meaning | example |\n|---|---|---|---|---|\n"
         keys = KEYS[model.__name__].keys
-        for name, field in fields_of(model).items():
+        own, shared = own_fields(model)
+        for name, field in own.items():
             cells = (
                 f"`{field.alias or name}`",
                 next((one_of(part) for part in field.metadata if isinstance(part, OneOf)), None)
@@ -214,6 +227,9 @@ def catalog_page() -> str:
                 f"`{keys[field.alias or name][0]}`",
             )
             page += "| " + " | ".join((cell or "").replace("|", "\\|") for cell in cells) + " |\n"
+        if shared:
+            names = ", ".join(f"`{name}`" for name in shared)
+            page += f"\nAs at a [column](#column): {names}.\n"
         page += "\n"
     return page.rstrip() + "\n"
 
