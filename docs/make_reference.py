@@ -346,7 +346,14 @@ def sql_page() -> str:
 def stored_types() -> str:
     """The table of source values: what leaves a source, and as what."""
     rows = [
-        (", ".join(t.sources), t.stored, _leaves_as(t.value[0]), t.rounding, t.overflow, t.equality)
+        (
+            ", ".join(t.sources),
+            t.stored,
+            _leaves_as(t.value[0]),
+            t.rounding,
+            t.overflow.partition(": every")[0],
+            t.equality,
+        )
         for t in TYPES
     ]
     head = ("source", "stored type", "leaves as", "rounding", "overflow", "keys")
