@@ -86,6 +86,10 @@ WORDS: dict[Any, str] = {
 }
 
 
+PEP_249 = ("commit", "rollback", "close", "executemany", "fetchone", "fetchmany", "fetchall", "setinputsizes",
+           "setoutputsize")  # fmt: skip
+"""Methods of a connection and a cursor that do what PEP 249 says, and are only named."""
+
 # Where a YAML author may write less than the whole mapping.
 SHORTHANDS: dict[str, dict[str, Any]] = {
     "AxisSpec": {"type": "string", "description": "table.column, without `by` or `cuts`"},
@@ -274,7 +278,11 @@ def described(name: str, value: Any, level: int) -> str:
     if short:
         page += "| attribute | |\n|---|---|\n"
         page += "".join(f"| `{key}` | {first_line(item.__doc__)} |\n" for key, item in short.items()) + "\n"
-    methods = {key: item for key, item in members.items() if inspect.isfunction(item) and item.__doc__}
+    methods = {
+        key: item
+        for key, item in members.items()
+        if inspect.isfunction(item) and item.__doc__ and key not in PEP_249
+    }
     return page + "".join(method_line(key, item) for key, item in methods.items()) + "\n" * bool(methods)
 
 
@@ -312,7 +320,7 @@ def api_page() -> str:
     page += "".join(
         described(f"dpsql.{name}", database[name], 3) for name in ("connect", "Connection", "Cursor")
     )
-    plain = [name for name in database if name not in ("connect", "Connection", "Cursor")]
+    plain = [*(name for name in database if name not in ("connect", "Connection", "Cursor")), *PEP_249]
     page += "As PEP 249 has them: " + ", ".join(f"`{name}`" for name in plain) + ".\n\n"
     page += "## SQLAlchemy\n\n" + prose(import_module("dpsql.doors.sqlalchemy").__doc__)
     page += "## Errors\n\n| error | is a | exit code | when |\n|---|---|---|---|\n"
