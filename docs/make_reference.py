@@ -260,6 +260,8 @@ def prose(text: str | None) -> str:
     for line in inspect.cleandoc(text or "").splitlines():
         if re.fullmatch(r"(Args|Attributes|Returns|Raises|Example):", line):
             out += [f"*{line[:-1]}*", ""]
+        elif re.match(r"    \w+: computes ", line):
+            continue  # how a result is made, of no use to who reads one
         elif re.match(r"    \*?[\w, ]+: ", line) and out:
             name, _, meaning = line.strip().partition(": ")
             out.append(f"- `{name}`: {meaning}")
