@@ -254,11 +254,21 @@ def signature(called: Any, name: str) -> str:
     return fill(f"{name}({', '.join(words)})", 100, subsequent_indent="    ", break_long_words=False)
 
 
+def one_line_raises(text: str) -> str:
+    """A docstring whose section of errors is one line of their names; the table of errors says when each comes."""
+    section = re.search(r"^Raises:\n((?:    .*\n?)+)", text, re.M)
+    if section is None:
+        return text
+    names = re.findall(r"^    ([\w.]+(?:, \w+)*): ", section[1], re.M)
+    shown = ", ".join(f"`{name}`" for line in names for name in line.split(", "))
+    return text.replace(section[0], f"*Raises* {shown}.\n")
+
+
 def prose(text: str | None) -> str:
     """A docstring in Markdown: sections become paragraphs, arguments a list."""
     out: list[str] = []
-    for line in inspect.cleandoc(text or "").splitlines():
-        if re.fullmatch(r"(Args|Attributes|Returns|Raises|Example):", line):
+    for line in one_line_raises(inspect.cleandoc(text or "")).splitlines():
+        if re.fullmatch(r"(Args|Attributes|Returns|Example):", line):
             out += [f"*{line[:-1]}*", ""]
         elif re.match(r"    \w+: computes ", line):
             continue  # how a result is made, of no use to who reads one
