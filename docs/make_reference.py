@@ -180,7 +180,7 @@ def with_paths(
 def default_words(field: FieldInfo) -> str:
     """What holds where a key is left out."""
     if field.is_required():
-        return "must be written"
+        return "required"
     value = field.get_default(call_default_factory=True, validated_data={})
     if value is None or value == "" or value == () or isinstance(value, dict | Model):
         return ""
