@@ -370,13 +370,13 @@ def stored_types() -> str:
             ", ".join(t.sources),
             t.stored,
             _leaves_as(t.value[0]),
-            t.rounding,
-            t.overflow.partition(": every")[0],
+            "; ".join(change for change in (t.rounding, t.overflow) if not change.startswith("none"))
+            or "nothing",
             t.equality,
         )
         for t in TYPES
     ]
-    head = ("source", "stored type", "leaves as", "rounding", "overflow", "keys")
+    head = ("source", "stored type", "leaves as", "rounded or cut", "keys")
     return "\n".join(f"| {' | '.join(row)} |" for row in (head, ("---",) * len(head), *rows))
 
 
