@@ -251,7 +251,8 @@ def signature(called: Any, name: str) -> str:
     starred = any(part.kind is part.VAR_POSITIONAL for part in parameters)
     if first is not None and not starred:
         words.insert(first, "*")
-    return fill(f"{name}({', '.join(words)})", 100, subsequent_indent="    ", break_long_words=False)
+    line = f"{name}({', '.join(words)})"
+    return line if len(line) <= 100 else f"{name}(\n    " + ",\n    ".join(words) + ",\n)"
 
 
 def one_line_raises(text: str) -> str:
