@@ -18,20 +18,18 @@ from textwrap import fill
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-import click
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
 
 import dpsql
-from docs.catalog_keys import KEYS, Place, refusal
+from docs.catalog_keys import KEYS
 from dpsql.answer.errorfunctions import ERRORS
-from dpsql.doors.cli import all_commands
 from dpsql.engines.values import READS, TYPES
 from dpsql.star.base import Model, OneOf
 from dpsql.star.catalog import Catalog
 from dpsql.star.model import Unit
 from dpsql.star.sql import NAMED_OVER_ROWS, NAMED_SCALARS, SCALARS, WINDOWS
-from dpsql.star.tables import Summary
+from dpsql.star.tables import Column, Summary
 
 DOCS = Path(__file__).parent
 KIND = "*Reference, to look things up in.*\n\n"
@@ -59,8 +57,7 @@ CATALOG_HEAD = f"""# Catalog reference
 {EXAMPLE}```
 
 `dpsql init data/` drafts one from files, and `catalog/` holds more. An unknown key is refused, with the nearest known
-one. Each key has an example, and below each table stands what a catalog says of a mistake. Numbers are read as text,
-so 0.1 stays exactly 1/10. `${{NAME}}` in a source is taken from the environment.
+one. Numbers are read as text, so 0.1 stays exactly 1/10. `${{NAME}}` in a source is taken from the environment.
 Editors check and complete a catalog by [its schema](catalog.schema.json). How to go about it: [curators](curator.md).
 
 """
@@ -74,7 +71,8 @@ r = dpsql.query("SELECT COUNT(*) FROM sales", release="retail.dpsql")
 r.scalar(), r.stderr, r.interval(0.95)
 ```
 
-What Python and the command line offer. SQL is on [its own page](sql.md), catalogs are on [theirs](catalog.md).
+What Python offers. `dpsql --help` lists the commands, and `dpsql COMMAND --help` their options;
+[exit codes](doors.md#exit-codes), [SQL](sql.md) and [catalogs](catalog.md) have pages of their own.
 
 """
 
@@ -87,6 +85,10 @@ WORDS: dict[Any, str] = {
     Unit: "text",
 }
 
+
+PEP_249 = ("commit", "rollback", "close", "executemany", "fetchone", "fetchmany", "fetchall", "setinputsizes",
+           "setoutputsize")  # fmt: skip
+"""Methods of a connection and a cursor that do what PEP 249 says, and are only named."""
 
 # Where a YAML author may write less than the whole mapping.
 SHORTHANDS: dict[str, dict[str, Any]] = {
@@ -178,25 +180,29 @@ def with_paths(
 def default_words(field: FieldInfo) -> str:
     """What holds where a key is left out."""
     if field.is_required():
-        return "must be written"
+        return "required"
     value = field.get_default(call_default_factory=True, validated_data={})
     if value is None or value == "" or value == () or isinstance(value, dict | Model):
         return ""
     return f"`{str(value).lower() if isinstance(value, bool) else getattr(value, 'name', value)}`"
 
 
-def mistakes(place: Place) -> str:
-    """What a catalog says of a wrong value of each key, folded away."""
-    lines = [
-        f"{key}: {wrong}\n  {refusal(place, key, wrong)}\n" for key, (_, wrong, *_) in place.keys.items()
-    ]
-    return "What is said of a mistake, key by key:\n\n```text\n" + "".join(lines) + "```\n\n"
-
-
 def fields_of(model: type[Model]) -> dict[str, FieldInfo]:
     """The fields that a catalog may write: a summary is a column made of rows, which has no list and no report."""
     refused = ("from_", "axis", "reported") if model is Summary else ()
     return {name: field for name, field in model.model_fields.items() if name not in refused}
+
+
+def own_fields(model: type[Model]) -> tuple[dict[str, FieldInfo], list[str]]:
+    """The fields that a model's table shows, and the names of those that a summary has from its column."""
+    fields = fields_of(model)
+    column = Column.model_fields if model is Summary else {}
+    shared = [
+        name
+        for name, field in fields.items()
+        if name in column and column[name].description == field.description
+    ]
+    return {name: field for name, field in fields.items() if name not in shared}, shared
 
 
 def catalog_page() -> str:
@@ -214,7 +220,8 @@ def catalog_page() -> str:
             )
         page += "| key | what one writes | default | meaning | example |\n|---|---|---|---|---|\n"
         keys = KEYS[model.__name__].keys
-        for name, field in fields_of(model).items():
+        own, shared = own_fields(model)
+        for name, field in own.items():
             cells = (
                 f"`{field.alias or name}`",
                 next((one_of(part) for part in field.metadata if isinstance(part, OneOf)), None)
@@ -224,35 +231,48 @@ def catalog_page() -> str:
                 f"`{keys[field.alias or name][0]}`",
             )
             page += "| " + " | ".join((cell or "").replace("|", "\\|") for cell in cells) + " |\n"
-        page += "\n" + mistakes(KEYS[model.__name__])
+        if shared:
+            names = ", ".join(f"`{name}`" for name in shared)
+            page += f"\nAs at a [column](#column): {names}.\n"
+        page += "\n"
     return page.rstrip() + "\n"
 
 
+def written(parameter: inspect.Parameter) -> str:
+    """A parameter without its type; types are in the code and in `help`."""
+    return str(parameter.replace(annotation=parameter.empty))
+
+
 def signature(called: Any, name: str) -> str:
-    """A signature as it is written; on several lines where it is long."""
-    written, keyword = [], False
-    for part in inspect.signature(called).parameters.values():
-        if part.name == "self":
-            continue
-        if part.kind is part.KEYWORD_ONLY and not keyword:
-            written.append("*")
-        keyword = keyword or part.kind in (part.KEYWORD_ONLY, part.VAR_POSITIONAL)
-        star = "*" if part.kind is part.VAR_POSITIONAL else ""
-        default = "" if part.default is part.empty else f" = {part.default!r}"
-        kind = "" if part.annotation is part.empty else f": {part.annotation}"
-        written.append(f"{star}{part.name}{kind}{default}")
-    answered = inspect.signature(called).return_annotation
-    result = "" if answered is inspect.Signature.empty else f" -> {answered}"
-    line = f"{name}({', '.join(written)}){result}"
-    return line if len(line) <= 100 else f"{name}(\n    " + ",\n    ".join(written) + f",\n){result}"
+    """Names and defaults of a signature."""
+    parameters = [part for part in inspect.signature(called).parameters.values() if part.name != "self"]
+    first = next((at for at, part in enumerate(parameters) if part.kind is part.KEYWORD_ONLY), None)
+    words = [written(part) for part in parameters]
+    starred = any(part.kind is part.VAR_POSITIONAL for part in parameters)
+    if first is not None and not starred:
+        words.insert(first, "*")
+    line = f"{name}({', '.join(words)})"
+    return line if len(line) <= 100 else f"{name}(\n    " + ",\n    ".join(words) + ",\n)"
+
+
+def one_line_raises(text: str) -> str:
+    """A docstring whose section of errors is one line of their names; the table of errors says when each comes."""
+    section = re.search(r"^Raises:\n((?:    .*\n?)+)", text, re.M)
+    if section is None:
+        return text
+    names = re.findall(r"^    ([\w.]+(?:, \w+)*): ", section[1], re.M)
+    shown = ", ".join(f"`{name}`" for line in names for name in line.split(", "))
+    return text.replace(section[0], f"*Raises* {shown}.\n")
 
 
 def prose(text: str | None) -> str:
     """A docstring in Markdown: sections become paragraphs, arguments a list."""
     out: list[str] = []
-    for line in inspect.cleandoc(text or "").splitlines():
-        if re.fullmatch(r"(Args|Attributes|Returns|Raises|Example):", line):
+    for line in one_line_raises(inspect.cleandoc(text or "")).splitlines():
+        if re.fullmatch(r"(Args|Attributes|Returns|Example):", line):
             out += [f"*{line[:-1]}*", ""]
+        elif re.match(r"    \w+: computes ", line):
+            continue  # how a result is made, of no use to who reads one
         elif re.match(r"    \*?[\w, ]+: ", line) and out:
             name, _, meaning = line.strip().partition(": ")
             out.append(f"- `{name}`: {meaning}")
@@ -271,10 +291,21 @@ def described(name: str, value: Any, level: int) -> str:
     if short:
         page += "| attribute | |\n|---|---|\n"
         page += "".join(f"| `{key}` | {first_line(item.__doc__)} |\n" for key, item in short.items()) + "\n"
-    for key, item in members.items():
-        if inspect.isfunction(item):
-            page += described(key, item, level + 1)
-    return page
+    methods = {
+        key: item
+        for key, item in members.items()
+        if inspect.isfunction(item) and item.__doc__ and key not in PEP_249
+    }
+    return page + "".join(method_line(key, item) for key, item in methods.items()) + "\n" * bool(methods)
+
+
+def method_line(name: str, method: Any) -> str:
+    """A method as an item of a list: signature without types, summary, and the paragraph below `Returns:`."""
+    text = inspect.cleandoc(method.__doc__)
+    returns = re.search(r"^Returns:\n((?:    .*\n?)+)", text, re.M)
+    words = " ".join((first_line(text) + " " + (returns[1] if returns else "")).split())
+    line = f"- `{' '.join(signature(method, name).split())}`: {words}"
+    return fill(line, 119, subsequent_indent="  ", break_long_words=False) + "\n"
 
 
 def first_line(text: str | None) -> str:
@@ -291,13 +322,6 @@ def exported() -> dict[str, dict[str, Any]]:
     return homes
 
 
-def _flat(name: str, command: click.Command) -> list[tuple[str, click.Command]]:
-    """A command, or those of a group."""
-    if isinstance(command, click.Group):
-        return [(f"{name} {own}", each) for own, each in sorted(command.commands.items())]
-    return [] if command.hidden else [(name, command)]
-
-
 def api_page() -> str:
     """docs/api.md."""
     homes, page = exported(), API_HEAD
@@ -309,18 +333,13 @@ def api_page() -> str:
     page += "".join(
         described(f"dpsql.{name}", database[name], 3) for name in ("connect", "Connection", "Cursor")
     )
-    plain = [name for name in database if name not in ("connect", "Connection", "Cursor")]
+    plain = [*(name for name in database if name not in ("connect", "Connection", "Cursor")), *PEP_249]
     page += "As PEP 249 has them: " + ", ".join(f"`{name}`" for name in plain) + ".\n\n"
     page += "## SQLAlchemy\n\n" + prose(import_module("dpsql.doors.sqlalchemy").__doc__)
     page += "## Errors\n\n| error | is a | exit code | when |\n|---|---|---|---|\n"
     for name, error in homes["dpsql.errors"].items():
         code = getattr(error, "exit_code", "")
         page += f"| `{name}` | `{error.__base__.__name__}` | {code} | {first_line(error.__doc__)} |\n"
-    page += "\n## Command line\n\nExit codes: 0 done, 1 the statement, 2 something cannot be opened or the catalog is "
-    page += "wrong, 3 a privacy refusal, 4 the machine refused (disk, rights, memory, a lock), 130 Ctrl-C, 143 SIGTERM.\n\n"
-    shown = [each for name, command in sorted(all_commands().items()) for each in _flat(name, command)]
-    page += "`dpsql COMMAND --help` lists a command's options.\n\n| command | summary |\n|---|---|\n"
-    page += "".join(f"| `dpsql {name}` | {first_line(command.help)} |\n" for name, command in shown)
     return page
 
 
@@ -348,10 +367,17 @@ def sql_page() -> str:
 def stored_types() -> str:
     """The table of source values: what leaves a source, and as what."""
     rows = [
-        (", ".join(t.sources), t.stored, _leaves_as(t.value[0]), t.rounding, t.overflow, t.equality)
+        (
+            ", ".join(t.sources),
+            t.stored,
+            _leaves_as(t.value[0]),
+            "; ".join(change for change in (t.rounding, t.overflow) if not change.startswith("none"))
+            or "nothing",
+            t.equality,
+        )
         for t in TYPES
     ]
-    head = ("source", "stored type", "leaves as", "rounding", "overflow", "keys")
+    head = ("source", "stored type", "leaves as", "rounded or cut", "keys")
     return "\n".join(f"| {' | '.join(row)} |" for row in (head, ("---",) * len(head), *rows))
 
 

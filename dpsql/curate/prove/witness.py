@@ -1,6 +1,6 @@
 """A proof's witness: a file from which another program adds up the losses and redoes the estimates.
 
-One JSON value a line, documented field by field in docs/privacy/witness.md. `clients/verify` is such a program, in
+One JSON value a line, documented field by field in clients/verify/README.md. `clients/verify` is such a program, in
 another language and by other formulas: least squares by normal equations in the place of recursions along trees.
 
 **Privacy**: integers of made-up rows, and noise of test entropy.
