@@ -109,16 +109,12 @@ class Extremes:
         """Ends by row; a value without an end leaves the far side open, and says nothing of the near one."""
         most = int(np.bincount(self.row, minlength=1).max())
         far, near = (interval(self.values, each) for each in (level, 1 - (1 - level) / max(1, most)))
-        if self.least:
-            low, high = np.full(self.rows, np.inf), np.full(self.rows, np.inf)
-            np.minimum.at(low, self.row, far.low)
-            np.minimum.at(high, self.row, np.where(np.isnan(near.high), np.inf, near.high))
-        else:
-            low, high = np.full(self.rows, -np.inf), np.full(self.rows, -np.inf)
-            np.maximum.at(high, self.row, far.high)
-            np.maximum.at(low, self.row, np.where(np.isnan(near.low), -np.inf, near.low))
-        none = np.bincount(self.row, minlength=self.rows) == 0
-        return Interval(*(np.where(none, np.nan, end) for end in (low, high)))
+        outer, inner = (far.low, near.high) if self.least else (-far.high, -near.low)
+        low, high = np.full((2, self.rows), np.inf)
+        np.minimum.at(low, self.row, outer)
+        np.minimum.at(high, self.row, np.where(np.isnan(inner), np.inf, inner))
+        low, high = np.where(np.bincount(self.row, minlength=self.rows) == 0, np.nan, (low, high))
+        return Interval(low, high) if self.least else Interval(-high, -low)
 
 
 def extremes(column: Emitted, rows: Sequence[Row | None], relations: Sequence[Relation]) -> Extremes:
