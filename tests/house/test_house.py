@@ -57,7 +57,8 @@ def test_long_modules_and_names_that_occur_twice_are_listed(tmp_path: Path) -> N
 
 def test_value_classes_that_one_place_builds_and_docstrings_that_ask_are_listed(tmp_path: Path) -> None:
     text = "from typing import NamedTuple\n@dataclass\nclass Once:\n    a: int\nclass Twice(NamedTuple):\n    a: int\n"
-    text += 'class Plain:\n    """Whether so."""\ndef f():\n    """What, then."""\n    return Once(1), Twice(1), Plain()\n'
+    text += 'class Plain:\n    """Whether so."""\n'
+    text += 'def f():\n    """What, then."""\n    return Once(1), Twice(1), Plain()\n'
     found = package(tmp_path, a=text, b="import dpsql.a\nx = dpsql.a.Twice(1)\ndef g():\n    'Whatever.'\n")
     assert bounds.value_classes(found) == ["dpsql/a.py:3 Once"]
     assert sorted(line.split()[1] for line in bounds.question_words(found)) == ["What,", "Whether"]
