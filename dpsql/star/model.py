@@ -110,8 +110,10 @@ def _form(value: Any) -> str:
 
 
 def _ways(value: Any) -> Any:
-    """A whole number, from text too."""
-    return int(str(value)) if str(value).isdecimal() else value
+    """The number 2, from text too."""
+    if value is not None and str(value) != "2":
+        raise ValueError("a cube has pairs of axes; write ways: 2")
+    return value if value is None else 2
 
 
 class View(Model):
