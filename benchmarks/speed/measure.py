@@ -1,7 +1,7 @@
 """How fast answers are, on the bundled shop and on a release of a million nodes.
 
 Prints one `figure` line for each promise; exits 1 if one is short. What an answer costs is measured from SQL text to
-rows beside its floor (`answers`), then over the wire (`wire`), with new constants in every statement so that no answer
+rows beside its floor (`repeated`), then over the wire (`wire`), with new constants in every statement so that no answer
 is one that was kept.
 """
 
@@ -18,7 +18,7 @@ import duckdb
 import numpy as np
 
 from benchmarks.figures import Figures
-from benchmarks.speed import answers, cold, repeated, wire
+from benchmarks.speed import cold, repeated, wire
 from dpsql.answer.answerer import Answerer
 from dpsql.noise import ExactNoise, os_entropy
 from dpsql.publishing.central import publish_release
@@ -106,10 +106,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         large = million(folder)
-        costs = answers.measure(large, figures)
         repeated.measure("million", large, figures, small=False)
         repeated.measure("board", board(folder), figures, small=True)
-        wire.measure(large.release.path, costs[wire.KIND], figures)
+        wire.measure(large.release.path, figures)
         answerer = shop(folder)
         cold.measure(answerer.release.path, figures)
         rate, tail = crowd(answerer)
