@@ -72,12 +72,10 @@ RUNS: tuple[Run, ...] = (
         *(
             "expected",
             "joint",
-            "nulls",
             "trees",
-            "questions",
             "cubes",
             "text_cubes",
-            "measure chosen",
+            "measure",
             "blocks",
             "unseen_planes",
             "unseen_planes held",

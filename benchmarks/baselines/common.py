@@ -16,7 +16,6 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.noise import ExactNoise, LeafNoise, Noise, TreeNoise, insecure_test_entropy, noised
-from dpsql.tree import Tree
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
@@ -68,57 +67,3 @@ def units(share: FloatArray, epsilon: Fraction) -> IntArray:
     """Budgets of T-ths from shares of epsilon, rounded down so that no path can pass epsilon."""
     cap = int(epsilon * T)
     return np.maximum(np.floor(share * cap), 0).astype(np.int64)
-
-
-def node_counts(tree: Tree, counts: IntArray) -> IntArray:
-    """Exact integer count of every node, shape (size,)."""
-    below = np.concatenate([[0], np.cumsum(counts)])
-    return np.asarray(below[tree.hi] - below[tree.lo], np.int64)
-
-
-def path_sums(tree: Tree, s: IntArray) -> IntArray:
-    """Sum of the budgets on the path from the root to every node, shape (size,)."""
-    out = s.copy()
-    for level in tree.level_slices[1:]:
-        out[level] += out[tree.parent[level]]
-    return out
-
-
-def measure_tree(tree: Tree, counts: IntArray, s: IntArray, epsilon: Fraction, noise: Noise) -> FloatArray:
-    """Noisy count of every node with s > 0 (others 0); asserts the path-sum rule in exact integers."""
-    if int(path_sums(tree, s).max()) > int(epsilon * T):
-        raise ValueError("the budgets on a path add up to more than epsilon")
-    y = np.zeros(tree.size)
-    held = s > 0
-    y[held] = node_counts(tree, counts)[held] + noise.laplace(s[held], T)
-    return y
-
-
-def tree_blue(tree: Tree, y: FloatArray, s: IntArray) -> FloatArray:
-    """Best linear unbiased leaf estimates from noisy node counts with precisions s^2; inner s may be 0."""
-    precision = np.square(s.astype(np.float64))
-    best = y.astype(np.float64).copy()
-    total, spread = np.zeros(tree.size), np.zeros(tree.size)
-    for level in reversed(tree.level_slices):
-        ids = np.arange(level.start, level.stop)
-        inner = ids[~tree.is_leaf[ids]]
-        if len(inner):
-            below = 1.0 / spread[inner]
-            weight = precision[inner] + below
-            best[inner] = (precision[inner] * y[inner] + below * total[inner]) / weight
-            precision[inner] = weight
-        if level.start:
-            np.add.at(total, tree.parent[ids], best[ids])
-            np.add.at(spread, tree.parent[ids], 1.0 / precision[ids])
-    for level in tree.level_slices[1:]:
-        up = tree.parent[level]
-        best[level] += (best[up] - total[up]) / (precision[level] * spread[up])
-    return best[tree.leaves]
-
-
-def publish_tree(
-    tree: Tree, share: FloatArray, counts: IntArray, epsilon: Fraction, noise: Noise
-) -> FloatArray:
-    """Measure every node with its share of epsilon and return the BLUE of the leaves."""
-    s = units(share, epsilon)
-    return tree_blue(tree, measure_tree(tree, counts, s, epsilon, noise), s)

@@ -29,9 +29,11 @@ import numpy as np
 from dpsql.budget import cap_units, scaled_denominator
 from dpsql.errors import InterfaceError
 from dpsql.mechanisms.axis.strategy import AxisStrategy, draw_view, leaf_estimates
+from dpsql.mechanisms.family.adaptive import tapered_strategy
 from dpsql.mechanisms.law import LAPLACE, NoisyView
 from dpsql.noise import Noise
 from dpsql.tree import Exact, FloatArray, IntArray
+from dpsql.variance.nonnegative import nonnegative, signal_tree
 
 PARTITION_SHARE = Fraction(1, 4)
 BUCKET_NOISE = PARTITION_SHARE / (1 - PARTITION_SHARE)  # 1 / epsilon_2 in units of 1 / epsilon_1
@@ -208,3 +210,10 @@ def spread(edges: IntArray, buckets: FloatArray) -> FloatArray:
     """
     width = np.diff(edges)
     return np.repeat(buckets / width, width)
+
+
+def dawa_tapered(counts: IntArray, epsilon: Fraction, noise: Noise) -> FloatArray:
+    """A tree over the buckets whose budgets fall by 1.2 a level, then the non-negative step on bucket sums."""
+    release = draw_dawa(Exact(counts), epsilon, 1, noise, lambda n: tapered_strategy(signal_tree(n), 1.2))
+    buckets = nonnegative(signal_tree(len(release.edges) - 1), bucket_estimates(release))
+    return spread(release.edges, buckets)

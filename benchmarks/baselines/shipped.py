@@ -88,12 +88,25 @@ def diffhr(counts: IntArray, epsilon: Fraction, noise: Noise) -> FloatArray:
     return cell_estimates(draw_diffhr(counts, epsilon, 1, noise))
 
 
-unbiased = linear(unbiased_strategy)
-hb = linear(equal_tree)
-lue_dptree = linear(lue_strategy)
-struct_construct = linear(sc_strategy)
-tents = linear(tents_strategy)
-identity = linear(LeafStrategy)
+STRATEGIES: dict[str, Callable[[int], AxisStrategy]] = {
+    "auto, unbiased": unbiased_strategy,
+    "tents": tents_strategy,
+    "LUE-DPTree": lue_strategy,
+    "SC + BLUE": sc_strategy,
+    "HB": equal_tree,
+    "identity": LeafStrategy,
+}
+"""Unbiased mechanisms by name."""
+RIVALS: dict[str, Publish] = (
+    {name: linear(strategy) for name, strategy in STRATEGIES.items()}
+    | {
+        f"{name}, non-negative": with_nonnegative(linear(strategy))
+        for name, strategy in STRATEGIES.items()
+        if name != "auto, unbiased"
+    }
+    | {"DiffHR, private": diffhr}
+)
+"""What a curator can ask for instead of `auto`."""
 
 
 def auto(counts: IntArray, epsilon: Fraction, noise: Noise) -> FloatArray:

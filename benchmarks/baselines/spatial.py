@@ -1,9 +1,7 @@
 """Two-axis mechanisms of the literature on spatial histograms: counts of shape (n1, n2) in, estimates out.
 
 name        source                                       measures
-ug          Qardaji, Yang, Li (2013), uniform grid       a grid of m x m cells, m from the number of rows
-ag          the same, adaptive grid                      a coarse grid, then a finer grid in each of its cells
-quadtree    Cormode et al. (2012)                        a quadtree, budgets geometric by level, BLUE
+ag          Qardaji, Yang, Li (2013), adaptive grid      a coarse grid, then a finer grid in each of its cells
 hilbert_dawa   DPBench's way to two axes                 DAWA along the Hilbert curve
 
 The number of rows that the grids need is measured with a hundredth of epsilon; the papers take it as public.
@@ -17,10 +15,9 @@ from functools import lru_cache
 
 import numpy as np
 
-from benchmarks.baselines.common import FloatArray, IntArray, T, publish_tree, units
-from benchmarks.baselines.dawa_variants import dawa_tapered
+from benchmarks.baselines.common import FloatArray, IntArray, T, units
+from benchmarks.baselines.dawa import dawa_tapered
 from dpsql.noise import Noise
-from dpsql.tree import Tree, kary_tree
 
 ROWS_SHARE = Fraction(1, 100)
 UNIFORM = 10.0  # c of both papers: cells a side are sqrt(rows * epsilon / c)
@@ -53,15 +50,6 @@ def _spread(values: FloatArray, across: IntArray, down: IntArray) -> FloatArray:
 def _rows(counts: IntArray, epsilon: Fraction, noise: Noise) -> float:
     """A noisy number of rows, at least 1."""
     return max(1.0, float(_noisy(counts.sum(keepdims=True), epsilon, noise)[0, 0]))
-
-
-def ug(counts: IntArray, epsilon: Fraction, noise: Noise) -> FloatArray:
-    """The uniform grid."""
-    rows = _rows(counts, epsilon * ROWS_SHARE, noise)
-    rest = epsilon * (1 - ROWS_SHARE)
-    side = round((rows * float(rest) / UNIFORM) ** 0.5)
-    across, down = (_edges(n, side) for n in counts.shape)
-    return _spread(_noisy(_sums(counts, across, down), rest, noise).astype(np.float64), across, down)
 
 
 def ag(counts: IntArray, epsilon: Fraction, noise: Noise) -> FloatArray:
@@ -105,40 +93,12 @@ def _finer(across: IntArray, down: IntArray, sides: IntArray) -> tuple[IntArray,
     return cell.ravel(), inside, np.repeat(np.arange(len(inside)), inside)
 
 
-@lru_cache(maxsize=4)
-def _quarters(side: int) -> tuple[Tree, FloatArray]:
-    """A quadtree as a 4-ary tree over cells in Morton order, and its geometric budgets."""
-    tree = kary_tree(side * side, 4)
-    share = 2.0 ** (tree.level / 3)
-    return tree, share / (2.0 ** (np.arange(tree.depth) / 3)).sum()
-
-
-@lru_cache(maxsize=4)
-def _morton(side: int) -> tuple[IntArray, IntArray]:
-    """Row and column of each cell in Morton order."""
-    code = np.arange(side * side)
-    row, column = np.zeros(side * side, np.int64), np.zeros(side * side, np.int64)
-    for bit in range(side.bit_length() - 1):
-        column |= (code >> 2 * bit & 1) << bit
-        row |= (code >> 2 * bit + 1 & 1) << bit
-    return row, column
-
-
 def _padded(counts: IntArray) -> IntArray:
     """The histogram in the corner of a square whose side is a power of two."""
     side = 1 << (max(counts.shape) - 1).bit_length()
     out = np.zeros((side, side), np.int64)
     out[: counts.shape[0], : counts.shape[1]] = counts
     return out
-
-
-def quadtree(counts: IntArray, epsilon: Fraction, noise: Noise) -> FloatArray:
-    """The quadtree down to single cells, with geometric budgets and least squares."""
-    square = _padded(counts)
-    row, column = _morton(len(square))
-    out = np.zeros(square.shape)
-    out[row, column] = publish_tree(*_quarters(len(square)), square[row, column], epsilon, noise)
-    return out[: counts.shape[0], : counts.shape[1]]
 
 
 @lru_cache(maxsize=4)

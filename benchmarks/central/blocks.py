@@ -1,6 +1,6 @@
 """Views by blocks against what else adapts to a plane, on DPBench: errors, coverage, and whole releases through SQL.
 
-    DPSQL_DATA=... python -m benchmarks.central.blocks [--quick] [planes|full|others|releases|averages|unseen ..]
+    DPSQL_DATA=... python -m benchmarks.central.blocks [--quick] [planes|others|releases|averages|unseen ..]
 
 Errors are mean squared errors of 5,000 random rectangles times epsilon squared. The rivals are the product that ships,
 and two mechanisms of the literature from `benchmarks/baselines`, which are biased and have no honest error bar: AG and
@@ -272,28 +272,6 @@ def planes(figures: Figures, names: Sequence[str], runs: int) -> None:
     figures.at_least("blocks, coverage of a cell", min(held), 0.94, "planes")
 
 
-def full(figures: Figures, runs: int) -> None:
-    """Section 2: a plane whose every block is loud, at every epsilon."""
-    for epsilon in EPSILONS:
-        counts = np.random.default_rng(1).poisson(float(4 / epsilon), (256, 256)).astype(np.int64)
-        found = measured(counts, epsilon, runs)
-        own = method(counts.shape)
-        exact = own.unit_variance(terms(counts.shape, epsilon)) / 2 * own.product_error * float(epsilon) ** 2
-        drawn = found.error / own.product_error
-        print(f"full plane {float(epsilon):g}: {found.error:.0f} +- {found.spread:.0f}, {drawn:.3f} as drawn")
-        figures.table(
-            f"blocks on a full plane, expected over the product, epsilon {float(epsilon):g}",
-            exact / _plain(epsilon),
-        )
-
-
-def _plain(epsilon: Fraction) -> float:
-    """The product's own expected error with all of epsilon."""
-    own = method((256, 256))
-    whole = replace(own, first=False)  # which pays for no choice
-    return whole.unit_variance(terms((256, 256), epsilon)) / 2 * own.product_error * float(epsilon) ** 2
-
-
 def made_up(counts: IntArray) -> IntArray:
     """Sums of made-up values in [-50, 50] over the rows of each cell."""
     rng, found = np.random.default_rng(17), np.zeros_like(counts)
@@ -325,22 +303,6 @@ def held_out() -> dict[str, IntArray]:
 PICKED = "lpep_pickup_datetime"
 
 
-def three_axes() -> dict[str, IntArray]:
-    """Why blocks stop at two axes."""
-    people = f"'{datasets.data_root()}/adult/adult_*.parquet'"
-    trips = f"'{datasets.data_root()}/nyc-green-taxi/green_trips_2020q4.parquet'"
-    day, quarter = (
-        f"date_diff('day', DATE '2020-10-01', {PICKED}::DATE)",
-        f"4 * hour({PICKED}) + minute({PICKED}) // 15",
-    )
-    return {
-        "taxi, day x quarter hour x fare": binned(trips, (92, 96, 64), day, quarter, "fare_amount"),
-        "Adult, age x hours x education": binned(
-            people, (74, 99, 16), "age - 17", "hours_per_week - 1", "education_num - 1"
-        ),
-    }
-
-
 def binned(source: str, shape: Sequence[int], *axes: str) -> IntArray:
     """Rows by the whole part of some expressions; those outside of the shape are left out."""
     columns = [f"floor({axis})::BIGINT AS a{i}" for i, axis in enumerate(axes)]
@@ -353,7 +315,7 @@ def binned(source: str, shape: Sequence[int], *axes: str) -> IntArray:
 
 
 def unseen(figures: Figures, runs: int) -> None:
-    """Section 6: planes that tuning never saw, where blocks are chosen; and why three axes are not."""
+    """Section 5: planes that tuning never saw, where blocks are chosen."""
     held, ratios = [], []
     for name, counts in held_out().items():
         for epsilon in EPSILONS:
@@ -371,13 +333,7 @@ def unseen(figures: Figures, runs: int) -> None:
     figures.at_least("blocks, coverage of a cell", min(held), 0.94, "held-out planes")
     near = sum(ratio <= 1.15 for ratio in ratios)
     figures.table(f"held-out planes within 15% of the product, of {len(ratios)}", near)
-    print(f"told   held-out planes, worst error over the product: {max(ratios):.2f}", flush=True)
-    for name, counts in three_axes().items():
-        for epsilon in EPSILONS:
-            found = measured(counts, epsilon, max(runs // 4, 2))
-            print(f"told   three axes, not shipped, {name} {float(epsilon):g}: "
-                  f"{found.error / method(counts.shape).product_error:.2f} of the product, "
-                  f"coverage {found.coverage:.3f}", flush=True)  # fmt: skip
+    figures.table("held-out planes, worst error over the product", max(ratios))
 
 
 def chosen(counts: IntArray, epsilon: Fraction) -> bool:
@@ -388,7 +344,7 @@ def chosen(counts: IntArray, epsilon: Fraction) -> bool:
 
 
 def others(figures: Figures, names: Sequence[str], runs: int) -> None:
-    """Section 4: sums, people with weights."""
+    """Section 3: sums, people with weights."""
     held = []
     for name in names:
         counts = datasets.dpbench_2d(name)
@@ -411,7 +367,7 @@ def others(figures: Figures, names: Sequence[str], runs: int) -> None:
 
 
 def averages(figures: Figures) -> None:
-    """Section 5: AVG and SUM of whole releases, by SQL."""
+    """Section 4: AVG and SUM of whole releases, by SQL."""
     found = [released(name, Fraction(1), "{count: 0.5, hits.v: 0.5}", "SUM(v), AVG(v)", seed)
              for seed, name in enumerate(("SF-CABS-S", "GOWALLA", "LOAN-FUNDED-INCOME"))]  # fmt: skip
     for place, what in ((1, "SUM"), (2, "AVG")):
@@ -422,7 +378,7 @@ def averages(figures: Figures) -> None:
 
 
 def whole_releases(figures: Figures, names: Sequence[str]) -> None:
-    """Section 3: published files, asked by SQL."""
+    """Section 2: published files, asked by SQL."""
     counted, apart = [], 0.0
     for name in names:
         for epsilon in EPSILONS:
@@ -439,7 +395,6 @@ def main(arguments: list[str]) -> int:
     figures, names, runs = Figures(), list(REACH), 3 if quick else RUNS
     sections: dict[str, Callable[[], None]] = {
         "planes": lambda: planes(figures, names, runs),
-        "full": lambda: full(figures, runs),
         "others": lambda: others(figures, names, runs),
         "releases": lambda: whole_releases(figures, names[:1] if quick else names),
         "averages": lambda: averages(figures),

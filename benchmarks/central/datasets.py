@@ -94,28 +94,3 @@ def stars() -> Iterator[tuple[str, IntArray]]:
         "SELECT product_id - 1, count(*) FROM read_parquet(?) GROUP BY 1", (1560,),
         str(foodmart / "sales_fact_1997.parquet"),
     )  # fmt: skip
-
-
-def generated(kind: str, n: int, rows: int, seed: int = 7) -> IntArray:
-    """A generated histogram.
-
-    Args:
-        kind: "blocks" (log-normal cells), "logs" (bursts in time) or "trace" (few heavy cells, Zipf).
-        n: cells.
-        rows: rows in sum, about.
-        seed: of the generator.
-    """
-    rng = np.random.default_rng(seed)
-    if kind == "blocks":
-        weight = rng.lognormal(0.0, 0.6, n)
-    elif kind == "logs":
-        weight = np.exp(np.cumsum(rng.normal(0, 0.05, n)) - 0.002 * np.abs(np.arange(n) - n / 2)) + 1e-3
-    else:
-        weight = np.where(rng.random(n) < 0.03, rng.zipf(1.6, n).clip(max=10**5), 0) + 1e-9
-    return rng.multinomial(rows, weight / weight.sum()).astype(np.int64)
-
-
-def spread_out(counts: IntArray, factor: int, seed: int = 7) -> IntArray:
-    """Each cell dealt at random over `factor` cells: a finer histogram with the same sums."""
-    rng = np.random.default_rng(seed)
-    return rng.multinomial(counts, np.full(factor, 1 / factor)).ravel().astype(np.int64)

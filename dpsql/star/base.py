@@ -14,15 +14,14 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
-from typing import Annotated, Any, ClassVar, Protocol
+from typing import Annotated, Any, Protocol
 
 from pydantic import (
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
@@ -84,12 +83,10 @@ class OneOf:
 
     Args:
         values: what may be written.
-        former: words of older catalogs -> today's.
     """
 
-    def __init__(self, *values: Named, former: Mapping[str, str] | None = None) -> None:
+    def __init__(self, *values: Named) -> None:
         self.values = {value.name: value for value in values}
-        self._former = former or {}
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         """Read the word; values that programs hand in stay as they are."""
@@ -107,34 +104,12 @@ class OneOf:
         if not isinstance(written, str):
             raise ValueError(f"a word belongs here: {', '.join(f'`{word}`' for word in self.values)}")
         if written not in self.values:
-            successor = self._former.get(written)
-            hint = (
-                nearest(written, tuple(self.values)) if successor is None else f"did you mean `{successor}`?"
-            )
-            raise ValueError(f"`{written}` is not known here; {hint}")
+            raise ValueError(f"`{written}` is not known here; {nearest(written, tuple(self.values))}")
         return self.values[written]
-
-
-def refused(**words: str) -> BeforeValidator:
-    """Refuses words of older catalogs, each with a sentence that says what to write.
-
-    >>> refused(chain="`chain` is called `tree`; write strategy: tree").func("fda")
-    'fda'
-    """
-
-    def check(written: Any) -> Any:
-        if isinstance(written, str) and written in words:
-            raise ValueError(words[written])
-        return written
-
-    return BeforeValidator(check)
 
 
 class Model(BaseModel):
     """A frozen value; an unknown key is refused with the nearest known one."""
-
-    former: ClassVar[Mapping[str, str]] = {}
-    """Keys of older catalogs -> what to write today."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", populate_by_name=True, str_max_length=100_000, defer_build=True
@@ -149,8 +124,7 @@ class Model(BaseModel):
         accepted = {*keys, *cls.model_fields}
         for key in values:
             if key not in accepted:
-                hint = cls.former.get(str(key)) or nearest(str(key), keys)
-                raise ValueError(f"unknown key `{key}`; {hint}")
+                raise ValueError(f"unknown key `{key}`; {nearest(str(key), keys)}")
         return values
 
 

@@ -26,7 +26,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from dpsql.star.base import Exact, Model, OneOf, Problem, refused
+from dpsql.star.base import Exact, Model, OneOf, Problem
 
 MOST_SERVICES = 8
 BESIDE_SERVICES = {"epsilon", "services", "participation", "everybody", "row_bit_cap"}
@@ -208,12 +208,7 @@ class Collection(Model):
     shares: dict[str, Exact] = Field(
         default_factory=dict, description="view: part of the people who report on it"
     )
-    row_weighting: Annotated[
-        RowWeighting | None,
-        refused(
-            mar="rows that tau cuts are no longer taken to resemble the others; write row_weighting: bit"
-        ),
-    ] = Field(
+    row_weighting: RowWeighting | None = Field(
         None,
         description="bit: one row and a bit for how many, the default where people may have several rows; "
         "none: slots for rows, and no account of those beyond them",

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import (
     BeforeValidator,
@@ -21,7 +20,7 @@ from pydantic import (
 )
 
 from dpsql.errors import CatalogError
-from dpsql.star.base import Exact, Model, OneOf, Text, refused
+from dpsql.star.base import Exact, Model, OneOf, Text
 from dpsql.star.collection import Collection
 from dpsql.star.source import Source
 from dpsql.star.tables import CutsField, Table
@@ -44,17 +43,8 @@ MECHANISMS = (
 )
 
 
-FORMER_MECHANISMS = {
-    "product_hats": "product hats are gone; write `mechanism: auto`, or blocks for a plane that is mostly empty",
-    "dawa": "DAWA is gone; write `mechanism: auto`, with `data_dependent: allow` where a noisy look may choose",
-}
-"""Words of older catalogs -> what to write."""
-
-
 class AxisSpec(Model):
     """An axis of a view: a column, or a public dimension at a grain."""
-
-    former: ClassVar[Mapping[str, str]] = {"asked": "write `workload`"}
 
     axis: str = Field(
         min_length=1, description="table.column, foreign_key.column, or a public dimension with `by`"
@@ -120,17 +110,14 @@ def _form(value: Any) -> str:
 
 
 def _ways(value: Any) -> Any:
-    """A whole number, from text too."""
-    return int(str(value)) if str(value).isdecimal() else value
+    """The number 2, from text too."""
+    if value is not None and str(value) != "2":
+        raise ValueError("a cube has pairs of axes; write ways: 2")
+    return value if value is None else 2
 
 
 class View(Model):
     """What is measured together: a table, a few axes, and measures that split the view's share."""
-
-    former: ClassVar[Mapping[str, str]] = {
-        "coarsen": "write `{axis: <axis>, cuts: <cuts>}` in `axes`",
-        "objective": "a cube has the least mean error over its sets; remove the key",
-    }
 
     of: str = Field(description="the table whose rows are counted")
     axes: tuple[Annotated[AxisSpec, BeforeValidator(_axis)], ...] = Field(
@@ -144,7 +131,7 @@ class View(Model):
     )
     share: Exact | None = Field(None, description="part of epsilon; views without one split what is left")
     mechanism: Annotated[
-        Annotated[Literal[MECHANISMS], refused(**FORMER_MECHANISMS), Tag("word")]  # type: ignore[valid-type]
+        Annotated[Literal[MECHANISMS], Tag("word")]  # type: ignore[valid-type]
         | Annotated[TreeMechanism, Tag("tree")],
         Discriminator(_form),
     ] = Field("auto", description="how it is measured; `auto` is what errs least")
@@ -153,12 +140,7 @@ class View(Model):
         description="of `mechanism: asked`: the only questions measured, each as disjoint boxes, each box as"
         " intervals [first, beyond last] of leaves on each axis; `dpsql buy` writes them",
     )
-    ways: (
-        Annotated[
-            Literal[2], BeforeValidator(_ways), refused(**{"3": "a cube has pairs of axes; write ways: 2"})
-        ]
-        | None
-    ) = Field(
+    ways: Annotated[Literal[2], BeforeValidator(_ways)] | None = Field(
         None,
         description="2: a cube; in the place of all its axes together, all sets of up to two of them (needs delta)",
     )
@@ -384,19 +366,13 @@ def _questions(value: Any) -> Any:
 class Stream(Model):
     """A release that grows by batches along one time column; `dpsql append` makes it and adds to it."""
 
-    former: ClassVar[Mapping[str, str]] = {"asked": "write `workload`"}
-
     column: str = Field(
         description="table.column of the time axis; its lower bound lies in the first batch, every view has it"
     )
     grain: Literal["hour", "day", "week", "month"] = Field("day", description="what one batch covers")
-    strategy: Annotated[
-        Literal["auto", "tree", "fda", "prefix", "toeplitz", "spectral"],
-        refused(
-            chain="`chain` is called `tree`; write strategy: tree",
-            fenwick="Fenwick nodes of equal budgets are gone; write strategy: fda",
-        ),
-    ] = Field("auto", description="what is measured over time; `auto` is what errs least")
+    strategy: Literal["auto", "tree", "fda", "prefix", "toeplitz", "spectral"] = Field(
+        "auto", description="what is measured over time; `auto` is what errs least"
+    )
     horizon: int = Field(ge=1, le=2**20, description="batches planned for")
     ends: bool = Field(
         False,
@@ -411,7 +387,7 @@ class Stream(Model):
         "`range`, or a number of batches (its windows), each with a weight; without it running, range and windows of "
         "the grain's usual lengths, all alike",
     )
-    late: Annotated[Late, OneOf(IN_BATCH, LEFT_OUT, former={"arrive": "batch", "refuse": "drop"})] = Field(
+    late: Annotated[Late, OneOf(IN_BATCH, LEFT_OUT)] = Field(
         LEFT_OUT,
         description="rows of an earlier batch, or without a date: counted in the batch they arrive with, or left out",
     )

@@ -6,8 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, field_validator, model_validator
 
@@ -43,8 +42,6 @@ class PrivateKeys(Model):
 
     **Privacy**: shown values were chosen by noisy sums (docs/privacy/keys.md); all others are one leaf, `other`.
     """
-
-    former: ClassVar[Mapping[str, str]] = {"other": "write `other` beside `categories`"}
 
     private: Literal[True] = Field(description="written out: the values are private")
     per_unit: int | None = Field(

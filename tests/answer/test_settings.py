@@ -70,7 +70,6 @@ def test_other_statements_are_none_of_ours(statement: str) -> None:
         ("SET dp_nonnegativ = true", UnknownName, "did you mean dp_nonnegative?"),
         ("PRAGMA nonnegative", UnknownName, "did you mean dp_nonnegative?"),
         ("SET dp_level = 1", UnknownName, "the settings are dp_nonnegative, dp_min_relative_error"),
-        ("SET dp_estimate = unbiased", UnknownName, "SET dp_nonnegative = true or false"),
         ("PRAGMA DP_NONNEGATIVE", ProgrammingError, "SET dp_nonnegative = true"),
         ("pragma dp_nonnegative = false;", ProgrammingError, "SET dp_nonnegative = true"),
         ("PRAGMA dp_nonnegative(true)", ProgrammingError, "SET dp_nonnegative = true"),

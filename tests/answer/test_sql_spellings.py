@@ -64,35 +64,18 @@ TRANSLATED = {
     "SELECT region, COUNT(*) FROM sales JOIN customer USING (customer_id) GROUP BY 1 ORDER BY 1 OFFSET 1 ROWS "
     "FETCH NEXT 2 ROWS ONLY":
         "SELECT region, COUNT(*) FROM sales JOIN customer USING (customer_id) GROUP BY 1 ORDER BY 1 LIMIT 2 OFFSET 1",
-    "SELECT DATEADD(month, DATEDIFF(month, DATE '2000-01-01', sold_on), DATE '2000-01-01') AS m, COUNT(*) FROM sales "
-    "GROUP BY 1": "SELECT CAST(DATE_TRUNC('month', sold_on) AS TIMESTAMP), COUNT(*) FROM sales GROUP BY 1",
     "SELECT TO_CHAR(sold_on, 'YYYY-MM') AS m, COUNT(*) FROM sales GROUP BY 1":
         "SELECT STRFTIME(sold_on, '%Y-%m'), COUNT(*) FROM sales GROUP BY 1",
-    "SELECT SAFE_DIVIDE(SUM(amount), COUNT(*)), SAFE_DIVIDE(COUNT(*), 0) FROM sales":
-        "SELECT SUM(amount) / COUNT(*), NULL FROM sales",
     "SELECT COUNT(*) FROM sales WHERE sold_on AT TIME ZONE 'UTC' >= TIMESTAMP '2025-02-01'":
         "SELECT COUNT(*) FROM sales WHERE sold_on >= DATE '2025-02-01'",
     "SELECT COUNT(*) FROM sales WHERE sold_on >= {d '2025-02-01'} AND sold_on < {ts '2025-03-01 00:00:00'}":
         "SELECT COUNT(*) FROM sales WHERE sold_on >= DATE '2025-02-01' AND sold_on < DATE '2025-03-01'",
-    "SELECT DATEADD(month, DATEDIFF(month, 0, sold_on), 0) AS m, COUNT(*) FROM sales GROUP BY 1":
-        "SELECT CAST(DATE_TRUNC('month', sold_on) AS TIMESTAMP), COUNT(*) FROM sales GROUP BY 1",
-    "SELECT TRUNC(sold_on, 'MM') AS m, COUNT(*) FROM sales GROUP BY 1":
-        "SELECT CAST(DATE_TRUNC('month', sold_on) AS TIMESTAMP), COUNT(*) FROM sales GROUP BY 1",
-    "SELECT TO_CHAR(sold_on, 'YYYY-\"Q\"Q, FMMonth DD') AS m, COUNT(*) FROM sales GROUP BY 1":
-        "SELECT STRFTIME(sold_on, '%Y-Q') || QUARTER(sold_on) || STRFTIME(sold_on, ', %B %d'), COUNT(*) FROM sales "
-        "GROUP BY 1",
-    "SELECT SAFE_DIVIDE(SAFE_DIVIDE(COUNT(*), 2), SAFE_DIVIDE(4, 2)) FROM sales": "SELECT COUNT(*) / 2 / 2 FROM sales",
     "SELECT WIDTH_BUCKET(age, 20, 35, 4) AS b, COUNT(*) FROM customer GROUP BY 1":
         "SELECT CASE WHEN age < 20 THEN 0 WHEN age >= 35 THEN 5 ELSE (age - 20) * 4 // 15 + 1 END, COUNT(*) "
         "FROM customer GROUP BY 1",
-    "SELECT TO_CHAR(sold_on, 'Day') AS d, TO_CHAR(sold_on, 'fmday, D') AS e, COUNT(*) FROM sales GROUP BY 1, 2":
-        "SELECT RPAD(DAYNAME(sold_on), 9, ' '), LOWER(DAYNAME(sold_on)) || ', ' || (DAYOFWEEK(sold_on) + 1), COUNT(*) "
-        "FROM sales GROUP BY 1, 2",
-    "SELECT TO_CHAR(sold_on, 'MONTH/WW') AS d, COUNT(*) FROM sales GROUP BY 1":
-        "SELECT RPAD(UPPER(MONTHNAME(sold_on)), 9, ' ') || '/' || ((DAYOFYEAR(sold_on) - 1) // 7 + 1), COUNT(*) "
-        "FROM sales GROUP BY 1",
-    "SELECT TO_CHAR(sold_on, 'MON W') AS d, COUNT(*) FROM sales GROUP BY 1":
-        "SELECT UPPER(STRFTIME(sold_on, '%b')) || ' ' || ((DAY(sold_on) - 1) // 7 + 1), COUNT(*) FROM sales GROUP BY 1",
+    "SELECT TO_CHAR(sold_on, 'Day') AS d, TO_CHAR(sold_on, 'FMMonth DD, \"w\"Dy') AS e, COUNT(*) FROM sales "
+    "GROUP BY 1, 2":
+        "SELECT RPAD(DAYNAME(sold_on), 9, ' '), STRFTIME(sold_on, '%B %d, w%a'), COUNT(*) FROM sales GROUP BY 1, 2",
     "SELECT COUNT(*) FROM customer WHERE region = ANY ('{north,west}') AND NOT (region) = ('west')":
         "SELECT COUNT(*) FROM customer WHERE region = 'north'",
     "SELECT sold_on::timestamptz AT TIME ZONE 'Asia/Kathmandu' AS t, COUNT(*) FROM sales GROUP BY 1":
@@ -119,9 +102,6 @@ TRANSLATED = {
         f"SELECT c.region, MAX(t.n), SUM(t.n), AVG(t.n), COUNT(t.n) {JOINED} LEFT JOIN "
         "(SELECT region, COUNT(*) AS n FROM customer GROUP BY 1 ORDER BY 2 DESC LIMIT 2) AS t ON c.region = t.region "
         "GROUP BY 1",
-    "SELECT APPROX_COUNT_DISTINCT(age) FROM customer": "SELECT COUNT(DISTINCT age) FROM customer",
-    "SELECT COUNT(*) FROM sales WHERE UNIX_TIMESTAMP(sold_on) >= UNIX_TIMESTAMP(DATE '2025-02-01')":
-        "SELECT COUNT(*) FROM sales WHERE sold_on >= DATE '2025-02-01'",
 }  # fmt: skip
 """Statements in other systems' words -> DuckDB's."""
 
@@ -159,6 +139,11 @@ def test_it_equals_plain_sql(star: tuple[Answerer, duckdb.DuckDBPyConnection], t
     "SELECT region, COUNT(*) FROM shop GROUP BY 1 ORDER BY 1 FETCH FIRST 10 PERCENT ROWS ONLY",
     "SELECT region, COUNT(*) FROM shop GROUP BY 1 ORDER BY 1 FETCH FIRST 10 ROWS WITH TIES",
     "SELECT TO_CHAR(sold_on, 'J'), COUNT(*) FROM sales GROUP BY 1",
+    "SELECT TO_CHAR(sold_on, 'YYYY Q'), COUNT(*) FROM sales GROUP BY 1",
+    "SELECT TO_CHAR(sold_on, 'MONTH'), COUNT(*) FROM sales GROUP BY 1",
+    "SELECT UNIX_TIMESTAMP(sold_on), COUNT(*) FROM sales GROUP BY 1",
+    "SELECT DATEADD('month', 1, sold_on), COUNT(*) FROM sales GROUP BY 1",
+    "SELECT APPROX_COUNT_DISTINCT(age) FROM customer",
     "SELECT WIDTH_BUCKET(age, 40, 18, 4), COUNT(*) FROM customer GROUP BY 1",
     "SELECT WIDTH_BUCKET(age, 18, age, 4), COUNT(*) FROM customer GROUP BY 1",
     "SELECT COUNT(*) FROM sales WHERE sold_on::timestamptz AT TIME ZONE 'CET' >= TIMESTAMP '2025-02-01'",

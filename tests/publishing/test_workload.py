@@ -6,7 +6,6 @@ import duckdb
 import numpy as np
 import pytest
 
-from benchmarks.central import logs as query_logs
 from dpsql import api
 from dpsql.answer.answerer import Answerer
 from dpsql.engines.duck import RawSide
@@ -19,6 +18,7 @@ from dpsql.publishing.central import publish_release
 from dpsql.publishing.plan import plan_release
 from dpsql.release import open_release
 from dpsql.star import load_catalog, parse_catalog
+from dpsql.tree import Workload
 from dpsql.variance.reading import from_columns
 from tests.thinned import by_default
 
@@ -55,6 +55,36 @@ def test_weeks_are_better_where_weeks_are_asked():
     assert np.all(np.isfinite(asked.ranges(np.arange(365), np.arange(365) + 1)))
 
 
+def logs(n: int) -> dict[str, Workload]:
+    """The logs, drawn with a fixed seed.
+
+    Args:
+        n: leaves of the axis.
+    """
+    rng = np.random.default_rng(3)
+    first = rng.integers(0, n - 16, 100)
+    short = Workload(first, first + rng.integers(1, 17, 100), np.ones(100))
+    ends = np.sort(rng.choice(n, n // 4, replace=False)) + 1
+    prefixes = Workload(np.zeros(len(ends), np.int64), ends, np.ones(len(ends)))
+    borders = np.sort(rng.choice(n, (8, 2), replace=False), axis=1)
+    hot = Workload(borders[:, 0], borders[:, 1], 1 / np.arange(1.0, 9.0))
+    weeks = np.arange(0, n - 7, 7)
+    late = rng.integers(n - n // 4, n - 30, 60)
+    some = np.sort(rng.choice(n, (40, 2), replace=False), axis=1)
+    mixed = Workload(
+        np.concatenate([first[:50], np.zeros(40, np.int64), some[:, 0]]),
+        np.concatenate([first[:50] + 7, rng.integers(1, n, 40), some[:, 1]]), np.ones(130),
+    )  # fmt: skip
+    return {
+        "100 short ranges, up to 16 leaves": short,
+        "prefixes, n / 4 of them": prefixes,
+        "8 hot ranges": hot,
+        "weeks of 7 leaves": Workload(weeks, weeks + 7, np.ones(len(weeks))),
+        "60 ranges in the last quarter": Workload(late, late + rng.integers(1, 30, 60), np.ones(60)),
+        "mixed, 130 ranges": mixed,
+    }
+
+
 @pytest.mark.parametrize(
     ("log", "bound"),
     by_default(
@@ -67,8 +97,8 @@ def test_weeks_are_better_where_weeks_are_asked():
         2,
     ),
 )
-def test_errors_over_the_logs_of_the_accuracy_page(log, bound):
-    asked = with_unforeseen(query_logs.logs(256)[log], 256)
+def test_errors_over_declared_logs(log, bound):
+    asked = with_unforeseen(logs(256)[log], 256)
     assert asked.weight.sum() == pytest.approx(1)
     choice = auto_strategy(256, asked)
     assert choice.expected_error <= bound

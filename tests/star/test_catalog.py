@@ -66,7 +66,6 @@ def test_numbers_stay_exact() -> None:
     [
         ("lower: 18", "lwer: 18", "shop.yaml:8: tables.customer.columns.age", "did you mean `lower`?"),
         ("views:", "veiws:", "shop.yaml", "did you mean `views`?"),
-        ("[count],", "[count], coarsen: {x: [1]},", "views.trend", "cuts: <cuts>}` in `axes`"),
         ("role: fact", "role: facts", "tables.sales.role", "did you mean `fact`?"),
         ("epsilon: 0.1, ", "", "shop.yaml:5: privacy", "`epsilon` is missing"),
         ("epsilon: 0.1", "epsilon: CHOOSE", "shop.yaml:5: privacy.epsilon", "is not a number"),

@@ -362,9 +362,8 @@ def test_each_rule_for_late_rows_has_one_word() -> None:
     for word in ("batch", "drop"):
         stream = read(word).stream
         assert stream is not None and stream.late.name == word
-    for former, word in (("arrive", "batch"), ("refuse", "drop")):
-        with pytest.raises(CatalogError, match=f"did you mean `{word}`"):
-            read(former)
+    with pytest.raises(CatalogError, match="did you mean `batch`"):
+        read("bath")
 
 
 def test_a_stream_goes_by_a_column_of_its_files() -> None:

@@ -22,7 +22,6 @@ from dpsql.errors import ProgrammingError, UnknownName
 NONNEGATIVE = "dp_nonnegative"
 MIN_RELATIVE_ERROR = "dp_min_relative_error"
 ERRORS = "dp_errors"
-FORMER = "dp_estimate"
 
 ON, OFF = frozenset({"true", "on", "yes", "1"}), frozenset({"false", "off", "no", "0"})
 RESET = "default"
@@ -154,8 +153,6 @@ def read_change(text: str) -> Change | None:
 
 
 def _refuse_misspelt(name: str) -> None:
-    if name == FORMER:
-        raise UnknownName(f"there is no setting {name}", hint=f"write SET {NONNEGATIVE} = true or false")
     near = difflib.get_close_matches(name, SETTINGS, 1, ALIKE) or difflib.get_close_matches(
         f"dp_{name}", SETTINGS, 1, ALIKE
     )
