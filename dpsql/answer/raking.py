@@ -87,7 +87,11 @@ def raked(sample: Sample, central: Release) -> Release | None:
     overlaps = overlaps_of(central, sample.release)[0]
     for view in views_of(sample.release):
         table = read_table(sample.release, view)
-        if table is None or len(table.measures) * np.prod(table.shape) > LARGEST_TABLE:
+        if (
+            table is None
+            or sample.release.meta.unasked(table.of)
+            or len(table.measures) * np.prod(table.shape) > LARGEST_TABLE
+        ):
             continue
         margins = _margins(
             central, table, [overlap for overlap in overlaps if overlap.right.name == view.name]

@@ -323,9 +323,10 @@ def _bounding(survey: Survey, plan: Plan, scale: Scale) -> list[SlotsLeftOut | B
         return []
     clipped = scale.clipped
     if clipped is not None and one_row_each(plan):
-        return [BitLeftOut(survey.of, plan.tau, clipped.value, clipped.error)]
-    fraction, error = (None, None) if clipped is None else (clipped.value, clipped.error)
-    return [SlotsLeftOut(survey.of, plan.tau, fraction, error)]
+        return [BitLeftOut(survey.of, plan.tau, plan.rows_cap, clipped.value, clipped.error)]
+    if clipped is None:
+        return [SlotsLeftOut(survey.of, plan.tau, plan.tau)]
+    return [SlotsLeftOut(survey.of, plan.tau, plan.rows_cap, clipped.value, clipped.error)]
 
 
 def _scales(survey: Survey, plan: Plan, scale: Scale) -> list[ScaleMeta]:

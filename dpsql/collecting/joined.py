@@ -303,7 +303,7 @@ def _description(
 
 def _bounding(survey: Survey, sheet: Sheet) -> list[SlotsLeftOut | BitLeftOut]:
     """Rows of a person beyond R, of which nobody was asked how many there are."""
-    return [BitLeftOut(survey.of, sheet.rows)] if sheet.rows > 1 else []
+    return [BitLeftOut(survey.of, sheet.rows, sheet.rows)] if sheet.rows > 1 else []
 
 
 def _promise(survey: Survey, sheet: Sheet) -> Promise:

@@ -458,6 +458,14 @@ class ValuesBeyondBounds:
         )
 
 
+def unasked_words(asked: int) -> str:
+    """What rows beyond those that people were asked about leave open."""
+    return (
+        f"rows beyond {asked} of a person were not asked about, so intervals of counts and sums have no upper end, "
+        f"and averages and shares are of up to {asked} rows a person"
+    )
+
+
 @dataclass(frozen=True)
 class SlotsLeftOut:
     """What the slots of people who report for themselves left out of a table.
@@ -465,22 +473,27 @@ class SlotsLeftOut:
     Args:
         of: the counted table.
         tau: slots of a person.
-        clipped_fraction, clipped_fraction_error: the part of all rows; None where nobody was asked.
+        clipped_fraction, clipped_fraction_error: the part of the rows of up to `asked` a person; None where nobody was
+            asked.
+        asked: rows up to which a person was asked; those beyond bound no count or sum from above.
     """
 
     of: str
     tau: int
+    asked: int
     clipped_fraction: float | None = None
     clipped_fraction_error: float | None = None
     bounding: Literal["slots"] = "slots"
-    misread: ClassVar[bool] = False
+    misread: ClassVar[bool] = True
 
     def note(self) -> str:
         """What a reader of answers about the table should know."""
         if self.clipped_fraction is None or self.clipped_fraction_error is None:
-            return f"people report {self.tau} of their rows of {self.of}; nobody was asked how many that leaves out"
+            cut = f"people report {self.tau} of their rows of {self.of}; nobody was asked how many that leaves out"
+            return f"{cut}; {unasked_words(self.asked)}"
         share, error = 100 * self.clipped_fraction, 100 * self.clipped_fraction_error
-        return f"slots ({self.tau} a person) left out about {share:.2g}% (error {error:.1g}%) of the rows of {self.of}"
+        cut = f"slots ({self.tau} a person) left out about {share:.2g}% (error {error:.1g}%) of the rows of {self.of}"
+        return f"{cut}, of up to {self.asked} a person; {unasked_words(self.asked)}"
 
 
 @dataclass(frozen=True)
@@ -490,25 +503,29 @@ class BitLeftOut:
     Args:
         of: the counted table.
         tau: rows at which the bit is certain.
-        clipped_fraction, clipped_fraction_error: the part of all rows beyond; None where nobody was asked.
+        clipped_fraction, clipped_fraction_error: the part of the rows of up to `asked` a person that lies beyond; None
+            where nobody was asked.
+        asked: rows up to which a person was asked; those beyond bound no count or sum from above.
     """
 
     of: str
     tau: int
+    asked: int
     clipped_fraction: float | None = None
     clipped_fraction_error: float | None = None
     bounding: Literal["bit"] = "bit"
-    misread: ClassVar[bool] = False
+    misread: ClassVar[bool] = True
 
     def note(self) -> str:
         """What a reader of answers about the table should know."""
         cut = f"a person with more than {self.tau} rows of {self.of} counts as one with {self.tau}"
         if self.clipped_fraction is None or self.clipped_fraction_error is None:
-            return f"{cut}; nobody was asked how many rows that leaves out"
+            return f"{cut}; nobody was asked how many rows that leaves out; {unasked_words(self.asked)}"
         share, error = 100 * self.clipped_fraction, 100 * self.clipped_fraction_error
         return (
-            f"{cut}, which leaves out about {share:.2g}% (error {error:.1g}%) of the rows; counts and sums "
-            "are scaled to all rows, and error bars allow for rows left out that lie elsewhere"
+            f"{cut}, which leaves out about {share:.2g}% (error {error:.1g}%) of the rows of up to {self.asked} a "
+            "person; counts and sums are scaled to these, and error bars allow for rows left out that lie elsewhere; "
+            + unasked_words(self.asked)
         )
 
 
@@ -599,6 +616,10 @@ class Meta:
         """What is known of a table's rows beyond its declared bound; None where there can be none."""
         tables = [table for table in self.bounding if isinstance(table, RowsBeyondBound) and table.of == of]
         return tables[0] if tables else None
+
+    def unasked(self, of: str) -> bool:
+        """Whether people may have rows of a table beyond those that they were asked about."""
+        return any(isinstance(table, SlotsLeftOut | BitLeftOut) and table.of == of for table in self.bounding)
 
     def excess_of(self, of: str, measure: str) -> ValuesBeyondBounds | None:
         """What is known of a measure's values beyond its bounds; None where nothing measured them."""
