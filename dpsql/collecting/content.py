@@ -59,15 +59,21 @@ from dpsql.mechanisms.local.truncation import ValueWithError, shuffled_epsilon
 from dpsql.mechanisms.oracles.oracle import FloatArray, influence
 from dpsql.release.assemble import Description, Statistic, assemble
 from dpsql.release.format import (
-    BitLeftOut,
     MeasureScale,
     Promise,
     RelativeError,
     ScaleMeta,
-    SlotsLeftOut,
     SpentAmount,
 )
-from dpsql.release.reports import FirstRoundMeta, InfluenceMeta, LocalMeta, ManifestMeta, ShuffledMeta
+from dpsql.release.reports import (
+    BitLeftOut,
+    FirstRoundMeta,
+    InfluenceMeta,
+    LocalMeta,
+    ManifestMeta,
+    ShuffledMeta,
+    SlotsLeftOut,
+)
 from dpsql.release.write import (
     AxisPart,
     PlacedAxis,

@@ -38,8 +38,8 @@ from dpsql.mechanisms.local.blue import ShareEstimate
 from dpsql.mechanisms.oracles.oracle import FloatArray
 from dpsql.progress import Progress
 from dpsql.release.assemble import Description, Statistic, assemble
-from dpsql.release.format import BitLeftOut, Promise, SlotsLeftOut, SpentAmount
-from dpsql.release.reports import LocalMeta, ManifestMeta
+from dpsql.release.format import Promise, SpentAmount
+from dpsql.release.reports import BitLeftOut, LocalMeta, ManifestMeta, SlotsLeftOut
 from dpsql.release.write import ReleaseBuilder
 from dpsql.star import spec_hash
 from dpsql.variance.kronecker import AxisSplit, ProductReading
