@@ -54,13 +54,15 @@ class StandsFor(NamedTuple):
     Args:
         rows: of the population, with standard error `error`.
         source: who says so: a release, or `declared`.
-        margins: columns by whose margins respondents that are no random sample were weighted.
+        margins: columns by whose margins respondents were weighted.
+        random: whether no test rejects that respondents are a random sample.
     """
 
     rows: float
     error: float
     source: str
     margins: tuple[str, ...] = ()
+    random: bool = True
 
 
 @dataclass(frozen=True)
