@@ -68,6 +68,7 @@ class Result:
         ordered: whether the statement sorts.
         reasons: computes `undefined`.
         moved: computes the positions of the columns that noise moves and whose error is defined.
+        decompositions: computes `decomposition`.
     """
 
     columns: tuple[str, ...]
@@ -82,6 +83,7 @@ class Result:
     ordered: bool = False
     reasons: Callable[[], Mapping[str, str]] = field(default=dict, repr=False, compare=False)
     moved: Callable[[], tuple[int, ...]] = field(default=tuple, repr=False, compare=False)
+    decompositions: Callable[[], list[dict[str, Any]]] = field(default=list, repr=False, compare=False)
 
     @cached_property
     def undefined(self) -> Mapping[str, str]:
@@ -92,6 +94,11 @@ class Result:
     def plan(self) -> tuple[str, ...]:
         """How it was answered: numbered stages in words, the DuckDB statements last."""
         return self.stages()
+
+    @cached_property
+    def decomposition(self) -> list[dict[str, Any]]:
+        """How it was answered as a value, a block each: nodes with their estimates, noise, and errors."""
+        return self.decompositions()
 
     @cached_property
     def model_bound(self) -> Grid:
