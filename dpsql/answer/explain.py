@@ -190,29 +190,29 @@ def noise_json(answered: AnsweredTerms, release: Release) -> list[dict[str, Any]
             "measures": [statistic.measure for statistic in statistics],
             "noise": mechanism,
             currency: float(Fraction(budget)),
-            "sensitivity": [statistic.sensitivity / 10**statistic.scale for statistic in statistics],
-            "scale": [_unit_scale(statistic) for statistic in statistics],
+            **({} if release.meta.local else _unit_noise(statistics)),
         }
         for (mechanism, currency, budget), statistics in drawn.items()
     ]  # fmt: skip
 
 
-def _unit_scale(statistic: StatisticMeta) -> float:
-    """Scale of the noise of a row that has all of the budget: sensitivity / epsilon, or sensitivity / mu."""
-    budget = float(Fraction(statistic.budget))
-    unit = budget if statistic.currency == "epsilon" else math.sqrt(budget)
-    return float(statistic.sensitivity / 10**statistic.scale / unit)
+def _unit_noise(statistics: Sequence[StatisticMeta]) -> dict[str, list[float]]:
+    """Sensitivities, and scales of a measured row with all of the budget: sensitivity / epsilon, or sensitivity / mu."""
+    budget = float(Fraction(statistics[0].budget))
+    unit = budget if statistics[0].currency == "epsilon" else math.sqrt(budget)
+    sensitivity = [statistic.sensitivity / 10**statistic.scale for statistic in statistics]
+    return {"sensitivity": sensitivity, "scale": [each / unit for each in sensitivity]}
 
 
 def _noise_words(noise: Mapping[str, Any]) -> str:
     currency = "epsilon" if "epsilon" in noise else "mu2"
+    words = f"noise of {', '.join(noise['measures'])}: {noise['noise']}; {currency} {noise[currency]:.4g}"
+    if "scale" not in noise:
+        return words
     sensitivities, scales = (
         ", ".join(f"{number:.6g}" for number in noise[key]) for key in ("sensitivity", "scale")
     )
-    return (
-        f"noise of {', '.join(noise['measures'])}: {noise['noise']}; {currency} {noise[currency]:.4g}, "
-        f"sensitivity {sensitivities}, scale {scales} at the whole budget"
-    )
+    return f"{words}, sensitivity {sensitivities}, scale {scales} at the whole budget"
 
 
 def composites(answered: AnsweredTerms, block: Block) -> Iterator[tuple[str, Composite]]:
@@ -254,10 +254,11 @@ def error_json(value: str, numbers: Composite, release: Release) -> dict[str, An
         of_one = {source: weights for source, weights in moved.items() if source.statistic == statistic}
         name = f"noise of {release.statistics[statistic].measure}"
         components[name] = covariance(of_one, of_one, len(numbers.middle)).noise
+    if numbers.slope.weight_variance is not None:
+        components["rows a person"] = numbers.slope.weight_variance
     whole = PARTS["noise"].values(numbers, DEFAULT_LEVEL) ** 2
-    between = whole - sum(components.values())
-    if np.any(np.abs(between) > NOTHING * np.abs(whole)):
-        components["noise in common"] = between
+    components["noise in common"] = whole - sum(components.values())
+    components = {name: v for name, v in components.items() if np.any(np.abs(v) > NOTHING * np.abs(whole))}
     for name in ("scale", "spread", "tail", "within_leaf"):
         variance = PARTS[name].values(numbers, DEFAULT_LEVEL) ** 2
         if np.any(np.nan_to_num(variance) != 0):
@@ -275,7 +276,7 @@ def _finite(numbers: FloatArray) -> list[float | None]:
 
 
 def _error_words(value: str, error: Mapping[str, Any]) -> str:
-    variance = " + ".join(f"{_span(numbers)} {name}" for name, numbers in error["variance"].items())
+    variance = " + ".join(f"{_span(numbers)} {name}" for name, numbers in error["variance"].items()) or "0"
     cut = f"; cut bins move it by up to {_span(error['cut bins'])}" if "cut bins" in error else ""
     return (
         f"{value}: half of the 95% interval / 1.96 is {_span(error['half of the 95% interval / 1.96'])}; "

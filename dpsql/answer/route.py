@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 from dpsql.answer.answerer import Answerer, put_together
 from dpsql.answer.block import Block
 from dpsql.answer.combine import promise_together
-from dpsql.answer.errorfunctions import DEFAULT_LEVEL, STDERR
+from dpsql.answer.errorfunctions import DEFAULT_LEVEL, PARTS, STDERR
 from dpsql.answer.notes import PARTICIPATIONS, Reads, reads_of
 from dpsql.answer.population import Pool, as_everybody, pools
 from dpsql.answer.raking import raked
@@ -522,7 +522,10 @@ def _merged(table: SchemaTable, extension: SchemaTable) -> SchemaTable:
 
 
 def rank(relations: Sequence[Relation]) -> tuple[int, float]:
-    """What the best answer has least of: cells without an error (NULLs, open ends), then mean half-width / 1.96."""
+    """What the best answer has least of: cells without an error (NULLs, open ends), then mean half-width / 1.96.
+
+    A cell whose interval has an open end counts with the standard error of its noise.
+    """
     missing, errors = 0, []
     for relation in relations:
         for value in relation.block.values:
@@ -531,7 +534,11 @@ def rank(relations: Sequence[Relation]) -> tuple[int, float]:
                 continue
             cells = relation.errors_of(STDERR, form, DEFAULT_LEVEL)[1] or []
             missing += sum(cell is None for cell in cells)
-            errors += [cell for cell in cells if cell is not None]
+            noise = (
+                relation.errors_of(PARTS["noise"], form, DEFAULT_LEVEL)[1] or [] if None in cells else cells
+            )
+            known = (drawn if cell is None else cell for cell, drawn in zip(cells, noise, strict=True))
+            errors += [cell for cell in known if cell is not None]
     return missing, sum(errors) / len(errors) if errors else 0.0
 
 
