@@ -197,7 +197,7 @@ def noise_json(answered: AnsweredTerms, release: Release) -> list[dict[str, Any]
 
 
 def _unit_noise(statistics: Sequence[StatisticMeta]) -> dict[str, list[float]]:
-    """Sensitivities, and scales of a measured row with all of the budget: sensitivity / epsilon, or sensitivity / mu."""
+    """Sensitivities, and scales of a measured row that has all of the budget: sensitivity over epsilon or mu."""
     budget = float(Fraction(statistics[0].budget))
     unit = budget if statistics[0].currency == "epsilon" else math.sqrt(budget)
     sensitivity = [statistic.sensitivity / 10**statistic.scale for statistic in statistics]

@@ -227,7 +227,12 @@ class Release:
         return model
 
     def measured(self, k: int) -> set[tuple[int, int]] | None:
-        """The half-open intervals of leaves that a model's strategy measured; None where its rows are no intervals."""
+        """The half-open intervals of leaves that a model's strategy measured.
+
+        None where its rows are no intervals, and of a release in memory, which has no models.
+        """
+        if self.pair_readings:
+            return None
         kind, model = self.meta.models[k], self.model(k)
         return MEASURED[kind](self._leaves[k], model.columns()) if kind in MEASURED else None
 
