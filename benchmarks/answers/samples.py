@@ -24,6 +24,8 @@ from dpsql.examples.retail import Columns, make_star, write_star
 
 PEOPLE, SALES, RATE = 40_000, 50, 0.3
 WORLDS = 40
+WEAK = 0.4
+"""Epsilon of reports that hide from the test that one half of the people reports twice as often, most of the time."""
 _CATALOG = Path(__file__).parents[2] / "catalog" / "retail.yaml"
 OTHER_CUTS = {
     "age": "{axis: customer.age, cuts: [24, 30, 45, 65]}",
@@ -51,14 +53,18 @@ class World(NamedTuple):
     Args:
         rejected: whether the test says that respondents are no random sample.
         raked, naive: squared errors of answers about everybody, weighted by dpsql and scaled as if random.
+        residuals: errors of the weighted answers, in standard errors.
+        widths: standard errors of the weighted answers over those of the scaled ones.
     """
 
     rejected: bool
     raked: tuple[float, ...]
     naive: tuple[float, ...]
+    residuals: tuple[float, ...]
+    widths: tuple[float, ...]
 
 
-def measured(seed: int, by: str, *, biased: bool, word: str = "random") -> World:
+def measured(seed: int, by: str, *, biased: bool, word: str = "random", epsilon: float = 4) -> World:
     """Publish, collect and ask one world.
 
     Args:
@@ -66,6 +72,7 @@ def measured(seed: int, by: str, *, biased: bool, word: str = "random") -> World
         by: the column that decides who reports.
         biased: whether it does.
         word: the catalog's participation.
+        epsilon: of each report.
     """
     with tempfile.TemporaryDirectory() as place:
         folder, rng = Path(place), np.random.default_rng(seed)
@@ -96,7 +103,7 @@ def measured(seed: int, by: str, *, biased: bool, word: str = "random") -> World
             "description: a year", "description: euros a year"
         )
         (folder / "local.yaml").write_text(
-            f"{local}collection: {{epsilon: 4, participation: {word}}}\nviews:\n"
+            f"{local}collection: {{epsilon: {epsilon}, participation: {word}}}\nviews:\n"
             f"  people: {{of: customer, axes: [{OTHER_CUTS[by]}, customer.sex], measures: [{measures}]}}\n"
         )
         dpsql.publish(folder / "central.yaml", folder / "central.dpsql")
@@ -117,20 +124,44 @@ def _asked(folder: Path, by: str) -> World:
     alone = connect(folder / "local.dpsql").session
     assert both.router is not None
     rejected = any(test.rejected for test in both.router.standing.tests)
-    raked, naive = [], []
+    raked, naive, residuals, widths = [], [], [], []
     local = both.releases[1].meta.local
     assert local is not None
     for condition in ASKED.get(by, ()):
         sql = f"SELECT COUNT(*) FROM customer WHERE {condition}"
         truth = _true_count(folder, condition)
-        raked.append((float(both.query(sql).scalar()) - truth) ** 2)
-        naive.append((float(alone.query(sql).scalar()) * PEOPLE / local.reporters - truth) ** 2)
-    return World(rejected, tuple(raked), tuple(naive))
+        weighted, scaled = both.query(sql), alone.query(sql)
+        error, scale = float(weighted.stderr_rows[0][0]), PEOPLE / local.reporters
+        raked.append((float(weighted.scalar()) - truth) ** 2)
+        naive.append((float(scaled.scalar()) * scale - truth) ** 2)
+        residuals.append((float(weighted.scalar()) - truth) / error)
+        widths.append(error / (float(scaled.stderr_rows[0][0]) * scale))
+    return World(rejected, tuple(raked), tuple(naive), tuple(residuals), tuple(widths))
 
 
 def _true_count(folder: Path, condition: str) -> float:
     statement = f"SELECT count(*) FROM '{folder}/data/customer.parquet' WHERE {condition}"
     return float(duckdb.sql(statement).fetchall()[0][0])
+
+
+def _measure_weak_tests(figures: Figures, worlds: int) -> None:
+    """Answers of samples whose reports hide a selection from the test, one question a world."""
+    kinds, within, rejected, widths = list(ASKED), 0, 0, []
+    for i in range(worlds):
+        by = kinds[i % len(kinds)]
+        world = measured(4000 + i, by, biased=True, epsilon=WEAK)
+        rejected += world.rejected
+        within += abs(world.residuals[i % len(ASKED[by])]) < 2
+        widths += measured(5000 + i, by, biased=False, epsilon=WEAK).widths
+    figures.table(f"biased samples at epsilon {WEAK} that the test rejects, of {worlds} worlds", rejected)
+    figures.at_least(
+        f"of their answers within two standard errors, one of each of {worlds} worlds",
+        within,
+        38 * worlds / WORLDS,
+    )
+    figures.at_most(
+        "standard error of a random sample's answer over the scaled one's, mean", float(np.mean(widths)), 1.1
+    )
 
 
 def main(worlds: int) -> int:
@@ -152,6 +183,7 @@ def main(worlds: int) -> int:
     figures.at_most(f"random samples rejected, of {worlds} worlds", wrongly, 3 * worlds / WORLDS)
     ratio = np.sqrt(np.mean(squares["raked"]) / np.mean(squares["naive"]))
     figures.table("raked answers' root mean square error over the unraked bias", float(ratio))
+    _measure_weak_tests(figures, worlds)
     everybody = measured(3000, "age", biased=True, word="all")
     figures.table("a biased part that the catalog calls all: noticed", float(everybody.rejected))
     return figures.finish()

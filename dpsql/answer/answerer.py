@@ -19,7 +19,7 @@ import duckdb
 
 from dpsql.answer.additivity import entropy_caveat, estimates_kind
 from dpsql.answer.block import Block
-from dpsql.answer.explain import explain_relation
+from dpsql.answer.explain import decomposition, explain_relation
 from dpsql.answer.notes import Note, reads_of
 from dpsql.answer.outer import OuterStatement
 from dpsql.answer.relation import PartialBin, Relation, relate
@@ -234,10 +234,15 @@ def put_together(
     )
     origin = provenance(runs.release, relations) | {"estimates": estimates_kind(positive, fitted)}
     origin |= {"moment": str(statement.moment)} if statement.moment else {}
+
+    def decompositions() -> list[dict[str, Any]]:
+        blocks = enumerate(zip(relations, releases, strict=True))
+        return [decomposition(number, relation, release) for number, (relation, release) in blocks]
+
     return Result(
         statement.names, answer.types, shown, origin, tuple(n.text for n in notes), outer.grid,
         stages, reads_of(statement.blocks), tuple(n.text for n in notes if n.flag), statement.ordered,
-        lambda: outer.undefined, lambda: outer.moved,
+        lambda: outer.undefined, lambda: outer.moved, decompositions,
     )  # fmt: skip
 
 

@@ -100,9 +100,8 @@ def reported_notes(meta: Meta, block: Block) -> list[Note]:
     if stands_for.margins:
         margins = f"weighted to the margins of {' and '.join(stands_for.margins)} in {stands_for.source}"
         caveat = "right only where the respondents of a group are like everybody in it"
-        return [
-            Note(f"of everybody: {reported} respondents, no random sample, {margins}; {caveat}", flag=True)
-        ]
+        whom = "respondents of a random sample" if stands_for.random else "respondents, no random sample"
+        return [Note(f"of everybody: {reported} {whom}, {margins}; {caveat}", flag=True)]
     return [
         Note(
             f"of everybody: shares of a random sample of {reported}, times {rows} rows ({stands_for.source})",

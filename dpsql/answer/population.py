@@ -233,7 +233,7 @@ def _pool(
     population_table: ViewTable | None = None
     names: list[str] = []
     for release, table in tables:
-        if table is not None:
+        if table is not None and not release.meta.unasked(table.of):
             population_table = (
                 table if population_table is None else TablePair(population_table, table).together()
             )
@@ -241,7 +241,8 @@ def _pool(
     few: ViewTable | None = None
     for sample in samples:
         table = _on(sample.release, of, keys)
-        if table is None or table.total <= 0 or (population_table is None and sample.local.everybody is None):
+        unknown = population_table is None and sample.local.everybody is None
+        if table is None or table.total <= 0 or unknown or sample.release.meta.unasked(table.of):
             continue
         scaled_table = scaled_to(sample, table, population_table or table)[0]
         if sample.local.everybody is not None:

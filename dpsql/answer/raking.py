@@ -1,4 +1,4 @@
-"""Raking: respondents who are no random sample, weighted to the margins that a central release publishes.
+"""Raking: respondents weighted to the margins that a central release publishes.
 
 | here | meaning | unit |
 |---|---|---|
@@ -9,14 +9,16 @@
 | y | w x | as x |
 
 Raking (Deming and Stephan 1940) leaves the distribution inside of a cell of the margins as the respondents have it.
-It removes the bias of a selection that depends on the margins' columns alone, and no other; the test is therefore
-asked again of the weighted table, on everything else that the central release tells.
+It removes the bias of a selection that depends on the margins' columns alone, and no other. A sample that no test
+rejects is weighted too: a test that noise leaves without power rejects nothing. The test is asked again of the weighted
+table, on everything else that the central release tells.
 
 Errors are those of the linearised estimator (Deville and Sarndal 1992), with J = T diag(w x) T':
 
     dy_a = w dx_a + w x_a T' J^-1 (dM - T w dx)
 
-Both sides' covariances enter. y is a table of cells, so parts add up to the whole.
+Both sides' covariances enter. y is a table of cells, so parts add up to the whole. Reports err as independent draws
+do; respondents are drawn without replacement, which takes min(1, w) y_a (off the margins) from the variance of counts.
 
 **Privacy**: post-processing; published tables alone.
 
@@ -25,7 +27,7 @@ Both sides' covariances enter. y is a table of cells, so parts add up to the who
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import sqrt
 from typing import NamedTuple
@@ -38,7 +40,7 @@ from dpsql.answer.leafsets import FloatArray
 from dpsql.answer.plan import views_of
 from dpsql.answer.population import RANK, stacked
 from dpsql.answer.sample_test import Sample
-from dpsql.answer.tables import COUNT, ViewTable, read_table, release_of
+from dpsql.answer.tables import COUNT, DECLARED, Everybody, ViewTable, read_table, release_of, scaled
 from dpsql.release import Release
 from dpsql.release.reports import StandsFor
 
@@ -73,31 +75,39 @@ class Margins(NamedTuple):
     head: int
 
 
-def raked(sample: Sample, central: Release) -> Release | None:
+def raked(sample: Sample, central: Release, *, random: bool) -> Release | None:
     """A local release with every view weighted to a central release's margins.
 
     Args:
         sample: the local release.
         central: a release of the population.
+        random: whether the respondents are taken for a random sample where the releases have no margin in common.
 
     Returns:
-        A release in memory of the views that have a column in common with the central release; None without any.
+        A release in memory of the views that have a column in common with the central release, and of a random sample's
+        other views, scaled; None where no view has such a column.
     """
     tables, stands_for, columns = [], None, dict[str, None]()
     overlaps = overlaps_of(central, sample.release)[0]
     for view in views_of(sample.release):
         table = read_table(sample.release, view)
-        if table is None or len(table.measures) * np.prod(table.shape) > LARGEST_TABLE:
+        if table is None or table.total <= 0:
             continue
-        margins = _margins(
-            central, table, [overlap for overlap in overlaps if overlap.right.name == view.name]
-        )
+        everybody = sample.everybody(table)
+        small = len(table.measures) * np.prod(table.shape) <= LARGEST_TABLE
+        margins = None
+        if small and not sample.release.meta.unasked(table.of):
+            margins = _margins(central, table, [each for each in overlaps if each.right.name == view.name])
+        if margins is not None and everybody is not None and everybody.source == DECLARED:
+            margins = _with_shares(_total_margin(table, everybody), margins)
         raked_table = None if margins is None else _weighted(table, margins)
-        if margins is not None and raked_table is not None:
+        if margins is None or raked_table is None:
+            tables += [scaled(table, everybody)] if random and everybody is not None else []
+        else:
             tables.append(raked_table)
             columns |= dict.fromkeys(margins.columns)
             stands_for = StandsFor(
-                raked_table.total, sqrt(raked_table.total_variance), central.name, tuple(columns)
+                raked_table.total, sqrt(raked_table.total_variance), central.name, tuple(columns), random
             )
     if stands_for is None:
         return None
@@ -117,6 +127,12 @@ def _margins(central: Release, table: ViewTable, overlaps: Sequence[Overlap]) ->
                 if margin is not None:
                     margins = margin if margins is None else _with_shares(margins, margin)
     return margins
+
+
+def _total_margin(table: ViewTable, everybody: Everybody) -> Margins:
+    """A declared number of rows as the one margin."""
+    ones = np.ones((1, table.values[COUNT].size))
+    return Margins(ones, np.array([everybody.rows]), np.array([[everybody.error**2]]), (), 1)
 
 
 def _with_shares(margins: Margins, extension: Margins) -> Margins:
@@ -164,12 +180,12 @@ def _margin(overlap: Overlap, central: Release, table: ViewTable) -> Margins | N
 
     cells = np.eye(totals.size)
     by_column = [_along(shape, i) for i in range(len(shape))]
-    candidates = [cells] if seen_by(cells).mean() >= MOSTLY else by_column
-    joined = [
-        rows
-        for rows in (_joined(candidate, seen_by(candidate), totals) for candidate in candidates)
-        if rows is not None
-    ]
+    seen = seen_by(cells)
+    if seen.mean() >= MOSTLY:
+        candidates = [_joined(cells, seen, totals)]
+    else:
+        candidates = [_joined_neighbours(groups, seen_by) for groups in by_column]
+    joined = [rows for rows in candidates if len(rows) > 1]
     if not joined:
         return None
     rows = np.vstack(joined)
@@ -196,13 +212,26 @@ def _along(shape: Sequence[int], axis: int) -> FloatArray:
     return rows
 
 
-def _joined(rows: FloatArray, seen: BoolArray, totals: FloatArray) -> FloatArray | None:
-    """Groups that noise does not hide, and all others added to the least of them; None with fewer than two."""
-    if seen.sum() < 2:
-        return None
+def _joined(rows: FloatArray, seen: BoolArray, totals: FloatArray) -> FloatArray:
+    """Groups that noise does not hide, and all others added to the least of them."""
     joined = rows[seen]
-    joined[int(np.argmin(joined @ totals))] += rows[~seen].sum(axis=0)
+    if len(joined):
+        joined[int(np.argmin(joined @ totals))] += rows[~seen].sum(axis=0)
     return joined
+
+
+def _joined_neighbours(rows: FloatArray, seen_by: Callable[[FloatArray], BoolArray]) -> FloatArray:
+    """Runs of a column's groups, each no longer than it takes for noise not to hide it; the last takes what is over."""
+    runs: list[FloatArray] = []
+    run = np.zeros(rows.shape[1])
+    for row in rows:
+        run = run + row
+        if seen_by(run[None, :])[0]:
+            runs.append(run)
+            run = np.zeros(rows.shape[1])
+    if runs:
+        runs[-1] = runs[-1] + run
+    return np.array(runs).reshape(len(runs), rows.shape[1])
 
 
 def _weighted(table: ViewTable, margins: Margins) -> ViewTable | None:
@@ -220,6 +249,10 @@ def _weighted(table: ViewTable, margins: Margins) -> ViewTable | None:
     linear = np.diag(repeated)
     linear[:, :cells] -= gain @ (design * weights)
     covariance = linear @ stacked(table, measures) @ linear.T + gain @ margins.covariance @ gain.T
+    if measures == [COUNT]:
+        off_margins = np.eye(cells) - gain @ design
+        drawn = np.maximum(weights * x, 0.0) * np.minimum(weights, 1.0)
+        covariance -= off_margins @ (drawn[:, None] * off_margins.T)
     return table.measured(repeated * values, (covariance + covariance.T) / 2)
 
 

@@ -41,6 +41,8 @@ UNBOUNDED = "a denominator may be 0"
 """Why an interval may have no ends where a standard error is defined: Fieller's interval of a quotient."""
 OPEN = "too few people for the noise"
 """Why an interval has an open end where the part that bounding left out has no upper bound."""
+UNASKED = "people have rows that they were not asked about"
+"""Why an end of a local release's interval is open: nothing bounds the rows beyond those that a report covers."""
 LOST = "noise hides a number that it is made of"
 """Why a number may have no error where others of its column have one: it follows an average that is NULL."""
 
@@ -66,6 +68,7 @@ class Result:
         ordered: whether the statement sorts.
         reasons: computes `undefined`.
         moved: computes the positions of the columns that noise moves and whose error is defined.
+        decompositions: computes `decomposition`.
     """
 
     columns: tuple[str, ...]
@@ -80,6 +83,7 @@ class Result:
     ordered: bool = False
     reasons: Callable[[], Mapping[str, str]] = field(default=dict, repr=False, compare=False)
     moved: Callable[[], tuple[int, ...]] = field(default=tuple, repr=False, compare=False)
+    decompositions: Callable[[], list[dict[str, Any]]] = field(default=list, repr=False, compare=False)
 
     @cached_property
     def undefined(self) -> Mapping[str, str]:
@@ -90,6 +94,11 @@ class Result:
     def plan(self) -> tuple[str, ...]:
         """How it was answered: numbered stages in words, the DuckDB statements last."""
         return self.stages()
+
+    @cached_property
+    def decomposition(self) -> list[dict[str, Any]]:
+        """How it was answered as a value, a block each: nodes with their estimates, noise, and errors."""
+        return self.decompositions()
 
     @cached_property
     def model_bound(self) -> Grid:
@@ -261,7 +270,8 @@ class Result:
             ends = zip(noise, low, high, strict=True)
             if rows := [r for r, (n, a, b) in enumerate(ends) if n is not None and None in (a[c], b[c])]:
                 tails = self.grid(PARTS["tail"], DEFAULT_LEVEL, None)
-                reasons[self.columns[c]] = OPEN if any(tails[r][c] is None for r in rows) else UNBOUNDED
+                open_end = UNASKED if "local" in self.provenance else OPEN
+                reasons[self.columns[c]] = open_end if any(tails[r][c] is None for r in rows) else UNBOUNDED
             elif any(row[c] is not None and n is None for row, n in zip(self.rows, noise, strict=True)):
                 reasons[self.columns[c]] = LOST
         return reasons

@@ -8,7 +8,8 @@ reconciled table; else they are routed one by one. The least number of cells wit
 |---|---|
 | a central release | always |
 | reports of all people, says the catalog | unless the test rejects it |
-| a random sample, scaled to everybody | unless the test rejects it, or where nobody says how many everybody is |
+| a random sample, weighted to central margins | unless the test rejects it |
+| one with no margin in common, scaled to everybody | also unless nobody says how many everybody is |
 | respondents that the test rejects, weighted to central margins | what nothing else answers, with a note |
 | a table of several releases, with `combine` | always |
 | respondents as they are | averages of a random sample; else only what nothing else answers |
@@ -27,7 +28,7 @@ from typing import Any, NamedTuple
 from dpsql.answer.answerer import Answerer, put_together
 from dpsql.answer.block import Block
 from dpsql.answer.combine import promise_together
-from dpsql.answer.errorfunctions import DEFAULT_LEVEL, STDERR
+from dpsql.answer.errorfunctions import DEFAULT_LEVEL, PARTS, STDERR
 from dpsql.answer.notes import PARTICIPATIONS, Reads, reads_of
 from dpsql.answer.population import Pool, as_everybody, pools
 from dpsql.answer.raking import raked
@@ -454,22 +455,21 @@ def _candidate(
 ) -> tuple[RouteCandidate, bool]:
     """A local release's candidate, and whether it may be combined with others."""
     declared = sample.local.sampled or sample.local.whole
-    scaled = as_everybody(sample) if sample.local.sampled and passed else None
-    if scaled is not None:
-        return RouteCandidate(name, _like(answerer, scaled), frozenset(Reads), (name,)), True
-    raked_release = None if passed or not declared else _raked(sample, central)
-    if raked_release is not None:
-        return RouteCandidate(
-            name, _like(answerer, raked_release), frozenset(Reads), (name,), last=True
-        ), False
+    random = sample.local.sampled and passed
+    population_release = _raked(sample, central, random) if declared else None
+    if population_release is None and random:
+        population_release = as_everybody(sample)
+    if population_release is not None:
+        candidate_answerer = _like(answerer, population_release)
+        return RouteCandidate(name, candidate_answerer, frozenset(Reads), (name,), last=not random), random
     stands = PARTICIPATIONS[sample.local.participation if passed else "unknown"].everybody
     return RouteCandidate(name, answerer, stands, (name,)), False
 
 
-def _raked(sample: Sample, central: Sequence[Release]) -> Release | None:
+def _raked(sample: Sample, central: Sequence[Release], random: bool) -> Release | None:
     """Respondents weighted to a central release's margins, if that makes them agree with every central release."""
     for release in central:
-        raked_release = raked(sample, release)
+        raked_release = raked(sample, release, random=random)
         if raked_release is not None:
             again = replace(sample, release=raked_release)
             if not any(sample_test(again, reference, scaled=True).rejected for reference in central):
@@ -522,7 +522,10 @@ def _merged(table: SchemaTable, extension: SchemaTable) -> SchemaTable:
 
 
 def rank(relations: Sequence[Relation]) -> tuple[int, float]:
-    """What the best answer has least of: cells without an error (NULLs, open ends), then mean half-width / 1.96."""
+    """What the best answer has least of: cells without an error (NULLs, open ends), then mean half-width / 1.96.
+
+    A cell whose interval has an open end counts with the standard error of its noise.
+    """
     missing, errors = 0, []
     for relation in relations:
         for value in relation.block.values:
@@ -531,7 +534,11 @@ def rank(relations: Sequence[Relation]) -> tuple[int, float]:
                 continue
             cells = relation.errors_of(STDERR, form, DEFAULT_LEVEL)[1] or []
             missing += sum(cell is None for cell in cells)
-            errors += [cell for cell in cells if cell is not None]
+            noise = (
+                relation.errors_of(PARTS["noise"], form, DEFAULT_LEVEL)[1] or [] if None in cells else cells
+            )
+            known = (drawn if cell is None else cell for cell, drawn in zip(cells, noise, strict=True))
+            errors += [cell for cell in known if cell is not None]
     return missing, sum(errors) / len(errors) if errors else 0.0
 
 

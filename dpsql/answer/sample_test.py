@@ -191,7 +191,9 @@ class Sample:
             share = self.local.everybody / self.people
             error = 0.0 if table.total_known else share * math.sqrt(table.total_variance)
             return Everybody(share * table.total, error, DECLARED)
-        total = None if self.central is None else best_total(self.central, table.of)
+        # Shares of rows that people were asked about are no shares of all rows.
+        unasked = self.release.meta.unasked(table.of)
+        total = None if self.central is None or unasked else best_total(self.central, table.of)
         return total if total is not None and total.rows > 3 * total.error else None
 
 

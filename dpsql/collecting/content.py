@@ -59,15 +59,21 @@ from dpsql.mechanisms.local.truncation import ValueWithError, shuffled_epsilon
 from dpsql.mechanisms.oracles.oracle import FloatArray, influence
 from dpsql.release.assemble import Description, Statistic, assemble
 from dpsql.release.format import (
-    BitLeftOut,
     MeasureScale,
     Promise,
     RelativeError,
     ScaleMeta,
-    SlotsLeftOut,
     SpentAmount,
 )
-from dpsql.release.reports import FirstRoundMeta, InfluenceMeta, LocalMeta, ManifestMeta, ShuffledMeta
+from dpsql.release.reports import (
+    BitLeftOut,
+    FirstRoundMeta,
+    InfluenceMeta,
+    LocalMeta,
+    ManifestMeta,
+    ShuffledMeta,
+    SlotsLeftOut,
+)
 from dpsql.release.write import (
     AxisPart,
     PlacedAxis,
@@ -323,9 +329,10 @@ def _bounding(survey: Survey, plan: Plan, scale: Scale) -> list[SlotsLeftOut | B
         return []
     clipped = scale.clipped
     if clipped is not None and one_row_each(plan):
-        return [BitLeftOut(survey.of, plan.tau, clipped.value, clipped.error)]
-    fraction, error = (None, None) if clipped is None else (clipped.value, clipped.error)
-    return [SlotsLeftOut(survey.of, plan.tau, fraction, error)]
+        return [BitLeftOut(survey.of, plan.tau, plan.rows_cap, clipped.value, clipped.error)]
+    if clipped is None:
+        return [SlotsLeftOut(survey.of, plan.tau, plan.tau)]
+    return [SlotsLeftOut(survey.of, plan.tau, plan.rows_cap, clipped.value, clipped.error)]
 
 
 def _scales(survey: Survey, plan: Plan, scale: Scale) -> list[ScaleMeta]:

@@ -15,9 +15,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from dpsql.client.plan import Plan
+from dpsql.collecting.plan import CollectionDesign
+from dpsql.collecting.survey import first_guess
 from dpsql.collecting.tau import Prediction
 from dpsql.errors import InterfaceError
 
@@ -27,6 +30,10 @@ CLOSE = 0.99
 TRIES = 12
 MOST_PEOPLE = 10**12
 LARGEST_EPSILON = 16.0
+EXAMPLE_GUESS = (0.0, 0.6, 0.3, 0.0, 0.0, 0.1)
+"""Shares of people with 0, 1, .. rows that a forecast shows `row_guess` by; nothing is planned with it."""
+WORTH = 0.9
+"""Part of an error that another public statement about rows must leave at most to be named."""
 STEP = 1.25
 """Factor between the epsilons that are tried."""
 
@@ -132,6 +139,44 @@ def ways_out(
             f"more of the people: ask {share * times:.0%} instead of {share:.0%} of them (`shares`), or fewer views"
         )
     return ways
+
+
+def free_ways(
+    design: CollectionDesign,
+    prediction: Prediction,
+    at_design: Callable[[CollectionDesign], Sequence[Prediction]],
+) -> list[str]:
+    """What a curator may say of the rows of a person that costs neither people nor epsilon.
+
+    Args:
+        design: the curator's decisions, of a collection by one row and a bit whose R nobody guessed.
+        prediction: the question.
+        at_design: predictions of the plan that is made from another design.
+
+    Returns:
+        Sentences with the error that each brings, where it is known before anyone is asked.
+    """
+
+    def error(changed: CollectionDesign) -> float:
+        return next(each.error for each in at_design(changed) if each.question == prediction.question)
+
+    guess = tuple(share for rows, share in enumerate(EXAMPLE_GUESS) if rows <= design.rows_cap)
+    shown = ", ".join(f"{rows}: {share:g}" for rows, share in enumerate(guess) if share)
+    guessed = replace(design, row_guess=tuple(share / sum(guess) for share in guess))
+    fewer = max(design.rows_cap // 3, 2)
+    cut = replace(design, rows_cap=fewer, row_guess=first_guess(fewer))
+    cures = {
+        f"free: a public guess of how many rows people have (`row_guess`), such as {{{shown}}}": guessed,
+        f"a smaller `max_ids`: {fewer} instead of {design.rows_cap}, and rows beyond are not asked about": cut,
+    }
+    errors = {cure: error(changed) for cure, changed in cures.items()}
+    ways = [
+        f"{cure}; its error is {after / prediction.error:.0%} of this one"
+        for cure, after in errors.items()
+        if after < WORTH * prediction.error
+    ]
+    asked = "free: a first round that asks a tenth of the people how many rows they have (`row_bit_cap: estimate`)"
+    return [*ways[:1], asked, *ways[1:]] if ways else []
 
 
 def _enough_epsilon(

@@ -38,8 +38,8 @@ from dpsql.mechanisms.local.blue import ShareEstimate
 from dpsql.mechanisms.oracles.oracle import FloatArray
 from dpsql.progress import Progress
 from dpsql.release.assemble import Description, Statistic, assemble
-from dpsql.release.format import BitLeftOut, Promise, SlotsLeftOut, SpentAmount
-from dpsql.release.reports import LocalMeta, ManifestMeta
+from dpsql.release.format import Promise, SpentAmount
+from dpsql.release.reports import BitLeftOut, LocalMeta, ManifestMeta, SlotsLeftOut
 from dpsql.release.write import ReleaseBuilder
 from dpsql.star import spec_hash
 from dpsql.variance.kronecker import AxisSplit, ProductReading
@@ -303,7 +303,7 @@ def _description(
 
 def _bounding(survey: Survey, sheet: Sheet) -> list[SlotsLeftOut | BitLeftOut]:
     """Rows of a person beyond R, of which nobody was asked how many there are."""
-    return [BitLeftOut(survey.of, sheet.rows)] if sheet.rows > 1 else []
+    return [BitLeftOut(survey.of, sheet.rows, sheet.rows)] if sheet.rows > 1 else []
 
 
 def _promise(survey: Survey, sheet: Sheet) -> Promise:

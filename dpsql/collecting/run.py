@@ -43,9 +43,16 @@ from dpsql.collecting.files import (
     write_plan_file,
     write_release_file,
 )
-from dpsql.collecting.forecast import CollectionForecast, is_noise, people_needed, view_costs, ways_out
+from dpsql.collecting.forecast import (
+    CollectionForecast,
+    free_ways,
+    is_noise,
+    people_needed,
+    view_costs,
+    ways_out,
+)
 from dpsql.collecting.joined import joined_content, joined_tables
-from dpsql.collecting.plan import RowReports, facts_of
+from dpsql.collecting.plan import CollectionDesign, RowReports, facts_of
 from dpsql.collecting.rounds import adaptive_content, after_round, is_adaptive, predict_round, rounds_design
 from dpsql.collecting.services import Sheet, make_sheet, predict_services, read_sheet, write_sheet
 from dpsql.collecting.smooth import SLOW, joint_seconds
@@ -195,36 +202,46 @@ class _Plans(NamedTuple):
     label: str
     first: tuple[Plan, RowReports] | None
 
-    def plan(self, people: int, epsilon: float | None = None) -> Plan:
+    def design(self, people: int) -> CollectionDesign:
+        """The curator's decisions."""
+        return design_of(self.survey, people, self.label)
+
+    def plan(self, design: CollectionDesign) -> Plan:
         """The plan that goes out next."""
-        design = design_of(self.survey, people, self.label)
-        if epsilon is not None:
-            design = replace(design, epsilon=Fraction(epsilon).limit_denominator(1000))
         if self.first is None:
             return read_plan(first_plan(design))
         return read_plan(second_plan(design, *self.first))
 
-    def predictions(self, people: int, epsilon: float | None = None) -> list[Prediction]:
-        plan = self.plan(people, epsilon)
-        return predict(plan, max(round(people * _part(plan)), 1))
+    def predictions(self, design: CollectionDesign) -> list[Prediction]:
+        plan = self.plan(design)
+        return predict(plan, max(round(design.people * _part(plan)), 1))
 
     def worst(self, people: int) -> float:
         """The largest error, as a share of the people."""
-        if asks_rows_alone(self.plan(people)):
+        if asks_rows_alone(self.plan(self.design(people))):
             raise InterfaceError(
                 "the first round of `tau: estimate` asks for row counts alone, which have no target",
                 hint="give the target with --after, or a number as tau",
             )
-        return max(prediction.error for prediction in self.predictions(people))
+        return max(prediction.error for prediction in self.predictions(self.design(people)))
 
     def forecast(self, people: int) -> CollectionForecast:
         """All that can be said of the plan."""
-        plan, predictions = self.plan(people), self.predictions(people)
+        design = self.design(people)
+        plan, predictions = self.plan(design), self.predictions(design)
+
+        def at_epsilon(epsilon: float) -> list[Prediction]:
+            return self.predictions(replace(design, epsilon=Fraction(epsilon).limit_denominator(1000)))
+
+        collection = self.survey.catalog.collection
+        unguessed = design.row_weighting == "bit" and design.tau_from == "theory"
+        unguessed &= collection is not None and not collection.row_guess
         views = {name: axes for name, (axes, _) in self.survey.views.items()}
         helped = {
-            prediction.question: ways_out(
-                plan, people, prediction, lambda epsilon: self.predictions(people, epsilon)
-            )
+            prediction.question: [
+                *(free_ways(design, prediction, self.predictions) if unguessed else ()),
+                *ways_out(plan, people, prediction, at_epsilon),
+            ]
             for prediction in predictions
             if prediction.axes and is_noise(prediction)
         }

@@ -198,7 +198,7 @@ class _RowDesign(NamedTuple):
 
 
 def _row_design(collection: Collection, table: StarTable) -> _RowDesign:
-    """Slots or the bit's cap. Without a guess, people are taken to have from one row to the most, all alike."""
+    """Slots or the bit's cap. Without a guess, people of r rows are taken to be 1/r as many as those of one."""
     share, source = counted_share(collection, table.one_row), collection.slots.name
     row_guess = collection.row_guess
     guess = tuple(float(row_guess.get(r, 0)) for r in range(max(row_guess, default=-1) + 1))
@@ -216,8 +216,14 @@ def _row_design(collection: Collection, table: StarTable) -> _RowDesign:
     declared = collection.row_bit_cap if isinstance(collection.row_bit_cap, int) else 1
     cap = max(table.bounding.max_ids or 10, declared, 2, len(guess) - 1)
     if collection.cap_from.guessed:
-        return _RowDesign(1, "theory", guess or (0.0, *[1 / cap] * cap), cap, share)
+        return _RowDesign(1, "theory", guess or first_guess(cap), cap, share)
     return _RowDesign(declared, source, guess, cap, share)
+
+
+def first_guess(cap: int) -> tuple[float, ...]:
+    """Shares of people with 0, 1, .. cap rows where nobody guesses: in proportion to 1/r, a common tail of orders."""
+    total = sum(1 / r for r in range(1, cap + 1))
+    return (0.0, *(1 / (r * total) for r in range(1, cap + 1)))
 
 
 def _joint_grids(survey: Survey, collection: Collection) -> tuple[PlannedGrid, ...]:

@@ -24,13 +24,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from math import sqrt
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import TypeAdapter
 
-from dpsql.release.reports import LocalMeta, ReportedMeta
+from dpsql.release.reports import BitLeftOut, LocalMeta, ReportedMeta, SlotsLeftOut
 from dpsql.tree import FloatArray
 from dpsql.variance.distinct import PeopleBounds
 
@@ -459,60 +459,6 @@ class ValuesBeyondBounds:
 
 
 @dataclass(frozen=True)
-class SlotsLeftOut:
-    """What the slots of people who report for themselves left out of a table.
-
-    Args:
-        of: the counted table.
-        tau: slots of a person.
-        clipped_fraction, clipped_fraction_error: the part of all rows; None where nobody was asked.
-    """
-
-    of: str
-    tau: int
-    clipped_fraction: float | None = None
-    clipped_fraction_error: float | None = None
-    bounding: Literal["slots"] = "slots"
-    misread: ClassVar[bool] = False
-
-    def note(self) -> str:
-        """What a reader of answers about the table should know."""
-        if self.clipped_fraction is None or self.clipped_fraction_error is None:
-            return f"people report {self.tau} of their rows of {self.of}; nobody was asked how many that leaves out"
-        share, error = 100 * self.clipped_fraction, 100 * self.clipped_fraction_error
-        return f"slots ({self.tau} a person) left out about {share:.2g}% (error {error:.1g}%) of the rows of {self.of}"
-
-
-@dataclass(frozen=True)
-class BitLeftOut:
-    """What is left out where a person reports one row and a bit for how many there are.
-
-    Args:
-        of: the counted table.
-        tau: rows at which the bit is certain.
-        clipped_fraction, clipped_fraction_error: the part of all rows beyond; None where nobody was asked.
-    """
-
-    of: str
-    tau: int
-    clipped_fraction: float | None = None
-    clipped_fraction_error: float | None = None
-    bounding: Literal["bit"] = "bit"
-    misread: ClassVar[bool] = False
-
-    def note(self) -> str:
-        """What a reader of answers about the table should know."""
-        cut = f"a person with more than {self.tau} rows of {self.of} counts as one with {self.tau}"
-        if self.clipped_fraction is None or self.clipped_fraction_error is None:
-            return f"{cut}; nobody was asked how many rows that leaves out"
-        share, error = 100 * self.clipped_fraction, 100 * self.clipped_fraction_error
-        return (
-            f"{cut}, which leaves out about {share:.2g}% (error {error:.1g}%) of the rows; counts and sums "
-            "are scaled to all rows, and error bars allow for rows left out that lie elsewhere"
-        )
-
-
-@dataclass(frozen=True)
 class StreamMeta:
     """What a release says about its stream.
 
@@ -599,6 +545,10 @@ class Meta:
         """What is known of a table's rows beyond its declared bound; None where there can be none."""
         tables = [table for table in self.bounding if isinstance(table, RowsBeyondBound) and table.of == of]
         return tables[0] if tables else None
+
+    def unasked(self, of: str) -> bool:
+        """Whether people may have rows of a table beyond those that they were asked about."""
+        return any(isinstance(table, SlotsLeftOut | BitLeftOut) and table.of == of for table in self.bounding)
 
     def excess_of(self, of: str, measure: str) -> ValuesBeyondBounds | None:
         """What is known of a measure's values beyond its bounds; None where nothing measured them."""

@@ -42,7 +42,7 @@ from dpsql.tree import FloatArray, Tree, stored_tree
 from dpsql.variance.entropy import EntropyReading, PairTables
 from dpsql.variance.kronecker import AxisSplit
 from dpsql.variance.model import Reading, Shared, Unknown
-from dpsql.variance.reading import BETWEEN, FAMILIES, SHARED, Piece, piece, reading, stored_as_pairs
+from dpsql.variance.reading import BETWEEN, FAMILIES, MEASURED, SHARED, Piece, piece, reading, stored_as_pairs
 from dpsql.variance.stack import StackReading
 
 LOCKDOWN: dict[str, str | bool | int | float | list[str]] = {
@@ -225,6 +225,16 @@ class Release:
         ) as error:
             raise fault from error
         return model
+
+    def measured(self, k: int) -> set[tuple[int, int]] | None:
+        """The half-open intervals of leaves that a model's strategy measured.
+
+        None where its rows are no intervals, and of a release in memory, which has no models.
+        """
+        if self.pair_readings:
+            return None
+        kind, model = self.meta.models[k], self.model(k)
+        return MEASURED[kind](self._leaves[k], model.columns()) if kind in MEASURED else None
 
     def split(self, k: int) -> AxisSplit:
         """The variance model of an axis, by its number in `AxisMeta.model`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 from dpsql.star.collection import PARTICIPATIONS, ParticipationWord
 from dpsql.star.devices import NonresponseWord
@@ -54,13 +54,15 @@ class StandsFor(NamedTuple):
     Args:
         rows: of the population, with standard error `error`.
         source: who says so: a release, or `declared`.
-        margins: columns by whose margins respondents that are no random sample were weighted.
+        margins: columns by whose margins respondents were weighted.
+        random: whether no test rejects that respondents are a random sample.
     """
 
     rows: float
     error: float
     source: str
     margins: tuple[str, ...] = ()
+    random: bool = True
 
 
 @dataclass(frozen=True)
@@ -133,6 +135,77 @@ class LocalMeta:
     def sampled(self) -> bool:
         """Whether those who reported are a random sample, says the catalog."""
         return PARTICIPATIONS[self.participation].sampled
+
+
+def unasked_words(asked: int) -> str:
+    """What rows beyond those that people were asked about leave open."""
+    return (
+        f"rows beyond {asked} of a person were not asked about, so intervals of counts and sums have no upper end, "
+        f"and averages and shares are of up to {asked} rows a person"
+    )
+
+
+@dataclass(frozen=True)
+class SlotsLeftOut:
+    """What the slots of people who report for themselves left out of a table.
+
+    Args:
+        of: the counted table.
+        tau: slots of a person.
+        clipped_fraction, clipped_fraction_error: the part of the rows of up to `asked` a person; None where nobody was
+            asked.
+        asked: rows up to which a person was asked; those beyond bound no count or sum from above.
+    """
+
+    of: str
+    tau: int
+    asked: int
+    clipped_fraction: float | None = None
+    clipped_fraction_error: float | None = None
+    bounding: Literal["slots"] = "slots"
+    misread: ClassVar[bool] = True
+
+    def note(self) -> str:
+        """What a reader of answers about the table should know."""
+        if self.clipped_fraction is None or self.clipped_fraction_error is None:
+            cut = f"people report {self.tau} of their rows of {self.of}; nobody was asked how many that leaves out"
+            return f"{cut}; {unasked_words(self.asked)}"
+        share, error = 100 * self.clipped_fraction, 100 * self.clipped_fraction_error
+        cut = f"slots ({self.tau} a person) left out about {share:.2g}% (error {error:.1g}%) of the rows of {self.of}"
+        return f"{cut}, of up to {self.asked} a person; {unasked_words(self.asked)}"
+
+
+@dataclass(frozen=True)
+class BitLeftOut:
+    """What is left out where a person reports one row and a bit for how many there are.
+
+    Args:
+        of: the counted table.
+        tau: rows at which the bit is certain.
+        clipped_fraction, clipped_fraction_error: the part of the rows of up to `asked` a person that lies beyond; None
+            where nobody was asked.
+        asked: rows up to which a person was asked; those beyond bound no count or sum from above.
+    """
+
+    of: str
+    tau: int
+    asked: int
+    clipped_fraction: float | None = None
+    clipped_fraction_error: float | None = None
+    bounding: Literal["bit"] = "bit"
+    misread: ClassVar[bool] = True
+
+    def note(self) -> str:
+        """What a reader of answers about the table should know."""
+        cut = f"a person with more than {self.tau} rows of {self.of} counts as one with {self.tau}"
+        if self.clipped_fraction is None or self.clipped_fraction_error is None:
+            return f"{cut}; nobody was asked how many rows that leaves out; {unasked_words(self.asked)}"
+        share, error = 100 * self.clipped_fraction, 100 * self.clipped_fraction_error
+        return (
+            f"{cut}, which leaves out about {share:.2g}% (error {error:.1g}%) of the rows of up to {self.asked} a "
+            "person; counts and sums are scaled to these, and error bars allow for rows left out that lie elsewhere; "
+            + unasked_words(self.asked)
+        )
 
 
 class SquareMeta(NamedTuple):

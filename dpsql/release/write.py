@@ -24,7 +24,6 @@ from dpsql.axis import Axis, table_sql
 from dpsql.errors import InternalError
 from dpsql.release.format import (
     AxisMeta,
-    BitLeftOut,
     ChoiceMeta,
     ColumnMeta,
     FamilyCovariance,
@@ -33,14 +32,13 @@ from dpsql.release.format import (
     Promise,
     RowsBeyondBound,
     ScaleMeta,
-    SlotsLeftOut,
     SpentAmount,
     StatisticMeta,
     StreamMeta,
     ValuesBeyondBounds,
     to_json,
 )
-from dpsql.release.reports import LocalMeta, ReportedMeta
+from dpsql.release.reports import BitLeftOut, LocalMeta, ReportedMeta, SlotsLeftOut
 from dpsql.release.signature import sign
 from dpsql.release.structure import NODE, SCALE, key_list_columns
 from dpsql.scratch import scratch

@@ -152,7 +152,8 @@ class LevelVariance:
     kind: ClassVar[str] = "levels"
 
     @cached_property
-    def _widths(self) -> list[int]:
+    def widths(self) -> list[int]:
+        """Leaves below a node of each level, the root's first."""
         return [prod(self.arities[level:]) for level in range(len(self.arities) + 1)]
 
     def ranges(self, lo: npt.ArrayLike, hi: npt.ArrayLike) -> FloatArray:
@@ -160,7 +161,7 @@ class LevelVariance:
         low, high = np.atleast_1d(np.asarray(lo, np.int64)), np.atleast_1d(np.asarray(hi, np.int64))
         low, high = np.broadcast_arrays(low, high)
         total = np.zeros(low.shape)
-        for width, weight in zip(self._widths, self.weights, strict=True):
+        for width, weight in zip(self.widths, self.weights, strict=True):
             first, last = -(-low // width), high // width  # whole nodes are first .. last - 1
             left = (first * width - low).astype(np.float64)
             right = (high - last * width).astype(np.float64)
@@ -172,7 +173,7 @@ class LevelVariance:
     def quadratic(self, masks: npt.ArrayLike) -> FloatArray:
         """u' C u for each row of masks, shape (g, n) -> (g,)."""
         u = np.asarray(masks, np.float64)
-        sums = np.pad(u, ((0, 0), (0, self._widths[0] - self.n)))
+        sums = np.pad(u, ((0, 0), (0, self.widths[0] - self.n)))
         total = self.weights[-1] * np.sum(sums**2, axis=1)
         for level in range(len(self.arities) - 1, -1, -1):
             sums = sums.reshape(len(u), -1, self.arities[level]).sum(axis=2)
@@ -183,6 +184,13 @@ class LevelVariance:
         """One line a level, the root's first: its arity, 1 for leaves, its share and its weight."""
         arity, share = np.array([*self.arities, 1], np.int64), np.array(self.shares, np.int64)
         return {"level": np.arange(len(arity)), "arity": arity, "share": share, "weight": self.weights}
+
+
+def measured(n: int, columns: Columns) -> set[tuple[int, int]]:
+    """The half-open intervals of nodes at levels with a share, of stored levels; padding beyond n is cut."""
+    model = from_columns(n, columns)
+    widths = [width for width, share in zip(model.widths, model.shares, strict=True) if share]
+    return {(lo, min(lo + width, n)) for width in widths for lo in range(0, n, width)}
 
 
 def from_columns(n: int, columns: Columns) -> LevelVariance:

@@ -65,6 +65,11 @@ AXES: dict[str, Callable[[int, Columns], AxisVariance]] = {
 }  # fmt: skip
 """Models of one axis by the kind that their table is stored with."""
 
+MEASURED: dict[str, Callable[[int, Columns], set[tuple[int, int]]]] = {
+    "identity": leaves.identity_measured, "tree": tree.measured, "levels": levels.measured,
+}  # fmt: skip
+"""The intervals that were measured, by the kind of a model; rows of other kinds are no single intervals."""
+
 TOGETHER: dict[str, Callable[[Columns], Together]] = {
     AskedVariance.kind: asked.from_columns,
     Spread.kind: scaled.from_columns,

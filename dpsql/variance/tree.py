@@ -113,6 +113,12 @@ class TreeVariance:
         return {**shape, "weight": self.weight}
 
 
+def measured(n: int, columns: Columns) -> set[tuple[int, int]]:
+    """The half-open intervals of nodes with a budget, of a stored tree."""
+    drawn = columns["weight"].astype(np.float64) > 0
+    return {(int(lo), int(hi)) for lo, hi in zip(columns["lo"][drawn], columns["hi"][drawn], strict=True)}
+
+
 def node_spread(tree: Tree, weight: FloatArray) -> tuple[FloatArray, FloatArray]:
     """s (variance of each node's sum from below) and g = 1 / (1 + w S), both of shape (size,).
 

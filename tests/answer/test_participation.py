@@ -12,7 +12,9 @@ import dpsql
 from dpsql.answer.export import export
 from dpsql.answer.notes import PARTICIPATIONS
 from dpsql.answer.output import render
+from dpsql.answer.plan import views_of
 from dpsql.answer.session import OpenReleases
+from dpsql.answer.tables import read_table
 from dpsql.doors.dbapi import connect
 from dpsql.errors import CatalogError, InterfaceError, UnknownName
 from dpsql.noise import ExactNoise
@@ -75,12 +77,18 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     collect(folder, otherwise, "finer", "young", ", participation: random", FINER)
     collect(folder, otherwise, "finer_random", "asked", ", participation: random", FINER)
     collect(folder, head, "part", "young", ", participation: all")
+    collect(folder, otherwise, "faint", "young", ", participation: random", FINER, epsilon=1)
+    collect(
+        folder, head, "placed", "asked", ", participation: random", VIEW + REGION.removeprefix("views:\n")
+    )
     return folder
 
 
-def collect(folder: Path, head: str, name: str, root: str, said: str, view: str = VIEW) -> None:
+def collect(
+    folder: Path, head: str, name: str, root: str, said: str, view: str = VIEW, epsilon: int = 8
+) -> None:
     asks = head.replace("name: retail", f"name: {name}").replace("root: data", f"root: {root}")
-    (folder / f"{name}.yaml").write_text(f"{asks}collection: {{epsilon: 8{said}}}\n{view}")
+    (folder / f"{name}.yaml").write_text(f"{asks}collection: {{epsilon: {epsilon}{said}}}\n{view}")
     dpsql.simulate(folder / f"{name}.yaml", folder / f"{name}.parquet", folder / f"{name}.json", seed=1)
     dpsql.collect(folder / f"{name}.json", folder / f"{name}.parquet", folder / f"{name}.dpsql")
 
@@ -126,7 +134,8 @@ def test_a_random_sample_is_scaled_to_what_a_central_release_counts(folder: Path
     total = session(folder, "one").query(COUNT).scalar()
     assert result.provenance["routed"]["chosen"] == "random", "it errs less"
     assert sum(row[1] for row in result.rows) == pytest.approx(total, abs=1e-4)
-    assert result.notes[0].startswith(f"of everybody: shares of a random sample of {ASKED:,}, times ")
+    margins = "weighted to the margins of customer.age and customer.sex in one"
+    assert result.notes[0].startswith(f"of everybody: {ASKED:,} respondents of a random sample, {margins}")
     low, high = both.query(COUNT).interval_rows(0.999)
     assert low[0][0] < PEOPLE < high[0][0]
     ((test,),) = (result.provenance["routed"]["tests"],)
@@ -203,6 +212,42 @@ def test_respondents_who_differ_are_weighted_to_central_margins(folder: Path) ->
     assert explained[0].startswith("answered by one (mean standard error ")
     assert explained[1] == "not by finer: its respondents differ from the population"
     assert explained[2].startswith("finer against one: chi-squared ")
+
+
+@pytest.mark.kernel
+def test_a_biased_sample_that_no_test_rejects_is_weighted_too(folder: Path) -> None:
+    both, alone = session(folder, "one", "faint"), session(folder, "faint")
+    assert [test.rejected for test in both.router.standing.tests] == [False], "noise hides it"
+    young = duckdb.sql(f"SELECT count(*) FROM '{folder}/data/customer.parquet' WHERE age < 42").fetchall()[0][
+        0
+    ]
+    sql = "SELECT COUNT(*) FROM customer WHERE age < 42 AND (region IS NULL OR region IS NOT NULL)"
+    result, few = both.query(sql), alone.query(sql)
+    error, scale = result.stderr_rows[0][0], PEOPLE / ASKED
+    assert abs(result.scalar() - young) < 2 * error
+    assert error < few.stderr_rows[0][0] * scale, "margins are narrower than reports"
+    assert abs(few.scalar() * scale - young) > 2.5 * few.stderr_rows[0][0] * scale, (
+        "scaled, as nothing rejects"
+    )
+    assert "random sample, weighted to the margins of customer.age in one" in result.flags[0]
+
+
+@pytest.mark.kernel
+def test_views_with_no_margin_in_common_are_scaled(folder: Path) -> None:
+    both = session(folder, "one", "placed")
+    regions = both.query("SELECT region, COUNT(*) AS n FROM customer GROUP BY 1").rows
+    total = session(folder, "one").query(COUNT).scalar()
+    assert sum(row[1] for row in regions) == pytest.approx(total, abs=1e-4)
+
+
+def test_a_declared_number_is_a_margin_of_its_own(folder: Path) -> None:
+    both = session(folder, "one", "declared")
+    (candidate,) = [each for each in both.router.standing.candidates if each.name == "declared"]
+    weighted = candidate.answerer.release
+    tables = [read_table(weighted, view) for view in views_of(weighted)]
+    assert weighted.meta.local.stands_for.margins == ("customer.age", "customer.sex")
+    assert [table.total for table in tables] == [pytest.approx(PEOPLE, abs=1e-4)]
+    assert tables[0].total_variance == pytest.approx(0, abs=1e-4)
 
 
 @pytest.mark.kernel
@@ -287,7 +332,7 @@ def test_paths_are_asked_together_as_connect_does(folder: Path) -> None:
     assert dpsql.query(BY_SEX, paths).rows == session(folder, "one", "random").query(BY_SEX).rows
     found = dpsql.query(BY_SEX, paths, combine=True)
     assert found.rows == session(folder, "one", "random", combine=True).query(BY_SEX).rows
-    assert "times" in dpsql.explain(BY_AGE, paths)
+    assert "weighted to the margins of" in dpsql.explain(BY_AGE, paths)
     assert dpsql.query(COUNT, [paths[0]]).rows == dpsql.query(COUNT, paths[0]).rows
     with pytest.raises(InterfaceError):
         dpsql.query(COUNT, [])

@@ -15,10 +15,12 @@ from benchmarks.local.simulated import one_row_each, simulate_tallies
 from dpsql.collecting.estimate import axis_table
 from dpsql.collecting.forecast import NOISE_SHARE, is_noise, people_needed
 from dpsql.collecting.run import write_plan
+from dpsql.collecting.survey import first_guess
 from dpsql.collecting.tau import predict
 from dpsql.doors.cli import cli
 from dpsql.errors import InterfaceError
 from dpsql.mechanisms.local.blue import range_workload
+from dpsql.mechanisms.local.truncation import bit_cap
 
 SURVEY = Path(__file__).parents[2] / "catalog" / "survey.yaml"
 CATALOG = """
@@ -127,6 +129,54 @@ def test_each_way_out_of_the_noise_leads_out(tmp_path: Path) -> None:
             if way.startswith("fewer cells:") and number:
                 assert told.error <= NOISE_SHARE / number
     assert write_plan(SURVEY, tmp_path / "q.json", 10**6).ways_out == {}
+
+
+ORDERS = """
+dpsql: 1
+name: orders
+privacy: {lineage: orders, cap: 1, unit: customer.customer_id, epsilon: 1}
+collection: {epsilon: 1}
+tables:
+  customer: {role: dimension, private: true, key: customer_id, columns: {age: {type: int, lower: 18, upper: 89}}}
+  sales: {role: fact, foreign_keys: {customer_id: customer}, max_ids: 30, columns: {
+      day: {type: int, lower: 0, upper: 99}}}
+views:
+  days: {of: sales, axes: [sales.day, customer.age], measures: [count]}
+"""
+
+
+def test_free_cures_of_rows_are_named_first_with_what_they_bring(tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text(ORDERS)
+    few = write_plan(tmp_path / "c.yaml", tmp_path / "p.json", 20_000)
+    question = "a range of sales.day"
+    guess, estimate, fewer = few.ways_out[question][:3]
+    assert guess.startswith("free: a public guess") and "`row_bit_cap: estimate`" in estimate
+    assert fewer.startswith(
+        "a smaller `max_ids`: 10 instead of 30, and rows beyond are not asked about; its error "
+    )
+    written = {
+        guess: ORDERS.replace(
+            "epsilon: 1}\ntables", "epsilon: 1, row_guess: {1: 0.6, 2: 0.3, 5: 0.1}}\ntables"
+        ),
+        fewer: ORDERS.replace("max_ids: 30", "max_ids: 10"),
+    }
+    for way, text in written.items():
+        (tmp_path / "d.yaml").write_text(text)
+        again = write_plan(tmp_path / "d.yaml", tmp_path / f"{len(way)}.json", 20_000)
+        (error,) = [told.error for told in again.predictions if told.question == question]
+        (before,) = [told.error for told in few.predictions if told.question == question]
+        assert way.endswith(f"its error is {error / before:.0%} of this one")
+        assert error < 0.7 * before
+    (tmp_path / "g.yaml").write_text(written[guess])
+    guessed = write_plan(tmp_path / "g.yaml", tmp_path / "g.json", 20_000)
+    assert guessed.ways_out and "free" not in str(guessed.ways_out), "its R is of a guess already"
+
+
+def test_without_a_guess_people_of_many_rows_are_few() -> None:
+    guess = first_guess(30)
+    assert sum(guess) == pytest.approx(1) and guess[0] == 0
+    assert guess[1] == pytest.approx(30 * guess[30])
+    assert bit_cap(np.array(guess), 2e-3, 0.3) < bit_cap(np.append(0.0, np.full(30, 1 / 30)), 2e-3, 0.3)
 
 
 def test_the_command_says_costs_ways_out_and_people(catalog: Path, tmp_path: Path) -> None:

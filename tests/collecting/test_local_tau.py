@@ -16,6 +16,7 @@ from click.testing import CliRunner
 import dpsql
 from benchmarks.local.simulated import simulate_tallies
 from dpsql.answer.plan import views_of
+from dpsql.answer.result import UNASKED
 from dpsql.answer.tables import read_table
 from dpsql.client import Memory, Plan, Row, read_plan
 from dpsql.client.entropy import system_entropy
@@ -326,14 +327,13 @@ def test_declared_people_leave_their_rows_uncertain(shop: Path, name: str) -> No
     plan, owners = shop / f"{name}.json", 3840
     assert dpsql.simulate(shop / f"{name}.yaml", shop / f"{name}.parquet", plan, seed=1) == owners
     dpsql.collect(plan, [shop / f"{name}.parquet"], shop / f"{name}.dpsql")
-    sql = "SELECT COUNT(*), DP_STDERR(COUNT(*)) FROM sales"
     with dpsql.connect(shop / f"{name}.dpsql") as connection:
-        scaled = connection.session.query(sql)
+        scaled = connection.session.query("SELECT COUNT(*) FROM sales")
     release = open_release(shop / f"{name}.dpsql")
     (table,) = [read_table(release, view) for view in views_of(release)]
     reporters = release.meta.local.reporters
     release.close()
-    ((rows, error),) = scaled.rows
+    rows, ((error,),) = scaled.scalar(), scaled.noise_rows
     assert reporters == owners, "of both rounds"
     assert scaled.notes[0].startswith(f"of everybody: shares of a random sample of {owners:,}, times ")
     assert error == pytest.approx(np.sqrt(table.total_variance), rel=1e-6) and error > 100, "as reports say"
@@ -341,6 +341,32 @@ def test_declared_people_leave_their_rows_uncertain(shop: Path, name: str) -> No
     owned = duckdb.sql(f"SELECT count(*) FROM '{shop}/data/sales.parquet' GROUP BY customer_id").fetchnumpy()
     within = np.minimum(owned["count_star()"], read_plan(plan.read_bytes()).tau).sum()
     assert abs(rows - within) < 3 * error
+
+
+@pytest.mark.parametrize("collection", ["tau: 3", "tau: estimate", "row_bit_cap: 3"])
+def test_rows_that_nobody_was_asked_about_leave_no_upper_end(
+    shop: Path, tmp_path: Path, collection: str
+) -> None:
+    text = (
+        (shop / "slots.yaml").read_text().replace("tau: 8", collection).replace("max_ids: 10", "max_ids: 3")
+    )
+    (tmp_path / "c.yaml").write_text(text.replace("root: data", f"root: {shop / 'data'}"))
+    plan = tmp_path / "c.json"
+    dpsql.simulate(tmp_path / "c.yaml", tmp_path / "c.parquet", plan, seed=1)
+    dpsql.collect(plan, [tmp_path / "c.parquet"], tmp_path / "c.dpsql")
+    with dpsql.connect(tmp_path / "c.dpsql") as connection:
+        counts = connection.session.query("SELECT COUNT(*) AS n, -COUNT(*) AS less FROM sales")
+        share = connection.session.query(
+            "SELECT AVG(CASE WHEN sex = 'F' THEN 1 ELSE 0 END) FROM sales JOIN customer USING (customer_id)"
+        )
+    (low,), (high,) = counts.interval_rows(0.95)
+    assert low[0] is not None and high[0] is None
+    assert low[1] is None and high[1] is not None
+    assert low[0] < 15340, "all rows of everybody"
+    assert set(counts.gaps().values()) == {UNASKED}
+    assert any("rows beyond 3 of a person were not asked about" in note for note in counts.flags)
+    (low,), (high,) = share.interval_rows(0.95)
+    assert 0 < low[0] < high[0] < 1, "an average of the rows that people were asked about"
 
 
 def test_answers_say_what_is_not_known_and_what_slots_left_out(shop: Path) -> None:

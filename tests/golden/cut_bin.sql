@@ -4,12 +4,11 @@ SELECT COUNT(*), SUM(amount * qty) FROM shop WHERE price < 12
 -- 3. sales.revenue: values beyond its bounds count as the nearest bound; how many there are was not measured
 -- 4. 1 bin of product.price cut: interpolating them may put off count by up to 75.6, sales.revenue by up to 1.485e+04; intervals include it
 -- 5. view prices: 36 cells over product.price, customer.region
--- 6. axis product.price: [0, 3) of 6 leaves (1 bin cut: 17% of what is taken is interpolated)
--- 7. axis customer.region: [0, 6) of 6 leaves
--- 8. statistic count: 2 x 1 nodes, sensitivity 1, epsilon 1
--- 9. statistic sales.revenue: 2 x 1 nodes, sensitivity 22500, epsilon 1
--- 10. predicted standard error: 36.4051 to 36.4051
--- 11. predicted standard error: 7232.32 to 7232.32
--- 12. DuckDB: SELECT SUM(c.estimate * a1.w), SUM(c.estimate * (a1.w - CASE WHEN a1.w < 1 THEN 0 ELSE 1 END)), SUM(c.estimate * (1 - a1.w)) FROM node_combination_6 AS c, (SELECT unnest(?::INTEGER[]) AS n, unnest(?::DOUBLE[]) AS w) AS a1 WHERE c.n1 = a1.n AND c.n2 = 0
--- 13. DuckDB: SELECT SUM(c.estimate * a1.w), SUM(c.estimate * (a1.w - CASE WHEN a1.w < 1 THEN 0 ELSE 1 END)), SUM(c.estimate * (1 - a1.w)) FROM node_combination_7 AS c, (SELECT unnest(?::INTEGER[]) AS n, unnest(?::DOUBLE[]) AS w) AS a1 WHERE c.n1 = a1.n AND c.n2 = 0
--- 14. DuckDB: SELECT v0 AS "count_star()", v1 AS "sum(amount * qty)", dp_at AS "dp_hidden_1" FROM dp_block_0
+-- 6. axis product.price: [0, 3) of 6 leaves (1 bin cut: 17% of what is taken is interpolated) = [0, 2) at level 1 + 0.4 x [2, 3) at level 2; nobody measured 1 of 2 nodes: they are sums of others
+-- 7. axis customer.region: [0, 6) of 6 leaves = [0, 6) at level 0; nobody measured 1 of 1 nodes: they are sums of others
+-- 8. noise of count, sales.revenue: none; epsilon 1, sensitivity 1, 225, scale 1, 225 at the whole budget
+-- 9. count: half of the 95% interval / 1.96 is 36.4051; variance = 12.96 noise of count; cut bins move it by up to 75.6
+-- 10. sales.revenue: half of the 95% interval / 1.96 is 7232.32; variance = 0.001296 noise of sales.revenue; cut bins move it by up to 14847.8
+-- 11. DuckDB: SELECT SUM(c.estimate * a1.w), SUM(c.estimate * (a1.w - CASE WHEN a1.w < 1 THEN 0 ELSE 1 END)), SUM(c.estimate * (1 - a1.w)) FROM node_combination_6 AS c, (SELECT unnest(?::INTEGER[]) AS n, unnest(?::DOUBLE[]) AS w) AS a1 WHERE c.n1 = a1.n AND c.n2 = 0
+-- 12. DuckDB: SELECT SUM(c.estimate * a1.w), SUM(c.estimate * (a1.w - CASE WHEN a1.w < 1 THEN 0 ELSE 1 END)), SUM(c.estimate * (1 - a1.w)) FROM node_combination_7 AS c, (SELECT unnest(?::INTEGER[]) AS n, unnest(?::DOUBLE[]) AS w) AS a1 WHERE c.n1 = a1.n AND c.n2 = 0
+-- 13. DuckDB: SELECT v0 AS "count_star()", v1 AS "sum(amount * qty)", dp_at AS "dp_hidden_1" FROM dp_block_0

@@ -4,12 +4,11 @@ SELECT region, SUM(amount) / COUNT(*) AS each FROM shop GROUP BY region HAVING S
 -- 3. grouped by customer_id.customer.region
 -- 4. sales.amount: values beyond its bounds count as the nearest bound; how many there are was not measured
 -- 5. view demand: 720 cells over customer.age, customer.region, category
--- 6. axis customer.age: [0, 24) of 24 leaves
--- 7. axis customer.region: ('north',): [0, 1), ('south',): [1, 2), ('east',): [2, 3), ('west',): [3, 4), (None,): [4, 6) of 6 leaves
--- 8. axis category: [0, 5) of 5 leaves
--- 9. statistic sales.amount: 1 x 5 x 1 nodes, sensitivity 1250, epsilon 1
--- 10. statistic count: 1 x 5 x 1 nodes, sensitivity 1, epsilon 1
--- 11. predicted standard error: 137.023 to 193.714
--- 12. predicted standard error: 10.9618 to 15.4971
--- 13. DuckDB: SELECT a2.g, SUM(c.e0), SUM(c.e1) FROM (SELECT n1, n2, n3, estimate AS e0, NULL AS e1 FROM node_combination_1 UNION ALL SELECT n1, n2, n3, NULL AS e0, estimate AS e1 FROM node_combination_0) AS c, (SELECT unnest(?::INTEGER[]) AS g, unnest(?::INTEGER[]) AS n) AS a2 WHERE c.n1 = 0 AND c.n2 = a2.n AND c.n3 = 0 GROUP BY a2.g
--- 14. DuckDB: SELECT k0 AS "region", LIST_FILTER(LIST_PACK(v0 / v1), LAMBDA dp_v : NOT ISFINITE(TRY_CAST(dp_v AS DOUBLE)) IS FALSE)[1] AS "each", dp_at AS "dp_hidden_1" FROM dp_block_0 WHERE LIST_FILTER(LIST_PACK(v0 / v1), LAMBDA dp_v : NOT ISFINITE(TRY_CAST(dp_v AS DOUBLE)) IS FALSE)[1] > 1 ORDER BY "each" DESC
+-- 6. axis customer.age: [0, 24) of 24 leaves = [0, 24) at level 0; nobody measured 1 of 1 nodes: they are sums of others
+-- 7. axis customer.region: ('north',): [0, 1), ('south',): [1, 2), ('east',): [2, 3), ('west',): [3, 4), (None,): [4, 6) of 6 leaves; ('north',) = [0, 1) at level 2; nobody measured 1 of 5 nodes: they are sums of others
+-- 8. axis category: [0, 5) of 5 leaves = [0, 5) at level 0; nobody measured 1 of 1 nodes: they are sums of others
+-- 9. noise of sales.amount, count: none; epsilon 1, sensitivity 12.5, 1, scale 12.5, 1 at the whole budget
+-- 10. sales.amount: half of the 95% interval / 1.96 is 137.023 to 193.714; variance = 0.012 to 0.024 noise of sales.amount + 18750 to 37500 noise of count
+-- 11. count: half of the 95% interval / 1.96 is 10.9618 to 15.4971; variance = 120 to 240 noise of count
+-- 12. DuckDB: SELECT a2.g, SUM(c.e0), SUM(c.e1) FROM (SELECT n1, n2, n3, estimate AS e0, NULL AS e1 FROM node_combination_1 UNION ALL SELECT n1, n2, n3, NULL AS e0, estimate AS e1 FROM node_combination_0) AS c, (SELECT unnest(?::INTEGER[]) AS g, unnest(?::INTEGER[]) AS n) AS a2 WHERE c.n1 = 0 AND c.n2 = a2.n AND c.n3 = 0 GROUP BY a2.g
+-- 13. DuckDB: SELECT k0 AS "region", LIST_FILTER(LIST_PACK(v0 / v1), LAMBDA dp_v : NOT ISFINITE(TRY_CAST(dp_v AS DOUBLE)) IS FALSE)[1] AS "each", dp_at AS "dp_hidden_1" FROM dp_block_0 WHERE LIST_FILTER(LIST_PACK(v0 / v1), LAMBDA dp_v : NOT ISFINITE(TRY_CAST(dp_v AS DOUBLE)) IS FALSE)[1] > 1 ORDER BY "each" DESC

@@ -78,6 +78,7 @@ def beyond_noise(numbers: LinearNumbers) -> ErrorComponents | None:
             components += [
                 moved for key, lines in terms.items() for moved in rows_past_bounds(key, lines, numbers.count)
             ]
+        components += [unasked_rows(lines, numbers.count) for lines in _by_unasked_table(terms)]
         of_weights = reach_of_weights(terms, numbers.count)
         components += [] if of_weights is None else [of_weights]
     return ErrorComponents.joined(components)
@@ -102,6 +103,37 @@ def _by_scaled_table(terms: Terms) -> list[Terms]:
         if key.answered.errors.release.scales.get(of) is not None:
             tables.setdefault(of, {})[key] = weights
     return [lines for lines in tables.values() if any(follows_scale(key.term) for key in lines)]
+
+
+def _by_unasked_table(terms: Terms) -> list[Terms]:
+    """The terms of each table of which people may have rows that they were not asked about."""
+    tables: dict[str, dict[MeasuredTerm, Weights]] = {}
+    for key, weights in terms.items():
+        of = key.answered.plan.view.of
+        if key.answered.errors.release.meta.unasked(of) and follows_scale(key.term):
+            tables.setdefault(of, {})[key] = weights
+    return list(tables.values())
+
+
+def unasked_rows(terms: Terms, count: int) -> ErrorComponents:
+    """Open ends of counts and sums on the sides to which rows that nobody was asked about move them.
+
+    Averages and shares, whose terms cancel, are of the rows that people were asked about, and their notes say so.
+
+    Args:
+        terms: of one table, rows and sums alone.
+        count: how many numbers there are.
+    """
+    none, net, gross = np.zeros(count), np.zeros(count), np.zeros(count)
+    is_open = np.zeros((2, count), bool)
+    for key, weights in terms.items():
+        size = weights.weight * key.answered.totals[key.term][weights.cell]
+        net, gross = net + weights.totals(size, count), gross + weights.totals(np.abs(size), count)
+        for side, way in zip(is_open, (-1.0, 1.0), strict=True):
+            np.logical_or.at(side, weights.number, moves(key, weights, way))
+    cancels = (gross > 0) & (_settled(net, gross) == 0)
+    down, up = np.where(is_open & ~cancels, np.inf, 0.0)
+    return ErrorComponents(none, none, down, up, none, none)
 
 
 def _scaled_components(terms: Terms, count: int) -> ErrorComponents:

@@ -106,7 +106,9 @@ def query(
 @as_of
 @signed
 @combine
-@click.option("--json", "as_json", is_flag=True, help="report as JSON, with the predicted errors as numbers")
+@click.option(
+    "--json", "as_json", is_flag=True, help="as JSON: every node with its estimate, noise, and errors"
+)
 def explain(releases: tuple[Path, ...], sql: str, as_json: bool, **asking: Any) -> None:
     """Say how a statement would be answered: route, view, nodes, predicted error, the DuckDB SQL."""
 
@@ -120,6 +122,7 @@ def explain(releases: tuple[Path, ...], sql: str, as_json: bool, **asking: Any) 
         return {
             "columns": result.columns,
             "plan": result.plan,
+            "blocks": result.decomposition,
             "stderr": result.stderr_rows,
             "provenance": result.provenance,
         }

@@ -25,17 +25,15 @@ from dpsql.doors.questions import RatedQuestion, totals, well_answered
 from dpsql.doors.report.model import page_model
 from dpsql.release import Release
 from dpsql.release.format import (
-    BitLeftOut,
     MeasureScale,
     Promise,
     RowsBeyondBound,
     ScaleMeta,
-    SlotsLeftOut,
     SpentAmount,
     to_json,
 )
 from dpsql.release.promises import FREE, promise_words, short
-from dpsql.release.reports import LocalMeta, ShuffledMeta
+from dpsql.release.reports import BitLeftOut, LocalMeta, ShuffledMeta, SlotsLeftOut
 
 HERE = "dpsql.doors.report"
 

@@ -1,0 +1,120 @@
+"""Plans as values: what `explain --json` shows adds up to the answer, and says which nodes were measured."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpsql.answer import Answerer
+from dpsql.release import open_release
+from dpsql.tree import kary_tree
+from dpsql.variance.leaves import IdentityVariance
+from dpsql.variance.levels import LevelVariance
+from dpsql.variance.reading import MEASURED
+from dpsql.variance.tree import TreeVariance
+from tests.release_fixture import make_rows, write_fixture
+
+STATEMENTS = 60
+
+
+@pytest.fixture(scope="module")
+def answerer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Answerer]:
+    found = Answerer(
+        open_release(write_fixture(tmp_path_factory.mktemp("star") / "f.dpsql", make_rows(), 1.0))
+    )
+    yield found
+    found.release.close()
+
+
+def random_statement(rng: random.Random) -> tuple[str, int]:
+    """Counts, sums and averages over random ranges, sets and groups of one view of the fixture; and how many groups."""
+    young, day, price = rng.randint(18, 38), rng.randint(1, 25), rng.randint(1, 20)
+    conditions = {
+        "age": [f"age BETWEEN {young} AND {rng.randint(young, 39)}", f"age <> {young}"],
+        "region": ["region = 'north'", "region IN ('south', 'east')", "region IS NULL"],
+        "category": ["department = 'food'", "category IN ('tea', 'jam')"],
+        "sold_on": [f"sold_on < '2025-02-{day:02}'", f"sold_on >= '2025-01-{day:02}'"],
+        "price": [f"price >= {price}", f"price < {price} + 3"],
+    }
+    views = [("age", "region", "category"), ("sold_on", "category")]
+    columns = rng.choice(views)
+    aggregates = ["COUNT(*) AS c", "SUM(amount) AS s", "AVG(amount) AS m"]
+    aggregates.append(f"COUNT(*) FILTER (WHERE {rng.choice(conditions[columns[0]])}) AS f")
+    picked = rng.sample(aggregates, rng.randint(1, 3))
+    where = [rng.choice(conditions[column]) for column in columns if rng.random() < 0.5]
+    text = f"FROM shop{' WHERE ' if where else ''}{' AND '.join(where)}"
+    group = rng.choice(["", *columns])
+    keys = {"sold_on": "date_trunc('month', sold_on)"}.get(group, group)
+    text = f"SELECT {', '.join([keys] * bool(group) + picked)} {text}"
+    return text + (f" GROUP BY {keys}" if group else ""), int(bool(group))
+
+
+def term_value(term: dict[str, Any], row: int) -> float:
+    """A term's value in a row, from its nodes."""
+    return sum(
+        summand["factor"] * node["weight"] * node["estimate"]
+        for summand in term["sums"]
+        for node in summand["nodes"]
+        if node["row"] == row
+    )
+
+
+def redone(block: dict[str, Any], row: int) -> dict[str, float]:
+    """Every value of a block in a row by its column, from its nodes alone."""
+    values = {}
+    for view in block["views"]:
+        for value in view["values"]:
+            above, *below = [
+                side["constant"]
+                + sum(weight * term_value(view["terms"][term], row) for term, weight in side["terms"])
+                for side in value["sides"]
+            ]
+            quotient = above / (below[0] or math.nan) if below else above
+            values |= dict.fromkeys(value["columns"], quotient)
+    return values
+
+
+def test_nodes_add_up_to_the_answers_of_random_statements(answerer: Answerer) -> None:
+    rng, checked = random.Random(55), 0
+    for _ in range(STATEMENTS):
+        text, groups = random_statement(rng)
+        result = answerer.query(text)
+        (block,) = json.loads(json.dumps(result.decomposition, allow_nan=False))
+        rows = {tuple(keys.values()): i for i, keys in enumerate(block["rows"])}
+        for row in result.rows:
+            values = redone(block, rows[tuple(map(str, row[:groups]))] if groups else 0)
+            for i, value in enumerate(row[groups:]):
+                assert value is None or math.isclose(value, values[f"v{i}"], rel_tol=1e-9, abs_tol=1e-6), text
+                checked += value is not None
+    assert checked > 3 * STATEMENTS
+
+
+def test_nodes_are_said_to_be_measured_as_the_strategy_did() -> None:
+    tree = kary_tree(9, 3)
+    weight = np.where(tree.level == 1, 0.0, 1.0)
+    by_node = TreeVariance(tree, weight)
+    assert MEASURED["tree"](9, by_node.columns()) == {(0, 9), *((i, i + 1) for i in range(9))}
+    by_level = LevelVariance(7, (2, 2, 2), (1, 0, 3, 4), np.ones(4))
+    leaves = {(i, i + 1) for i in range(7)}
+    assert MEASURED["levels"](7, by_level.columns()) == {(0, 7), (0, 2), (2, 4), (4, 6), (6, 7), *leaves}
+    assert MEASURED["identity"](7, IdentityVariance(7, 1.0).columns()) == leaves
+
+
+def test_words_name_nodes_noise_and_each_value_once(answerer: Answerer) -> None:
+    text = "SELECT COUNT(*) AS n, COUNT(*) AS again, AVG(amount) FROM shop WHERE age BETWEEN 20 AND 31"
+    plan = answerer.query(text).plan
+    (axis,) = [line for line in plan if "axis customer.age" in line]
+    assert " = [2, 3) at level 3 + [3, 6) at level 2 + " in axis
+    assert axis.endswith("; nobody measured 4 of 5 nodes: they are sums of others"), (
+        "leaves alone have a budget"
+    )
+    counted = "count: half of the 95% interval / 1.96 is 18.9779; variance = 360 noise of count"
+    assert [line.endswith(counted) for line in plan].count(True) == 1
+    (average,) = [line for line in plan if "(sales.amount) / (count): half" in line]
+    assert "noise of sales.amount + " in average and average.endswith("noise of count")
