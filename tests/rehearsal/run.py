@@ -1,0 +1,82 @@
+"""One star rehearsed: rows, catalog, releases, questions and their verdicts."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from dpsql.answer.result import Result
+from dpsql.answer.session import OpenReleases
+from dpsql.errors import Error
+from tests.rehearsal.generator import Knobs, Star, generate
+from tests.rehearsal.judge import Verdict, judge, truths
+from tests.rehearsal.published import LOUD, QUIET, draft, published
+from tests.rehearsal.questions import Question, ask
+
+RELEASES = {"loud": 4, "quiet": 16}
+
+
+@dataclass(frozen=True)
+class Rehearsal:
+    """How a star is rehearsed.
+
+    Args:
+        way: `loud` or `quiet`.
+        releases: how many are published.
+        questions: so many kinds at random; all of them by default.
+        kinds: these alone.
+    """
+
+    way: str = "loud"
+    releases: int = 4
+    questions: int | None = None
+    kinds: frozenset[str] = frozenset()
+
+
+def rehearse(seed: int, knobs: Knobs, rehearsal: Rehearsal) -> Iterator[Verdict]:
+    """Publish a made-up star and judge its answers.
+
+    Args:
+        seed: of rows, constants and noise.
+        knobs: of the star.
+        rehearsal: how.
+    """
+    star = generate(seed, knobs)
+    with tempfile.TemporaryDirectory(prefix="rehearsal-") as place:
+        yield from _rehearsed(star, Path(place), rehearsal)
+
+
+def _rehearsed(star: Star, folder: Path, rehearsal: Rehearsal) -> Iterator[Verdict]:
+    (folder / "exact").mkdir()
+    star.write(folder / "exact")
+    with star.exact(folder / "exact") as database:
+        questions = ask(star, database, star.seed, rehearsal.questions)
+        questions = [q for q in questions if not rehearsal.kinds or q.kind in rehearsal.kinds]
+        import time, sys; t=[time.process_time()]
+        catalog = draft(star, folder, [q.sql for q in questions], QUIET if rehearsal.way == "quiet" else LOUD[star.knobs.level])
+        seeds = [star.seed * 1_000 + i for i in range(rehearsal.releases)]
+        t.append(time.process_time())
+        with published(catalog, seeds) as releases:
+            t.append(time.process_time()); per={}
+            for question in questions:
+                t0=time.process_time(); results = _answers(question, releases); per[question.kind]=round(time.process_time()-t0,2)
+                if isinstance(results, str):
+                    yield Verdict(question.kind, question.sql, "", "unserved", notes=(results,))
+                else:
+                    yield from judge(question, truths(database, question), results)
+            t.append(time.process_time()); print([round(b-a,1) for a,b in zip(t,t[1:])], sorted(per.items(), key=lambda kv:-kv[1])[:6],file=sys.stderr)
+
+
+def _answers(question: Question, releases: Sequence[OpenReleases]) -> list[Result] | str:
+    """Each release's answer; the reason where one refuses."""
+    results = []
+    for release in releases:
+        try:
+            result = release.query(question.sql)
+            result.interval_rows()
+            results.append(result)
+        except Error as refusal:
+            return str(refusal)
+    return results
