@@ -22,8 +22,12 @@ from tests.rehearsal.run import RELEASES, Rehearsal, rehearse
 def main(words: list[str]) -> int:
     """Run and print; 1 where a verdict fails."""
     parser = argparse.ArgumentParser(prog="python -m tests.rehearsal", description=__doc__)
-    parser.add_argument("--loud", type=int, default=0, metavar="N", help="stars at epsilon 80, 4 releases each")
-    parser.add_argument("--quiet", type=int, default=0, metavar="N", help="stars at epsilon 1, 16 releases each")
+    parser.add_argument(
+        "--loud", type=int, default=0, metavar="N", help="stars at epsilon 80, 4 releases each"
+    )
+    parser.add_argument(
+        "--quiet", type=int, default=0, metavar="N", help="stars at epsilon 1, 16 releases each"
+    )
     parser.add_argument("--seed", type=int, default=1, help="of the first star")
     parser.add_argument("--questions", type=int, default=None, help="kinds a star, at random; all by default")
     parser.add_argument("--kind", action="append", default=[], help="this kind alone")
@@ -48,7 +52,12 @@ def main(words: list[str]) -> int:
                 if name not in ("ok", "unserved") or (options.unserved and name == "unserved"):
                     print(_line(seed, way, name, verdict), flush=True)
             cpu = time.process_time() - started
-            print(json.dumps({"seed": seed, "way": way, "cpu": round(cpu, 1), "knobs": dataclasses.asdict(knobs)}), flush=True)
+            print(
+                json.dumps(
+                    {"seed": seed, "way": way, "cpu": round(cpu, 1), "knobs": dataclasses.asdict(knobs)}
+                ),
+                flush=True,
+            )
     _tables(by_kind)
     return int(failed)
 

@@ -139,7 +139,9 @@ class Star:
                 masks = {f"{c}__": each.missing for c, each in columns.items() if each.missing is not None}
                 database.register("raw", {**values, **masks})
                 select = ", ".join(_stored(column, each) for column, each in columns.items())
-                database.execute(f"COPY (SELECT {select} FROM raw) TO '{folder}/{name}.parquet' (FORMAT parquet)")
+                database.execute(
+                    f"COPY (SELECT {select} FROM raw) TO '{folder}/{name}.parquet' (FORMAT parquet)"
+                )
                 database.unregister("raw")
 
     def exact(self, folder: Path) -> duckdb.DuckDBPyConnection:
@@ -152,13 +154,19 @@ class Star:
                 if name in self.tables:
                     database.execute(f"DELETE FROM {name} WHERE person_id IS NULL")
             if "item" in self.tables:
-                database.execute("DELETE FROM item WHERE visit_id IS NULL OR visit_id NOT IN (SELECT visit_id FROM visit)")
+                database.execute(
+                    "DELETE FROM item WHERE visit_id IS NULL OR visit_id NOT IN (SELECT visit_id FROM visit)"
+                )
         return database
 
 
 def _stored(name: str, column: StarColumn) -> str:
     value = column.stored.format(name)
-    return f"{value} AS {name}" if column.missing is None else f"CASE WHEN NOT {name}__ THEN {value} END AS {name}"
+    return (
+        f"{value} AS {name}"
+        if column.missing is None
+        else f"CASE WHEN NOT {name}__ THEN {value} END AS {name}"
+    )
 
 
 def generate(seed: int, knobs: Knobs) -> Star:
@@ -225,7 +233,11 @@ def _zipf(rng: np.random.Generator, count: int, size: int) -> Array:
 def _category(rng: np.random.Generator, count: int, z: Array, who: Array | None = None) -> Array:
     """Skewed categories that z shifts; 40% of a person's rows lie in one of her own."""
     size = len(z)
-    drawn = np.where(rng.random(size) < 0.3, np.clip(np.rint(count / 2 + z * count / 5), 0, count - 1), _zipf(rng, count, size))
+    drawn = np.where(
+        rng.random(size) < 0.3,
+        np.clip(np.rint(count / 2 + z * count / 5), 0, count - 1),
+        _zipf(rng, count, size),
+    )
     if who is not None and size:
         favourite = _zipf(rng, count, int(who.max()) + 1)
         drawn = np.where(rng.random(size) < 0.4, favourite[who], drawn)
@@ -271,9 +283,14 @@ def _people(rng: np.random.Generator, knobs: Knobs, z: Array, people: Array, pla
     columns = {
         "person_id": StarColumn(people),
         "region": StarColumn(_texts(REGIONS, _category(rng, 4, z))),
-        "age": StarColumn(np.clip(np.rint(45 + 8 * z + 12 * rng.normal(size=len(z))), 18, 95).astype(np.int64)),
+        "age": StarColumn(
+            np.clip(np.rint(45 + 8 * z + 12 * rng.normal(size=len(z))), 18, 95).astype(np.int64)
+        ),
         "income": StarColumn(
-            np.rint(np.clip(np.exp(10.2 + 0.3 * z + 0.4 * rng.normal(size=len(z))), 5_000, 250_000) / 10).astype(np.int64) * 10,
+            np.rint(
+                np.clip(np.exp(10.2 + 0.3 * z + 0.4 * rng.normal(size=len(z))), 5_000, 250_000) / 10
+            ).astype(np.int64)
+            * 10,
             _share(rng, knobs.null, np.exp(z)),
         ),
         "member": StarColumn(rng.random(len(z)) < 1 / (1 + np.exp(-z))),
@@ -284,7 +301,9 @@ def _people(rng: np.random.Generator, knobs: Knobs, z: Array, people: Array, pla
     return columns
 
 
-def _visits(rng: np.random.Generator, knobs: Knobs, z: Array, people: Array, who: Array, places: int) -> Columns:
+def _visits(
+    rng: np.random.Generator, knobs: Knobs, z: Array, people: Array, who: Array, places: int
+) -> Columns:
     of = z[who]
     day = _days(rng, of)
     hour = np.clip(np.rint(12 + 3 * rng.normal(size=len(who)) + of), 0, 23).astype(np.int64)
@@ -296,7 +315,10 @@ def _visits(rng: np.random.Generator, knobs: Knobs, z: Array, people: Array, who
         "channel": StarColumn(_texts(CHANNELS, _category(rng, 9, of, who))),
         "amount": StarColumn(_money(rng, knobs, of, 30), None, DECIMAL),
         "pieces": StarColumn(1 + rng.poisson(2 * np.exp(0.3 * of))),
-        "score": StarColumn(np.clip(np.rint(3 + 0.7 * of + rng.normal(size=len(who))), 1, 5).astype(np.int64), _share(rng, knobs.null, np.exp(of))),
+        "score": StarColumn(
+            np.clip(np.rint(3 + 0.7 * of + rng.normal(size=len(who))), 1, 5).astype(np.int64),
+            _share(rng, knobs.null, np.exp(of)),
+        ),
         "online": StarColumn(rng.random(len(who)) < 1 / (1 + np.exp(-of))),
         "happened": StarColumn(minutes, None, STAMP) if knobs.stamps else StarColumn(day, None, DAY),
     }

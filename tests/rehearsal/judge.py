@@ -5,11 +5,12 @@
 | `exact-wrong` | no noise is claimed, and the number differs by more than 1e-6 | yes |
 | `no-reason` | a number without an interval and without `undefined` or a gap's reason | yes |
 | `cell` | one cell outside of its interval in so many releases that chance is below 1e-3 over all cells | yes |
-| `zero-width` | noise is claimed, and half of the interval is below 1e-6 of the value | yes |
+| `zero-width` | noise is claimed, and half of the interval is below 1e-6 of a number that is not exact | yes |
 | `impossible` | an interval of a share that leaves [0, 1] | yes |
 | `claim` | a number in a note that the rows contradict | yes |
 | `missing` | a group of DuckDB's that no release shows | yes |
 | `ghost` | a group that DuckDB lacks, above 0 by its interval in every release | yes |
+| `crash` | the answer is an exception that is none of dpsql's own | yes |
 | `cover` | fewer than 90% of all intervals hold the truth | no |
 | `far` | more than 1% of numbers beyond four standard errors and the bound | no |
 | `wide` | the median half-width is above six median errors, or wider than the answer | no |
@@ -34,7 +35,9 @@ from scipy.stats import binom
 from dpsql.answer.result import Result
 from tests.rehearsal.questions import Question
 
-FAILS = frozenset({"exact-wrong", "no-reason", "cell", "zero-width", "impossible", "claim", "missing", "ghost"})
+FAILS = frozenset(
+    {"exact-wrong", "no-reason", "cell", "zero-width", "impossible", "claim", "missing", "ghost", "crash"}
+)
 LEVEL, CHANCE, FLOAT = 0.95, 1e-3, 1e-6
 Key = tuple[Hashable, ...]
 
@@ -81,7 +84,8 @@ class CellAnswer(NamedTuple):
         """Whether the interval holds the truth, up to the rounding of floats."""
         room = FLOAT * max(1.0, abs(truth))
         return not (
-            (self.low is not None and truth < self.low - room) or (self.high is not None and truth > self.high + room)
+            (self.low is not None and truth < self.low - room)
+            or (self.high is not None and truth > self.high + room)
         )
 
 
@@ -124,7 +128,9 @@ def truths(database: duckdb.DuckDBPyConnection, question: Question) -> dict[Key,
     return {tuple(key_of(v) for v in row[:k]): tuple(number_of(v) for v in row[k:]) for row in rows}
 
 
-def judge(question: Question, exact: dict[Key, tuple[float | None, ...]], results: Sequence[Result]) -> Iterator[Verdict]:
+def judge(
+    question: Question, exact: dict[Key, tuple[float | None, ...]], results: Sequence[Result]
+) -> Iterator[Verdict]:
     """Verdicts of one question.
 
     Args:
@@ -161,7 +167,9 @@ def folded(
     values = [{key[i] for key in shown} for i in range(k)]
     merged: dict[Key, tuple[float | None, ...]] = {}
     for key, truth in exact.items():
-        into = tuple(v if v in values[i] else OTHER if OTHER in values[i] else None for i, v in enumerate(key))
+        into = tuple(
+            v if v in values[i] else OTHER if OTHER in values[i] else None for i, v in enumerate(key)
+        )
         into = into if key not in shown and into in shown else key
         if into in merged:
             pairs = zip(merged[into], truth, question.values, strict=True)
@@ -214,7 +222,9 @@ def _column_verdicts(
         if truth is None:
             continue
         missed = [answer for answer in shown if answer.noisy and not answer.holds(truth)]
-        wrong = [a for a in shown if not a.noisy and abs((a.value or 0.0) - truth) > FLOAT * max(1.0, abs(truth))]
+        wrong = [
+            a for a in shown if not a.noisy and abs((a.value or 0.0) - truth) > FLOAT * max(1.0, abs(truth))
+        ]
         if wrong:
             outside["exact-wrong"].append(_worst(key, truth, wrong))
         if len(missed) >= least:
@@ -224,6 +234,7 @@ def _column_verdicts(
         thin = [
             a for a in shown
             if a.low is not None and a.high is not None and a.value and (a.high - a.low) / 2 < FLOAT * abs(a.value)
+            and abs(a.value - truth) > FLOAT * abs(truth)
         ]  # fmt: skip
         if thin:
             outside["zero-width"].append(_worst(key, truth, thin))

@@ -62,7 +62,8 @@ def _adjust(catalog: dict[str, Any], star: Star, epsilon: str) -> None:
             if knobs.bounds in BY and name in ("visit", "loan", "item") and column.get("measure"):
                 for end in ("lower", "upper"):
                     column[end] = round(float(column[end]) * BY[knobs.bounds])
-                column.pop("cuts", None)
+                if "width" in (column.get("cuts") or {}):
+                    column["cuts"] = {"width": float(column["cuts"]["width"]) * BY[knobs.bounds]}
 
 
 @contextmanager

@@ -32,7 +32,10 @@ KEYS = {
     ("visit", "person"): "JOIN person ON visit.person_id = person.person_id",
     ("loan", "person"): "JOIN person ON loan.person_id = person.person_id",
     ("visit", "place"): "JOIN place ON visit.place_id = place.place_id",
-    ("visit", "area"): "JOIN place ON visit.place_id = place.place_id JOIN area ON place.area_id = area.area_id",
+    (
+        "visit",
+        "area",
+    ): "JOIN place ON visit.place_id = place.place_id JOIN area ON place.area_id = area.area_id",
     ("visit", "home"): "JOIN person ON visit.person_id = person.person_id "
     "JOIN place AS home ON person.place_id = home.place_id",
     ("item", "visit"): "JOIN visit ON item.visit_id = visit.visit_id",
@@ -140,7 +143,9 @@ def template(make: Template) -> Template:
     return make
 
 
-def ask(star: Star, database: duckdb.DuckDBPyConnection, seed: int, count: int | None = None) -> list[Question]:
+def ask(
+    star: Star, database: duckdb.DuckDBPyConnection, seed: int, count: int | None = None
+) -> list[Question]:
     """Questions about a star.
 
     Args:
@@ -152,7 +157,10 @@ def ask(star: Star, database: duckdb.DuckDBPyConnection, seed: int, count: int |
     rng = np.random.default_rng([seed, 3])
     names = sorted(TEMPLATES)
     chosen = names if count is None else sorted(rng.choice(names, min(count, len(names)), replace=False))
-    drawn = (TEMPLATES[name](Draw(star.knobs, database, np.random.default_rng([seed, 4, names.index(name)]))) for name in chosen)
+    drawn = (
+        TEMPLATES[name](Draw(star.knobs, database, np.random.default_rng([seed, 4, names.index(name)])))
+        for name in chosen
+    )
     return [question for question in drawn if question is not None]
 
 
@@ -298,16 +306,16 @@ def age_range(d: Draw) -> Question:
 @template
 def income_range(d: Draw) -> Question:
     low = int(d.quantile("person.income", 0.2, 0.8)) + 3
-    return Question(
-        "income_range", f"SELECT COUNT(*) AS n FROM person WHERE person.income > {low}", "n"
-    )
+    return Question("income_range", f"SELECT COUNT(*) AS n FROM person WHERE person.income > {low}", "n")
 
 
 @template
 def money_range(d: Draw) -> Question:
     low, high = d.quantile("visit.amount", 0.1, 0.4), d.quantile("visit.amount", 0.6, 0.95)
     return Question(
-        "money_range", f"SELECT COUNT(*) AS n, SUM(visit.amount) AS s FROM visit WHERE visit.amount BETWEEN {low} AND {high}", "ns"
+        "money_range",
+        f"SELECT COUNT(*) AS n, SUM(visit.amount) AS s FROM visit WHERE visit.amount BETWEEN {low} AND {high}",
+        "ns",
     )
 
 
@@ -316,7 +324,10 @@ def trend(d: Draw) -> Question:
     of = d.one([fact for fact in d.facts if fact != "item"])
     t, m = TIMES[of], d.measure(of)
     return Question(
-        "trend", f"SELECT date_trunc('month', {t}) AS month, COUNT(*) AS n, SUM({m}) AS s FROM {of} GROUP BY 1 ORDER BY 1", "ns", 1
+        "trend",
+        f"SELECT date_trunc('month', {t}) AS month, COUNT(*) AS n, SUM({m}) AS s FROM {of} GROUP BY 1 ORDER BY 1",
+        "ns",
+        1,
     )
 
 
@@ -333,14 +344,18 @@ def quarters(d: Draw) -> Question:
 def since(d: Draw) -> Question:
     of = d.one([fact for fact in d.facts if fact != "item"])
     day = d.day(of)
-    return Question("since", f"SELECT COUNT(*) AS n, SUM({d.measure(of)}) AS s FROM {of} WHERE {TIMES[of]} >= {day}", "ns")
+    return Question(
+        "since", f"SELECT COUNT(*) AS n, SUM({d.measure(of)}) AS s FROM {of} WHERE {TIMES[of]} >= {day}", "ns"
+    )
 
 
 @template
 def between_days(d: Draw) -> Question:
     of = d.one([fact for fact in d.facts if fact != "item"])
     low, high = d.day(of, 0.1, 0.4), d.day(of, 0.5, 0.9)
-    return Question("between_days", f"SELECT COUNT(*) AS n FROM {of} WHERE {TIMES[of]} BETWEEN {low} AND {high}", "n")
+    return Question(
+        "between_days", f"SELECT COUNT(*) AS n FROM {of} WHERE {TIMES[of]} BETWEEN {low} AND {high}", "n"
+    )
 
 
 @template
@@ -364,14 +379,24 @@ def running(d: Draw) -> Question:
 @template
 def weekday(d: Draw) -> Question:
     of = d.one([fact for fact in d.facts if fact != "item"])
-    return Question("weekday", f"SELECT EXTRACT(isodow FROM {TIMES[of]}) AS d, COUNT(*) AS n FROM {of} GROUP BY 1 ORDER BY 1", "n", 1)
+    return Question(
+        "weekday",
+        f"SELECT EXTRACT(isodow FROM {TIMES[of]}) AS d, COUNT(*) AS n FROM {of} GROUP BY 1 ORDER BY 1",
+        "n",
+        1,
+    )
 
 
 @template
 def hour(d: Draw) -> Question | None:
     if not d.knobs.stamps:
         return None
-    return Question("hour", "SELECT EXTRACT(hour FROM visit.happened) AS h, COUNT(*) AS n FROM visit GROUP BY 1 ORDER BY 1", "n", 1)
+    return Question(
+        "hour",
+        "SELECT EXTRACT(hour FROM visit.happened) AS h, COUNT(*) AS n FROM visit GROUP BY 1 ORDER BY 1",
+        "n",
+        1,
+    )
 
 
 @template
@@ -379,13 +404,23 @@ def time_of_day(d: Draw) -> Question | None:
     if not d.knobs.stamps:
         return None
     case = "CASE WHEN EXTRACT(hour FROM visit.happened) < 12 THEN 'morning' ELSE 'later' END"
-    return Question("time_of_day", f"SELECT {case} AS part, COUNT(*) AS n, SUM(visit.amount) AS s FROM visit GROUP BY 1", "ns", 1)
+    return Question(
+        "time_of_day",
+        f"SELECT {case} AS part, COUNT(*) AS n, SUM(visit.amount) AS s FROM visit GROUP BY 1",
+        "ns",
+        1,
+    )
 
 
 @template
 def year(d: Draw) -> Question:
     of = d.one([fact for fact in d.facts if fact != "item"])
-    return Question("year", f"SELECT EXTRACT(year FROM {TIMES[of]}) AS y, SUM({d.measure(of)}) AS s FROM {of} GROUP BY 1", "s", 1)
+    return Question(
+        "year",
+        f"SELECT EXTRACT(year FROM {TIMES[of]}) AS y, SUM({d.measure(of)}) AS s FROM {of} GROUP BY 1",
+        "s",
+        1,
+    )
 
 
 @template
@@ -397,12 +432,19 @@ def median(d: Draw) -> Question:
 
 @template
 def median_age(d: Draw) -> Question:
-    return Question("median_age", f"SELECT quantile_disc(person.age, 0.5) AS a {source('visit', 'person.age')}", "a")
+    return Question(
+        "median_age", f"SELECT quantile_disc(person.age, 0.5) AS a {source('visit', 'person.age')}", "a"
+    )
 
 
 @template
 def quantile_by(d: Draw) -> Question:
-    return Question("quantile_by", "SELECT visit.channel, quantile_disc(visit.amount, 0.9) AS a FROM visit GROUP BY visit.channel", "a", 1)
+    return Question(
+        "quantile_by",
+        "SELECT visit.channel, quantile_disc(visit.amount, 0.9) AS a FROM visit GROUP BY visit.channel",
+        "a",
+        1,
+    )
 
 
 @template
@@ -412,7 +454,12 @@ def spread(d: Draw) -> Question:
 
 @template
 def spread_age(d: Draw) -> Question:
-    return Question("spread_age", f"SELECT person.region, STDDEV_POP(person.age) AS a FROM person GROUP BY person.region", "a", 1)
+    return Question(
+        "spread_age",
+        f"SELECT person.region, STDDEV_POP(person.age) AS a FROM person GROUP BY person.region",
+        "a",
+        1,
+    )
 
 
 @template
@@ -431,7 +478,11 @@ def difference(d: Draw) -> Question:
 def mean_over_groups(d: Draw) -> Question:
     of = d.fact()
     c = CATEGORIES[of][0]
-    return Question("mean_over_groups", f"SELECT AVG(n) AS a FROM (SELECT {c}, COUNT(*) AS n {source(of, c)} GROUP BY {c})", "a")
+    return Question(
+        "mean_over_groups",
+        f"SELECT AVG(n) AS a FROM (SELECT {c}, COUNT(*) AS n {source(of, c)} GROUP BY {c})",
+        "a",
+    )
 
 
 @template
@@ -460,7 +511,11 @@ def mean_of_means(d: Draw) -> Question:
 
 @template
 def largest_group(d: Draw) -> Question:
-    return Question("largest_group", "SELECT MAX(n) AS a FROM (SELECT visit.channel, COUNT(*) AS n FROM visit GROUP BY visit.channel)", "a")
+    return Question(
+        "largest_group",
+        "SELECT MAX(n) AS a FROM (SELECT visit.channel, COUNT(*) AS n FROM visit GROUP BY visit.channel)",
+        "a",
+    )
 
 
 @template
@@ -474,13 +529,17 @@ def groups_above(d: Draw) -> Question:
 
 @template
 def per_person(d: Draw) -> Question:
-    return Question("per_person", "SELECT COUNT(*) * 1.0 / COUNT(DISTINCT visit.person_id) AS a FROM visit", "a")
+    return Question(
+        "per_person", "SELECT COUNT(*) * 1.0 / COUNT(DISTINCT visit.person_id) AS a FROM visit", "a"
+    )
 
 
 @template
 def rows_of_people(d: Draw) -> Question:
     return Question(
-        "rows_of_people", "SELECT AVG(n) AS a FROM (SELECT visit.person_id, COUNT(*) AS n FROM visit GROUP BY visit.person_id)", "a"
+        "rows_of_people",
+        "SELECT AVG(n) AS a FROM (SELECT visit.person_id, COUNT(*) AS n FROM visit GROUP BY visit.person_id)",
+        "a",
     )
 
 
@@ -506,7 +565,9 @@ def ratio_of_tables(d: Draw) -> Question | None:
     if not d.knobs.second:
         return None
     return Question(
-        "ratio_of_tables", "SELECT (SELECT SUM(visit.amount) FROM visit) / (SELECT SUM(loan.fee) FROM loan) AS a", "a"
+        "ratio_of_tables",
+        "SELECT (SELECT SUM(visit.amount) FROM visit) / (SELECT SUM(loan.fee) FROM loan) AS a",
+        "a",
     )
 
 
@@ -517,61 +578,88 @@ def public_rows(d: Draw) -> Question:
 
 @template
 def absent_value(d: Draw) -> Question:
-    return Question("absent_value", "SELECT COUNT(*) AS n, SUM(visit.amount) AS s FROM visit WHERE visit.channel = 'pigeon'", "ns")
+    return Question(
+        "absent_value",
+        "SELECT COUNT(*) AS n, SUM(visit.amount) AS s FROM visit WHERE visit.channel = 'pigeon'",
+        "ns",
+    )
 
 
 @template
 def absent_public(d: Draw) -> Question:
     return Question(
-        "absent_public", f"SELECT COUNT(*) AS n, SUM(visit.pieces) AS s {source('visit', 'place.kind')} WHERE place.kind = 'harbour'", "ns"
+        "absent_public",
+        f"SELECT COUNT(*) AS n, SUM(visit.pieces) AS s {source('visit', 'place.kind')} WHERE place.kind = 'harbour'",
+        "ns",
     )
 
 
 @template
 def nulls(d: Draw) -> Question:
     return Question(
-        "nulls", "SELECT visit.channel, COUNT(*) AS n FROM visit WHERE visit.score IS NULL GROUP BY visit.channel", "n", 1
+        "nulls",
+        "SELECT visit.channel, COUNT(*) AS n FROM visit WHERE visit.score IS NULL GROUP BY visit.channel",
+        "n",
+        1,
     )
 
 
 @template
 def not_in(d: Draw) -> Question:
     a, b = d.one(CHANNELS), d.one(CHANNELS)
-    return Question("not_in", f"SELECT COUNT(*) AS n, AVG(visit.pieces) AS a FROM visit WHERE visit.channel NOT IN ('{a}', '{b}')", "na")
+    return Question(
+        "not_in",
+        f"SELECT COUNT(*) AS n, AVG(visit.pieces) AS a FROM visit WHERE visit.channel NOT IN ('{a}', '{b}')",
+        "na",
+    )
 
 
 @template
 def unequal(d: Draw) -> Question:
     return Question(
-        "unequal", f"SELECT COUNT(*) AS n {source('visit', 'person.region')} WHERE person.region <> '{d.one(REGIONS)}'", "n"
+        "unequal",
+        f"SELECT COUNT(*) AS n {source('visit', 'person.region')} WHERE person.region <> '{d.one(REGIONS)}'",
+        "n",
     )
 
 
 @template
 def never(d: Draw) -> Question:
     return Question(
-        "never", "SELECT COUNT(*) AS n FROM person WHERE person.person_id NOT IN (SELECT visit.person_id FROM visit WHERE visit.person_id IS NOT NULL)", "n"
+        "never",
+        "SELECT COUNT(*) AS n FROM person WHERE person.person_id NOT IN (SELECT visit.person_id FROM visit WHERE visit.person_id IS NOT NULL)",
+        "n",
     )
 
 
 @template
 def ever(d: Draw) -> Question:
     return Question(
-        "ever", f"SELECT COUNT(*) AS n FROM person WHERE EXISTS (SELECT 1 FROM visit WHERE visit.person_id = person.person_id AND visit.channel = {d.value('visit.channel')})", "n"
+        "ever",
+        f"SELECT COUNT(*) AS n FROM person WHERE EXISTS (SELECT 1 FROM visit WHERE visit.person_id = person.person_id AND visit.channel = {d.value('visit.channel')})",
+        "n",
     )
 
 
 @template
 def left_join(d: Draw) -> Question:
     join = source("visit", "place.kind").replace("JOIN", "LEFT JOIN")
-    return Question("left_join", f"SELECT place.kind, COUNT(*) AS n, SUM(visit.amount) AS s {join} GROUP BY place.kind", "ns", 1)
+    return Question(
+        "left_join",
+        f"SELECT place.kind, COUNT(*) AS n, SUM(visit.amount) AS s {join} GROUP BY place.kind",
+        "ns",
+        1,
+    )
 
 
 @template
 def two_hops(d: Draw) -> Question:
     table = "area" if d.knobs.snowflake else "place"
     return Question(
-        "two_hops", f"SELECT {table}.zone, SUM(visit.amount) AS s, COUNT(*) AS n {source('visit', f'{table}.zone')} GROUP BY 1", "sn", 1
+        "two_hops",
+        f"SELECT {table}.zone, SUM(visit.amount) AS s, COUNT(*) AS n {source('visit', f'{table}.zone')} GROUP BY 1",
+        "sn",
+        1,
     )
 
 
@@ -579,14 +667,24 @@ def two_hops(d: Draw) -> Question:
 def child(d: Draw) -> Question | None:
     if not d.knobs.child:
         return None
-    return Question("child", f"SELECT visit.channel, SUM(item.price) AS s, COUNT(*) AS n {source('item', 'visit.channel')} GROUP BY 1", "sn", 1)
+    return Question(
+        "child",
+        f"SELECT visit.channel, SUM(item.price) AS s, COUNT(*) AS n {source('item', 'visit.channel')} GROUP BY 1",
+        "sn",
+        1,
+    )
 
 
 @template
 def homes(d: Draw) -> Question | None:
     if not d.knobs.homes:
         return None
-    return Question("homes", f"SELECT home.kind, COUNT(*) AS n, SUM(visit.amount) AS s {source('visit', 'home.kind')} GROUP BY 1", "ns", 1)
+    return Question(
+        "homes",
+        f"SELECT home.kind, COUNT(*) AS n, SUM(visit.amount) AS s {source('visit', 'home.kind')} GROUP BY 1",
+        "ns",
+        1,
+    )
 
 
 @template
@@ -594,25 +692,41 @@ def home_people(d: Draw) -> Question | None:
     if not d.knobs.homes:
         return None
     return Question(
-        "home_people", "SELECT place.kind, COUNT(*) AS n FROM person JOIN place ON person.place_id = place.place_id GROUP BY 1", "n", 1
+        "home_people",
+        "SELECT place.kind, COUNT(*) AS n FROM person JOIN place ON person.place_id = place.place_id GROUP BY 1",
+        "n",
+        1,
     )
 
 
 @template
 def persons(d: Draw) -> Question:
     return Question(
-        "persons", "SELECT person.region, COUNT(*) AS n, AVG(person.age) AS a, AVG(person.income) AS b FROM person GROUP BY person.region", "naa", 1
+        "persons",
+        "SELECT person.region, COUNT(*) AS n, AVG(person.age) AS a, AVG(person.income) AS b FROM person GROUP BY person.region",
+        "naa",
+        1,
     )
 
 
 @template
 def flags(d: Draw) -> Question:
-    return Question("flags", "SELECT visit.online, COUNT(*) AS n, SUM(visit.pieces) AS s FROM visit GROUP BY visit.online", "ns", 1)
+    return Question(
+        "flags",
+        "SELECT visit.online, COUNT(*) AS n, SUM(visit.pieces) AS s FROM visit GROUP BY visit.online",
+        "ns",
+        1,
+    )
 
 
 @template
 def scores(d: Draw) -> Question:
-    return Question("scores", "SELECT visit.score, COUNT(*) AS n, AVG(visit.amount) AS a FROM visit GROUP BY visit.score", "na", 1)
+    return Question(
+        "scores",
+        "SELECT visit.score, COUNT(*) AS n, AVG(visit.amount) AS a FROM visit GROUP BY visit.score",
+        "na",
+        1,
+    )
 
 
 @template
@@ -626,21 +740,30 @@ def axis_sum(d: Draw) -> Question:
 def age_groups(d: Draw) -> Question:
     case = "CASE WHEN person.age < 30 THEN 'young' WHEN person.age < 60 THEN 'middle' ELSE 'old' END"
     return Question(
-        "age_groups", f"SELECT {case} AS g, COUNT(*) AS n, SUM(visit.amount) AS s {source('visit', 'person.age')} GROUP BY 1", "ns", 1
+        "age_groups",
+        f"SELECT {case} AS g, COUNT(*) AS n, SUM(visit.amount) AS s {source('visit', 'person.age')} GROUP BY 1",
+        "ns",
+        1,
     )
 
 
 @template
 def share_of_total(d: Draw) -> Question:
     return Question(
-        "share_of_total", "SELECT visit.channel, COUNT(*) * 1.0 / SUM(COUNT(*)) OVER () AS p FROM visit GROUP BY visit.channel", "p", 1
+        "share_of_total",
+        "SELECT visit.channel, COUNT(*) * 1.0 / SUM(COUNT(*)) OVER () AS p FROM visit GROUP BY visit.channel",
+        "p",
+        1,
     )
 
 
 @template
 def sum_over_sum(d: Draw) -> Question:
     return Question(
-        "sum_over_sum", "SELECT visit.channel, SUM(visit.amount) / SUM(visit.pieces) AS a FROM visit GROUP BY visit.channel", "a", 1
+        "sum_over_sum",
+        "SELECT visit.channel, SUM(visit.amount) / SUM(visit.pieces) AS a FROM visit GROUP BY visit.channel",
+        "a",
+        1,
     )
 
 
@@ -648,12 +771,18 @@ def sum_over_sum(d: Draw) -> Question:
 def halves(d: Draw) -> Question:
     day = d.day("visit", 0.4, 0.6)
     return Question(
-        "halves", f"SELECT visit.happened < {day} AS early, COUNT(*) AS n, AVG(visit.amount) AS a FROM visit GROUP BY 1", "na", 1
+        "halves",
+        f"SELECT visit.happened < {day} AS early, COUNT(*) AS n, AVG(visit.amount) AS a FROM visit GROUP BY 1",
+        "na",
+        1,
     )
 
 
 @template
 def joined_year(d: Draw) -> Question:
     return Question(
-        "joined_year", f"SELECT EXTRACT(year FROM person.joined) AS y, COUNT(*) AS n, AVG(visit.amount) AS a {source('visit', 'person.joined')} GROUP BY 1", "na", 1
+        "joined_year",
+        f"SELECT EXTRACT(year FROM person.joined) AS y, COUNT(*) AS n, AVG(visit.amount) AS a {source('visit', 'person.joined')} GROUP BY 1",
+        "na",
+        1,
     )

@@ -16,6 +16,7 @@ from tests.rehearsal.published import LOUD, QUIET, draft, published
 from tests.rehearsal.questions import Question, ask
 
 RELEASES = {"loud": 4, "quiet": 16}
+CRASH = "crashed:"
 
 
 @dataclass(frozen=True)
@@ -54,19 +55,35 @@ def _rehearsed(star: Star, folder: Path, rehearsal: Rehearsal) -> Iterator[Verdi
     with star.exact(folder / "exact") as database:
         questions = ask(star, database, star.seed, rehearsal.questions)
         questions = [q for q in questions if not rehearsal.kinds or q.kind in rehearsal.kinds]
-        import time, sys; t=[time.process_time()]
-        catalog = draft(star, folder, [q.sql for q in questions], QUIET if rehearsal.way == "quiet" else LOUD[star.knobs.level])
+        import time, sys
+
+        t = [time.process_time()]
+        catalog = draft(
+            star,
+            folder,
+            [q.sql for q in questions],
+            QUIET if rehearsal.way == "quiet" else LOUD[star.knobs.level],
+        )
         seeds = [star.seed * 1_000 + i for i in range(rehearsal.releases)]
         t.append(time.process_time())
         with published(catalog, seeds) as releases:
-            t.append(time.process_time()); per={}
+            t.append(time.process_time())
+            per = {}
             for question in questions:
-                t0=time.process_time(); results = _answers(question, releases); per[question.kind]=round(time.process_time()-t0,2)
+                t0 = time.process_time()
+                results = _answers(question, releases)
+                per[question.kind] = round(time.process_time() - t0, 2)
                 if isinstance(results, str):
-                    yield Verdict(question.kind, question.sql, "", "unserved", notes=(results,))
+                    verdict = "crash" if results.startswith(CRASH) else "unserved"
+                    yield Verdict(question.kind, question.sql, "", verdict, notes=(results,))
                 else:
                     yield from judge(question, truths(database, question), results)
-            t.append(time.process_time()); print([round(b-a,1) for a,b in zip(t,t[1:])], sorted(per.items(), key=lambda kv:-kv[1])[:6],file=sys.stderr)
+            t.append(time.process_time())
+            print(
+                [round(b - a, 1) for a, b in zip(t, t[1:])],
+                sorted(per.items(), key=lambda kv: -kv[1])[:6],
+                file=sys.stderr,
+            )
 
 
 def _answers(question: Question, releases: Sequence[OpenReleases]) -> list[Result] | str:
@@ -79,4 +96,6 @@ def _answers(question: Question, releases: Sequence[OpenReleases]) -> list[Resul
             results.append(result)
         except Error as refusal:
             return str(refusal)
+        except (ArithmeticError, AssertionError, LookupError, MemoryError, TypeError, ValueError) as crash:
+            return f"{CRASH} {type(crash).__name__}: {crash}"
     return results
