@@ -34,7 +34,8 @@ from typing import NamedTuple
 
 import duckdb
 
-from dpsql.answer.result import Grid, Result
+from dpsql.answer.output import Grid
+from dpsql.answer.result import Result
 from dpsql.answer.session import OpenReleases, open_session
 from dpsql.contributions.guess import Guess
 from dpsql.curate.prove.layouts import OneFile
