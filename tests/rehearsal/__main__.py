@@ -13,8 +13,9 @@ import sys
 import time
 from collections import Counter, defaultdict
 
+from dpsql.errors import Error
 from tests.rehearsal.differences import difference_of
-from tests.rehearsal.generator import drawn_knobs
+from tests.rehearsal.generator import Knobs, drawn_knobs
 from tests.rehearsal.judge import FAILS, Verdict
 from tests.rehearsal.run import RELEASES, Rehearsal, rehearse
 
@@ -34,7 +35,13 @@ def main(words: list[str]) -> int:
     parser.add_argument("--releases", type=int, default=None)
     parser.add_argument("--level", choices=("user", "row"), default=None)
     parser.add_argument("--unserved", action="store_true", help="also print what is refused")
+    parser.add_argument(
+        "--minimise", nargs=2, metavar=("SEED", "KIND"), help="the smallest star that still fails"
+    )
     options = parser.parse_args(words)
+    if options.minimise:
+        seed, kind = options.minimise
+        return minimise(int(seed), kind, options.questions)
     by_kind: dict[str, Counter[str]] = defaultdict(Counter)
     failed = False
     for way, count in (("loud", options.loud), ("quiet", options.quiet)):
@@ -60,6 +67,43 @@ def main(words: list[str]) -> int:
             )
     _tables(by_kind)
     return int(failed)
+
+
+def minimise(seed: int, kind: str, questions: int | None) -> int:
+    """Drop questions, then knobs, one by one while a verdict on a kind stays; print what is left."""
+
+    def verdicts(knobs: Knobs, count: int | None) -> set[str]:
+        asked = Rehearsal(questions=count, kinds=frozenset({kind}), alone=count == 1)
+        try:
+            return {verdict.verdict for verdict in rehearse(seed, knobs, asked)} & FAILS
+        except Error:
+            return set()  # the smaller catalog is none
+
+    knobs = drawn_knobs(seed)
+    wanted = verdicts(knobs, questions)
+    if not wanted:
+        print(f"seed {seed}: no verdict on {kind} fails")
+        return 0
+    if verdicts(knobs, 1) & wanted:
+        questions = 1
+    usual = dataclasses.asdict(Knobs())
+    for name in usual:
+        smaller = dataclasses.replace(knobs, **{name: usual[name]})
+        if smaller != knobs and verdicts(smaller, questions) & wanted:
+            knobs = smaller
+    changed = {name: value for name, value in dataclasses.asdict(knobs).items() if value != usual[name]}
+    print(
+        json.dumps(
+            {
+                "seed": seed,
+                "kind": kind,
+                "verdicts": sorted(wanted),
+                "alone": questions == 1,
+                "knobs": changed,
+            }
+        )
+    )
+    return 1
 
 
 def _line(seed: int, way: str, name: str, verdict: Verdict) -> str:

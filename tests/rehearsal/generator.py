@@ -1,7 +1,7 @@
 """Made-up stars of people, facts and public tables whose columns all correlate through one number of a person.
 
 Each person has a latent number z. Rows a person, categories, amounts, flags, times, missing values and broken keys all
-hang on z, so whoever owns more rows differs in every column: errors that a star of independent columns averages out stay.
+hang on z, so whoever owns more rows differs in every column: errors that independent columns would average out stay.
 
 | table | rows |
 |---|---|

@@ -1,9 +1,9 @@
-"""A made-up star as a newcomer publishes it: drafted for its questions, confirmed with rounder bounds, published often."""
+"""A made-up star as newcomers publish it: drafted for its questions, confirmed with rounder bounds, published often."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,8 @@ from dpsql.star import load_catalog
 from tests.rehearsal.generator import Star
 
 LOUD, QUIET = {"user": "80", "row": "20"}, "1"
-"""Epsilon at which what is no noise shows: an error of .2% stands hundreds of half-widths away. Integers of rows that are
-units have no noise left at 80."""
+"""Epsilon at which what is no noise shows: an error of .2% stands hundreds of half-widths away. Integers of rows
+that are units have no noise left at 80."""
 BY = {"wide": 10, "narrow": 0.2}
 
 

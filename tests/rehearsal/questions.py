@@ -225,14 +225,6 @@ def average_by(d: Draw) -> Question:
 
 
 @template
-def average_score(d: Draw) -> Question:
-    return Question(
-        "average_score",
-        "SELECT visit.channel, AVG(score) AS a, COUNT(score) AS n FROM visit GROUP BY visit.channel", "an", 1,
-    )  # fmt: skip
-
-
-@template
 def share(d: Draw) -> Question:
     of = d.fact()
     c = d.category(of)
@@ -266,15 +258,6 @@ def people_by(d: Draw) -> Question:
     return Question(
         "people_by", f"SELECT {c}, COUNT(DISTINCT {of}.person_id) AS n {source(of, c)} GROUP BY {c}", "n", 1
     )
-
-
-@template
-def people_cells(d: Draw) -> Question:
-    return Question(
-        "people_cells",
-        "SELECT visit.channel, person.region, COUNT(DISTINCT visit.person_id) AS n "
-        f"{source('visit', 'person.region')} GROUP BY visit.channel, person.region", "n", 2,
-    )  # fmt: skip
 
 
 @template
@@ -336,7 +319,8 @@ def quarters(d: Draw) -> Question:
     c = d.one(("visit.channel", "person.region"))
     return Question(
         "quarters",
-        f"SELECT date_trunc('quarter', visit.happened) AS q, {c}, AVG(visit.amount) AS a {source('visit', c)} GROUP BY 1, 2", "a", 2,
+        f"SELECT date_trunc('quarter', visit.happened) AS q, {c}, AVG(visit.amount) AS a "
+        f"{source('visit', c)} GROUP BY 1, 2", "a", 2,
     )  # fmt: skip
 
 
@@ -359,41 +343,11 @@ def between_days(d: Draw) -> Question:
 
 
 @template
-def growth(d: Draw) -> Question:
-    return Question(
-        "growth",
-        "SELECT month, n, n * 1.0 / LAG(n) OVER (ORDER BY month) AS a FROM (SELECT date_trunc('month', visit.happened) AS month, "
-        "COUNT(*) AS n FROM visit GROUP BY 1) ORDER BY month", "na", 1,
-    )  # fmt: skip
-
-
-@template
-def running(d: Draw) -> Question:
-    return Question(
-        "running",
-        "SELECT month, SUM(n) OVER (ORDER BY month) AS s FROM (SELECT date_trunc('month', visit.happened) AS month, "
-        "COUNT(*) AS n FROM visit GROUP BY 1) ORDER BY month", "a", 1,
-    )  # fmt: skip
-
-
-@template
 def weekday(d: Draw) -> Question:
     of = d.one([fact for fact in d.facts if fact != "item"])
     return Question(
         "weekday",
         f"SELECT EXTRACT(isodow FROM {TIMES[of]}) AS d, COUNT(*) AS n FROM {of} GROUP BY 1 ORDER BY 1",
-        "n",
-        1,
-    )
-
-
-@template
-def hour(d: Draw) -> Question | None:
-    if not d.knobs.stamps:
-        return None
-    return Question(
-        "hour",
-        "SELECT EXTRACT(hour FROM visit.happened) AS h, COUNT(*) AS n FROM visit GROUP BY 1 ORDER BY 1",
         "n",
         1,
     )
@@ -431,38 +385,6 @@ def median(d: Draw) -> Question:
 
 
 @template
-def median_age(d: Draw) -> Question:
-    return Question(
-        "median_age", f"SELECT quantile_disc(person.age, 0.5) AS a {source('visit', 'person.age')}", "a"
-    )
-
-
-@template
-def quantile_by(d: Draw) -> Question:
-    return Question(
-        "quantile_by",
-        "SELECT visit.channel, quantile_disc(visit.amount, 0.9) AS a FROM visit GROUP BY visit.channel",
-        "a",
-        1,
-    )
-
-
-@template
-def spread(d: Draw) -> Question:
-    return Question("spread", "SELECT STDDEV_POP(visit.pieces) AS a FROM visit", "a")
-
-
-@template
-def spread_age(d: Draw) -> Question:
-    return Question(
-        "spread_age",
-        f"SELECT person.region, STDDEV_POP(person.age) AS a FROM person GROUP BY person.region",
-        "a",
-        1,
-    )
-
-
-@template
 def difference(d: Draw) -> Question:
     of = d.fact()
     c = d.category(of)
@@ -470,7 +392,8 @@ def difference(d: Draw) -> Question:
     return Question(
         "difference",
         f"SELECT AVG(CASE WHEN {c} = {a} THEN {m} END) - AVG(CASE WHEN {c} <> {a} THEN {m} END) AS a, "
-        f"SUM(CASE WHEN {c} = {a} THEN {m} ELSE 0 END) - SUM(CASE WHEN {c} = {b} THEN {m} ELSE 0 END) AS s {source(of, c)}", "as",
+        f"SUM(CASE WHEN {c} = {a} THEN {m} ELSE 0 END) - SUM(CASE WHEN {c} = {b} THEN {m} ELSE 0 END) AS s "
+        f"{source(of, c)}", "as",
     )  # fmt: skip
 
 
@@ -486,122 +409,13 @@ def mean_over_groups(d: Draw) -> Question:
 
 
 @template
-def mean_over_months(d: Draw) -> Question:
-    return Question(
-        "mean_over_months",
-        "SELECT AVG(s) AS a FROM (SELECT date_trunc('month', visit.happened) AS month, SUM(visit.amount) AS s FROM visit GROUP BY 1)", "a",
-    )  # fmt: skip
-
-
-@template
-def mean_over_public(d: Draw) -> Question:
-    return Question(
-        "mean_over_public",
-        f"SELECT AVG(n) AS a FROM (SELECT place.kind, COUNT(*) AS n {source('visit', 'place.kind')} GROUP BY place.kind)", "a",
-    )  # fmt: skip
-
-
-@template
-def mean_of_means(d: Draw) -> Question:
-    return Question(
-        "mean_of_means",
-        f"SELECT AVG(m) AS a FROM (SELECT person.region, AVG(visit.amount) AS m {source('visit', 'person.region')} GROUP BY person.region)", "a",
-    )  # fmt: skip
-
-
-@template
-def largest_group(d: Draw) -> Question:
-    return Question(
-        "largest_group",
-        "SELECT MAX(n) AS a FROM (SELECT visit.channel, COUNT(*) AS n FROM visit GROUP BY visit.channel)",
-        "a",
-    )
-
-
-@template
 def groups_above(d: Draw) -> Question:
     rows = d.database.execute("SELECT COUNT(*) FROM visit").fetchall()[0][0]
     return Question(
         "groups_above",
-        f"SELECT COUNT(*) AS a FROM (SELECT visit.channel, COUNT(*) AS n FROM visit GROUP BY visit.channel) WHERE n > {max(1, rows // 15)}", "a",
+        f"SELECT COUNT(*) AS a FROM (SELECT visit.channel, COUNT(*) AS n FROM visit "
+        f"GROUP BY visit.channel) WHERE n > {max(1, rows // 15)}", "a",
     )  # fmt: skip
-
-
-@template
-def per_person(d: Draw) -> Question:
-    return Question(
-        "per_person", "SELECT COUNT(*) * 1.0 / COUNT(DISTINCT visit.person_id) AS a FROM visit", "a"
-    )
-
-
-@template
-def rows_of_people(d: Draw) -> Question:
-    return Question(
-        "rows_of_people",
-        "SELECT AVG(n) AS a FROM (SELECT visit.person_id, COUNT(*) AS n FROM visit GROUP BY visit.person_id)",
-        "a",
-    )
-
-
-@template
-def busy_people(d: Draw) -> Question:
-    return Question(
-        "busy_people",
-        "SELECT COUNT(*) AS n FROM (SELECT visit.person_id, COUNT(*) AS n FROM visit GROUP BY visit.person_id) WHERE n >= 4", "n",
-    )  # fmt: skip
-
-
-@template
-def per_capita(d: Draw) -> Question:
-    return Question(
-        "per_capita",
-        f"SELECT a.region, a.n * 1.0 / b.m AS a FROM (SELECT person.region, COUNT(*) AS n {source('visit', 'person.region')} GROUP BY 1) AS a "
-        "JOIN (SELECT person.region, COUNT(*) AS m FROM person GROUP BY 1) AS b ON a.region = b.region", "a", 1,
-    )  # fmt: skip
-
-
-@template
-def ratio_of_tables(d: Draw) -> Question | None:
-    if not d.knobs.second:
-        return None
-    return Question(
-        "ratio_of_tables",
-        "SELECT (SELECT SUM(visit.amount) FROM visit) / (SELECT SUM(loan.fee) FROM loan) AS a",
-        "a",
-    )
-
-
-@template
-def public_rows(d: Draw) -> Question:
-    return Question("public_rows", "SELECT place.kind, COUNT(*) AS n FROM place GROUP BY place.kind", "n", 1)
-
-
-@template
-def absent_value(d: Draw) -> Question:
-    return Question(
-        "absent_value",
-        "SELECT COUNT(*) AS n, SUM(visit.amount) AS s FROM visit WHERE visit.channel = 'pigeon'",
-        "ns",
-    )
-
-
-@template
-def absent_public(d: Draw) -> Question:
-    return Question(
-        "absent_public",
-        f"SELECT COUNT(*) AS n, SUM(visit.pieces) AS s {source('visit', 'place.kind')} WHERE place.kind = 'harbour'",
-        "ns",
-    )
-
-
-@template
-def nulls(d: Draw) -> Question:
-    return Question(
-        "nulls",
-        "SELECT visit.channel, COUNT(*) AS n FROM visit WHERE visit.score IS NULL GROUP BY visit.channel",
-        "n",
-        1,
-    )
 
 
 @template
@@ -624,31 +438,12 @@ def unequal(d: Draw) -> Question:
 
 
 @template
-def never(d: Draw) -> Question:
-    return Question(
-        "never",
-        "SELECT COUNT(*) AS n FROM person WHERE person.person_id NOT IN (SELECT visit.person_id FROM visit WHERE visit.person_id IS NOT NULL)",
-        "n",
-    )
-
-
-@template
 def ever(d: Draw) -> Question:
     return Question(
         "ever",
-        f"SELECT COUNT(*) AS n FROM person WHERE EXISTS (SELECT 1 FROM visit WHERE visit.person_id = person.person_id AND visit.channel = {d.value('visit.channel')})",
+        f"SELECT COUNT(*) AS n FROM person WHERE EXISTS (SELECT 1 FROM visit WHERE visit.person_id = person.person_id "
+        f"AND visit.channel = {d.value('visit.channel')})",
         "n",
-    )
-
-
-@template
-def left_join(d: Draw) -> Question:
-    join = source("visit", "place.kind").replace("JOIN", "LEFT JOIN")
-    return Question(
-        "left_join",
-        f"SELECT place.kind, COUNT(*) AS n, SUM(visit.amount) AS s {join} GROUP BY place.kind",
-        "ns",
-        1,
     )
 
 
@@ -664,110 +459,6 @@ def two_hops(d: Draw) -> Question:
 
 
 @template
-def child(d: Draw) -> Question | None:
-    if not d.knobs.child:
-        return None
-    return Question(
-        "child",
-        f"SELECT visit.channel, SUM(item.price) AS s, COUNT(*) AS n {source('item', 'visit.channel')} GROUP BY 1",
-        "sn",
-        1,
-    )
-
-
-@template
-def homes(d: Draw) -> Question | None:
-    if not d.knobs.homes:
-        return None
-    return Question(
-        "homes",
-        f"SELECT home.kind, COUNT(*) AS n, SUM(visit.amount) AS s {source('visit', 'home.kind')} GROUP BY 1",
-        "ns",
-        1,
-    )
-
-
-@template
-def home_people(d: Draw) -> Question | None:
-    if not d.knobs.homes:
-        return None
-    return Question(
-        "home_people",
-        "SELECT place.kind, COUNT(*) AS n FROM person JOIN place ON person.place_id = place.place_id GROUP BY 1",
-        "n",
-        1,
-    )
-
-
-@template
-def persons(d: Draw) -> Question:
-    return Question(
-        "persons",
-        "SELECT person.region, COUNT(*) AS n, AVG(person.age) AS a, AVG(person.income) AS b FROM person GROUP BY person.region",
-        "naa",
-        1,
-    )
-
-
-@template
-def flags(d: Draw) -> Question:
-    return Question(
-        "flags",
-        "SELECT visit.online, COUNT(*) AS n, SUM(visit.pieces) AS s FROM visit GROUP BY visit.online",
-        "ns",
-        1,
-    )
-
-
-@template
-def scores(d: Draw) -> Question:
-    return Question(
-        "scores",
-        "SELECT visit.score, COUNT(*) AS n, AVG(visit.amount) AS a FROM visit GROUP BY visit.score",
-        "na",
-        1,
-    )
-
-
-@template
-def axis_sum(d: Draw) -> Question:
-    return Question(
-        "axis_sum", f"SELECT AVG(person.age) AS a, SUM(person.age) AS s {source('visit', 'person.age')}", "as"
-    )
-
-
-@template
-def age_groups(d: Draw) -> Question:
-    case = "CASE WHEN person.age < 30 THEN 'young' WHEN person.age < 60 THEN 'middle' ELSE 'old' END"
-    return Question(
-        "age_groups",
-        f"SELECT {case} AS g, COUNT(*) AS n, SUM(visit.amount) AS s {source('visit', 'person.age')} GROUP BY 1",
-        "ns",
-        1,
-    )
-
-
-@template
-def share_of_total(d: Draw) -> Question:
-    return Question(
-        "share_of_total",
-        "SELECT visit.channel, COUNT(*) * 1.0 / SUM(COUNT(*)) OVER () AS p FROM visit GROUP BY visit.channel",
-        "p",
-        1,
-    )
-
-
-@template
-def sum_over_sum(d: Draw) -> Question:
-    return Question(
-        "sum_over_sum",
-        "SELECT visit.channel, SUM(visit.amount) / SUM(visit.pieces) AS a FROM visit GROUP BY visit.channel",
-        "a",
-        1,
-    )
-
-
-@template
 def halves(d: Draw) -> Question:
     day = d.day("visit", 0.4, 0.6)
     return Question(
@@ -778,11 +469,204 @@ def halves(d: Draw) -> Question:
     )
 
 
-@template
-def joined_year(d: Draw) -> Question:
-    return Question(
-        "joined_year",
-        f"SELECT EXTRACT(year FROM person.joined) AS y, COUNT(*) AS n, AVG(visit.amount) AS a {source('visit', 'person.joined')} GROUP BY 1",
-        "na",
-        1,
-    )
+class FixedQuestion(NamedTuple):
+    """A statement without drawn constants.
+
+    Args:
+        sql, values, keys: as of `Question`.
+        needs: the knob without which the star has no such columns.
+    """
+
+    sql: str
+    values: str
+    keys: int = 0
+    needs: str = ""
+
+
+FIXED: dict[str, FixedQuestion] = {
+    "average_score": FixedQuestion(
+        "SELECT visit.channel, AVG(score) AS a, COUNT(score) AS n FROM visit GROUP BY visit.channel",
+        "an", 1,
+    ),
+    "people_cells": FixedQuestion(
+        "SELECT visit.channel, person.region, COUNT(DISTINCT visit.person_id) AS n FROM visit JOIN "
+        "person ON visit.person_id = person.person_id GROUP BY visit.channel, person.region",
+        "n", 2,
+    ),
+    "growth": FixedQuestion(
+        "SELECT month, n, n * 1.0 / LAG(n) OVER (ORDER BY month) AS a FROM (SELECT "
+        "date_trunc('month', visit.happened) AS month, COUNT(*) AS n FROM visit GROUP BY 1) ORDER BY "
+        "month",
+        "na", 1,
+    ),
+    "running": FixedQuestion(
+        "SELECT month, SUM(n) OVER (ORDER BY month) AS s FROM (SELECT date_trunc('month', "
+        "visit.happened) AS month, COUNT(*) AS n FROM visit GROUP BY 1) ORDER BY month",
+        "a", 1,
+    ),
+    "hour": FixedQuestion(
+        "SELECT EXTRACT(hour FROM visit.happened) AS h, COUNT(*) AS n FROM visit GROUP BY 1 ORDER BY "
+        "1",
+        "n", 1, "stamps",
+    ),
+    "median_age": FixedQuestion(
+        "SELECT quantile_disc(person.age, 0.5) AS a FROM visit JOIN person ON visit.person_id = "
+        "person.person_id",
+        "a", 0,
+    ),
+    "quantile_by": FixedQuestion(
+        "SELECT visit.channel, quantile_disc(visit.amount, 0.9) AS a FROM visit GROUP BY "
+        "visit.channel",
+        "a", 1,
+    ),
+    "spread": FixedQuestion(
+        "SELECT STDDEV_POP(visit.pieces) AS a FROM visit",
+        "a", 0,
+    ),
+    "spread_age": FixedQuestion(
+        "SELECT person.region, STDDEV_POP(person.age) AS a FROM person GROUP BY person.region",
+        "a", 1,
+    ),
+    "mean_over_months": FixedQuestion(
+        "SELECT AVG(s) AS a FROM (SELECT date_trunc('month', visit.happened) AS month, "
+        "SUM(visit.amount) AS s FROM visit GROUP BY 1)",
+        "a", 0,
+    ),
+    "mean_over_public": FixedQuestion(
+        "SELECT AVG(n) AS a FROM (SELECT place.kind, COUNT(*) AS n FROM visit JOIN place ON "
+        "visit.place_id = place.place_id GROUP BY place.kind)",
+        "a", 0,
+    ),
+    "mean_of_means": FixedQuestion(
+        "SELECT AVG(m) AS a FROM (SELECT person.region, AVG(visit.amount) AS m FROM visit JOIN person "
+        "ON visit.person_id = person.person_id GROUP BY person.region)",
+        "a", 0,
+    ),
+    "largest_group": FixedQuestion(
+        "SELECT MAX(n) AS a FROM (SELECT visit.channel, COUNT(*) AS n FROM visit GROUP BY "
+        "visit.channel)",
+        "a", 0,
+    ),
+    "per_person": FixedQuestion(
+        "SELECT COUNT(*) * 1.0 / COUNT(DISTINCT visit.person_id) AS a FROM visit",
+        "a", 0,
+    ),
+    "rows_of_people": FixedQuestion(
+        "SELECT AVG(n) AS a FROM (SELECT visit.person_id, COUNT(*) AS n FROM visit GROUP BY "
+        "visit.person_id)",
+        "a", 0,
+    ),
+    "busy_people": FixedQuestion(
+        "SELECT COUNT(*) AS n FROM (SELECT visit.person_id, COUNT(*) AS n FROM visit GROUP BY "
+        "visit.person_id) WHERE n >= 4",
+        "n", 0,
+    ),
+    "per_capita": FixedQuestion(
+        "SELECT a.region, a.n * 1.0 / b.m AS a FROM (SELECT person.region, COUNT(*) AS n FROM visit "
+        "JOIN person ON visit.person_id = person.person_id GROUP BY 1) AS a JOIN (SELECT "
+        "person.region, COUNT(*) AS m FROM person GROUP BY 1) AS b ON a.region = b.region",
+        "a", 1,
+    ),
+    "ratio_of_tables": FixedQuestion(
+        "SELECT (SELECT SUM(visit.amount) FROM visit) / (SELECT SUM(loan.fee) FROM loan) AS a",
+        "a", 0, "second",
+    ),
+    "public_rows": FixedQuestion(
+        "SELECT place.kind, COUNT(*) AS n FROM place GROUP BY place.kind",
+        "n", 1,
+    ),
+    "absent_value": FixedQuestion(
+        "SELECT COUNT(*) AS n, SUM(visit.amount) AS s FROM visit WHERE visit.channel = 'pigeon'",
+        "ns", 0,
+    ),
+    "absent_public": FixedQuestion(
+        "SELECT COUNT(*) AS n, SUM(visit.pieces) AS s FROM visit JOIN place ON visit.place_id = "
+        "place.place_id WHERE place.kind = 'harbour'",
+        "ns", 0,
+    ),
+    "nulls": FixedQuestion(
+        "SELECT visit.channel, COUNT(*) AS n FROM visit WHERE visit.score IS NULL GROUP BY "
+        "visit.channel",
+        "n", 1,
+    ),
+    "never": FixedQuestion(
+        "SELECT COUNT(*) AS n FROM person WHERE person.person_id NOT IN (SELECT visit.person_id FROM "
+        "visit WHERE visit.person_id IS NOT NULL)",
+        "n", 0,
+    ),
+    "left_join": FixedQuestion(
+        "SELECT place.kind, COUNT(*) AS n, SUM(visit.amount) AS s FROM visit LEFT JOIN place ON "
+        "visit.place_id = place.place_id GROUP BY place.kind",
+        "ns", 1,
+    ),
+    "child": FixedQuestion(
+        "SELECT visit.channel, SUM(item.price) AS s, COUNT(*) AS n FROM item JOIN visit ON "
+        "item.visit_id = visit.visit_id GROUP BY 1",
+        "sn", 1, "child",
+    ),
+    "homes": FixedQuestion(
+        "SELECT home.kind, COUNT(*) AS n, SUM(visit.amount) AS s FROM visit JOIN person ON "
+        "visit.person_id = person.person_id JOIN place AS home ON person.place_id = home.place_id "
+        "GROUP BY 1",
+        "ns", 1, "homes",
+    ),
+    "home_people": FixedQuestion(
+        "SELECT place.kind, COUNT(*) AS n FROM person JOIN place ON person.place_id = place.place_id "
+        "GROUP BY 1",
+        "n", 1, "homes",
+    ),
+    "persons": FixedQuestion(
+        "SELECT person.region, COUNT(*) AS n, AVG(person.age) AS a, AVG(person.income) AS b FROM "
+        "person GROUP BY person.region",
+        "naa", 1,
+    ),
+    "flags": FixedQuestion(
+        "SELECT visit.online, COUNT(*) AS n, SUM(visit.pieces) AS s FROM visit GROUP BY visit.online",
+        "ns", 1,
+    ),
+    "scores": FixedQuestion(
+        "SELECT visit.score, COUNT(*) AS n, AVG(visit.amount) AS a FROM visit GROUP BY visit.score",
+        "na", 1,
+    ),
+    "axis_sum": FixedQuestion(
+        "SELECT AVG(person.age) AS a, SUM(person.age) AS s FROM visit JOIN person ON visit.person_id "
+        "= person.person_id",
+        "as", 0,
+    ),
+    "age_groups": FixedQuestion(
+        "SELECT CASE WHEN person.age < 30 THEN 'young' WHEN person.age < 60 THEN 'middle' ELSE 'old' "
+        "END AS g, COUNT(*) AS n, SUM(visit.amount) AS s FROM visit JOIN person ON visit.person_id = "
+        "person.person_id GROUP BY 1",
+        "ns", 1,
+    ),
+    "share_of_total": FixedQuestion(
+        "SELECT visit.channel, COUNT(*) * 1.0 / SUM(COUNT(*)) OVER () AS p FROM visit GROUP BY "
+        "visit.channel",
+        "p", 1,
+    ),
+    "sum_over_sum": FixedQuestion(
+        "SELECT visit.channel, SUM(visit.amount) / SUM(visit.pieces) AS a FROM visit GROUP BY "
+        "visit.channel",
+        "a", 1,
+    ),
+    "joined_year": FixedQuestion(
+        "SELECT EXTRACT(year FROM person.joined) AS y, COUNT(*) AS n, AVG(visit.amount) AS a FROM "
+        "visit JOIN person ON visit.person_id = person.person_id GROUP BY 1",
+        "na", 1,
+    ),
+}  # fmt: skip
+
+
+def _fixed(kind: str) -> Template:
+    """The template of a statement without drawn constants."""
+
+    def make(d: Draw) -> Question | None:
+        fixed = FIXED[kind]
+        if fixed.needs and not getattr(d.knobs, fixed.needs):
+            return None
+        return Question(kind, fixed.sql, fixed.values, fixed.keys)
+
+    return make
+
+
+TEMPLATES |= {kind: _fixed(kind) for kind in FIXED}

@@ -27,13 +27,17 @@ class Rehearsal:
         way: `loud` or `quiet`.
         releases: how many are published.
         questions: so many kinds at random; all of them by default.
-        kinds: these alone.
+        kinds: these alone; the catalog is drafted for all.
+        alone: whether the catalog is drafted for `kinds` alone.
+        fresh: whether noise is drawn with other seeds than before.
     """
 
     way: str = "loud"
     releases: int = 4
     questions: int | None = None
     kinds: frozenset[str] = frozenset()
+    alone: bool = False
+    fresh: bool = False
 
 
 def rehearse(seed: int, knobs: Knobs, rehearsal: Rehearsal) -> Iterator[Verdict]:
@@ -53,37 +57,24 @@ def _rehearsed(star: Star, folder: Path, rehearsal: Rehearsal) -> Iterator[Verdi
     (folder / "exact").mkdir()
     star.write(folder / "exact")
     with star.exact(folder / "exact") as database:
-        questions = ask(star, database, star.seed, rehearsal.questions)
-        questions = [q for q in questions if not rehearsal.kinds or q.kind in rehearsal.kinds]
-        import time, sys
-
-        t = [time.process_time()]
+        questions = ask(star, database, star.seed, None if rehearsal.alone else rehearsal.questions)
+        if rehearsal.alone:
+            questions = [question for question in questions if question.kind in rehearsal.kinds]
         catalog = draft(
             star,
             folder,
             [q.sql for q in questions],
             QUIET if rehearsal.way == "quiet" else LOUD[star.knobs.level],
         )
-        seeds = [star.seed * 1_000 + i for i in range(rehearsal.releases)]
-        t.append(time.process_time())
+        seeds = [star.seed * 1_000 + 100 * rehearsal.fresh + i for i in range(rehearsal.releases)]
         with published(catalog, seeds) as releases:
-            t.append(time.process_time())
-            per = {}
-            for question in questions:
-                t0 = time.process_time()
+            for question in (q for q in questions if not rehearsal.kinds or q.kind in rehearsal.kinds):
                 results = _answers(question, releases)
-                per[question.kind] = round(time.process_time() - t0, 2)
                 if isinstance(results, str):
                     verdict = "crash" if results.startswith(CRASH) else "unserved"
                     yield Verdict(question.kind, question.sql, "", verdict, notes=(results,))
                 else:
                     yield from judge(question, truths(database, question), results)
-            t.append(time.process_time())
-            print(
-                [round(b - a, 1) for a, b in zip(t, t[1:])],
-                sorted(per.items(), key=lambda kv: -kv[1])[:6],
-                file=sys.stderr,
-            )
 
 
 def _answers(question: Question, releases: Sequence[OpenReleases]) -> list[Result] | str:
