@@ -10,6 +10,7 @@ from pathlib import Path
 from dpsql.answer.result import Result
 from dpsql.answer.session import OpenReleases
 from dpsql.errors import Error
+from tests.rehearsal.claims import false_claims
 from tests.rehearsal.generator import Knobs, Star, generate
 from tests.rehearsal.judge import Verdict, judge, truths
 from tests.rehearsal.published import LOUD, QUIET, draft, published
@@ -67,6 +68,7 @@ def _rehearsed(star: Star, folder: Path, rehearsal: Rehearsal) -> Iterator[Verdi
             QUIET if rehearsal.way == "quiet" else LOUD[star.knobs.level],
         )
         seeds = [star.seed * 1_000 + 100 * rehearsal.fresh + i for i in range(rehearsal.releases)]
+        claimed = set[str]()
         with published(catalog, seeds) as releases:
             for question in (q for q in questions if not rehearsal.kinds or q.kind in rehearsal.kinds):
                 results = _answers(question, releases)
@@ -75,6 +77,10 @@ def _rehearsed(star: Star, folder: Path, rehearsal: Rehearsal) -> Iterator[Verdi
                     yield Verdict(question.kind, question.sql, "", verdict, notes=(results,))
                 else:
                     yield from judge(question, truths(database, question), results)
+                    notes = {note for result in results for note in result.notes} - claimed
+                    claimed |= notes
+                    for note, truth in false_claims(tuple(notes), database):
+                        yield Verdict(question.kind, question.sql, "", "claim", truth=truth, notes=(note,))
 
 
 def _answers(question: Question, releases: Sequence[OpenReleases]) -> list[Result] | str:

@@ -8,6 +8,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from tests.rehearsal.claims import false_claims
 from tests.rehearsal.differences import DIFFERENCES, KNOWN, NOBODY, OTHER, difference_of
 from tests.rehearsal.generator import Knobs, drawn_knobs, generate
 from tests.rehearsal.judge import FAILS, Verdict, folded, judge, truths
@@ -136,6 +137,16 @@ def verdicts(exact, value, low, high, letter="n", **how):
 def test_the_judge(found: set[str], expected: str) -> None:
     assert expected in found
     assert (found == {"ok"}) == (expected == "ok")
+
+
+def test_claims_are_compared_with_the_rows() -> None:
+    database = duckdb.connect()
+    database.execute("CREATE TABLE visit AS SELECT unnest([1, 1, 1, 1, 2, 3]) AS person_id")
+    few = "visit: at most 40% of the rows belong to units of person with more than 2 rows"
+    beyond = "visit: about {} +- 1 rows (9% of all) lie beyond max_ids (1); .."
+    assert [truth for _, truth in false_claims((few,), database)] == [pytest.approx(66.666, rel=1e-3)]
+    assert list(false_claims((few.replace("40", "67"), beyond.format(3)), database)) == []
+    assert list(false_claims((beyond.format(9),), database)) == [(beyond.format(9), 3.0)]
 
 
 def test_unlisted_values_count_as_other() -> None:
