@@ -27,6 +27,7 @@ from dpsql.answer.output import Grid
 from dpsql.answer.readings import (
     INSIDE,
     MOST_GROUPS,
+    NONE_SEEN,
     ROWS_DIFFER,
     TOO_MANY_GROUPS,
     BoolArray,
@@ -34,6 +35,7 @@ from dpsql.answer.readings import (
     domain_note,
     left_out_notes,
     matches,
+    none_seen,
     unseen,
     widest,
 )
@@ -188,6 +190,7 @@ class OuterStatement:
         if self.seen is None:
             return {}
         reasons, rows, others = {}, self.answer.rows, self.seen.answer.rows
+        blind = none_seen(self.relations, self._unseen)
         for c in (c for c, kind in enumerate(kinds) if kind):
             pairs = [
                 (row[c], None if at is None else others[at][c])
@@ -196,6 +199,9 @@ class OuterStatement:
             named = any(
                 not isinstance(a, NUMBERS) and a != b and b is not None for a, b in pairs if a is not None
             )
+            if blind and any(a is not None and b is None for a, b in pairs):
+                reasons[c] = NONE_SEEN  # an average over no group, where there are some
+                continue
             reasons[c] = (
                 INSIDE if kinds[c] != VALUE else ROWS_DIFFER if named or None in self._seen_at else ""
             )

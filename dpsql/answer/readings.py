@@ -29,6 +29,7 @@ Row = tuple[Any, ...]
 MOST_GROUPS = 2**16
 """Groups whose intervals are worked out to see which leave out 0: a second or two."""
 TOO_MANY_GROUPS = f"which of more than {MOST_GROUPS} groups are empty is not worked out"
+NONE_SEEN = "no group has an interval that leaves out 0, so how many there are is not known"
 ROWS_DIFFER = "which rows there are, or what they are called, depends on which groups are empty"
 INSIDE = "an error inside of the statement, of a number that depends on which groups are empty"
 
@@ -54,6 +55,14 @@ def unseen(relation: Relation) -> BoolArray:
             if (ends[0] is not None and ends[0] > 0) or (ends[1] is not None and ends[1] < 0):
                 hidden[group] = False
     return np.asarray(hidden & candidates, np.bool_)
+
+
+def none_seen(relations: Sequence[Relation], hidden: Sequence[BoolArray]) -> bool:
+    """Whether all groups of some block may be empty: a number over those that are seen is then over none."""
+    return any(
+        bool(mask.any()) and int(mask.sum()) == sum(bits == 0 for bits in relation.added)
+        for relation, mask in zip(relations, hidden, strict=True)
+    )
 
 
 def domain_note(relations: Sequence[Relation], hidden: Sequence[BoolArray]) -> Note:

@@ -13,9 +13,11 @@ rows beyond the low bound, of which a group may hold none or more than twice its
 Two questions have in common
 
     noise      the view's own, both questions less their part F of the total: the total is scaled exactly
-    spread     tail (F_both - F F') + taste alike F (1 - F) F' (1 - F')
+    spread     tail (F_both - F F') + taste alike off off',     off = F (1 - F)
 
 so that the whole has none of them. `alike` is the correlation that F_both - F F' gives, 1 of a question with itself.
+Of a question that weighs rows, such as a sum of ages, F is the mean weight and `off` the integral of F_t (1 - F_t) over
+thresholds t of the weight, F_t being the part of the rows above t: people who own many rows may be older throughout.
 
 **Source**: docs/method/user_level.md, "Intervals that cover the exact answer".
 """
@@ -24,6 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from math import prod
 from typing import Any, ClassVar
 
@@ -73,6 +76,17 @@ class Spread:
         letters = "abcdefghijklmnopqrstuvwxyz"[: len(masks)]
         names = ",".join([letters, *(f"z{letter}" for letter in letters)])
         return np.asarray(np.einsum(f"{names}->z", self.shares, *masks, optimize=True), np.float64)
+
+    def threshold_integrals(self, masks: Sequence[FloatArray]) -> FloatArray:
+        """The integral of F_t (1 - F_t) over thresholds t of each outer product of masks, shape (g,)."""
+        parts = self.shares.ravel()
+        integrals = np.empty(len(masks[0]))
+        for row in range(len(integrals)):  # one question at a time: a view may have a million cells
+            weights = reduce(np.multiply.outer, [mask[row] for mask in masks]).ravel()
+            order = np.argsort(weights)
+            below = np.cumsum(parts[order])[:-1]
+            integrals[row] = np.sum(below * (1 - below) * np.diff(weights[order]))
+        return np.maximum(integrals, 0.0)
 
 
 def parts_of(rows: FloatArray) -> FloatArray:
@@ -128,10 +142,22 @@ class ScaledReading:
         left = self.spread.part(masks)
         right = left if other is None else self.spread.part(second)
         apart = self.spread.part([u * w for u, w in zip(masks, second, strict=True)]) - left * right
-        alike = _alike(apart, left, right)
-        off, other_off = (np.maximum(share * (1 - share), 0.0) for share in (left, right))
+        off, deviation = self._deviations(masks, left)
+        other_off, other_deviation = (off, deviation) if other is None else self._deviations(second, right)
+        alone = deviation * other_deviation
+        alike = np.divide(apart, alone, out=np.zeros_like(apart), where=alone > 0)
         spread = self.spread.tail * apart + self.spread.taste * alike * off * other_off
         return Covariance(self._noise(masks, second, left, right), spread)
+
+    def _deviations(self, masks: Sequence[FloatArray], part: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """`off`, and the standard deviation of the weights; 0 where a question asks for nothing or for the whole."""
+        if all(mask.size == 0 or (mask.min() >= 0 and mask.max() <= 1) for mask in masks):
+            some = (part > 0) & (part < 1 - WHOLE)
+            off = np.where(some, part * (1 - part), 0.0)
+            return off, np.sqrt(off)
+        off = self.spread.threshold_integrals(masks)
+        squares = self.spread.part([mask**2 for mask in masks]) - part**2
+        return off, np.sqrt(np.where(off > 0, np.maximum(squares, 0.0), 0.0))
 
     def columns(self) -> tuple[Columns, ...]:
         """Those of the shape, then the spread's."""
@@ -150,13 +176,6 @@ class ScaledReading:
         covariance = self.shape.covariance(masks, None if other is masks else other).noise
         noise = covariance + total * (left * right - left * right_spread - right * left_spread)
         return np.maximum(noise, 0.0) if other is masks else noise
-
-
-def _alike(apart: FloatArray, left: FloatArray, right: FloatArray) -> FloatArray:
-    """The correlation that F_both - F F' gives; 0 where a question asks for nothing or for the whole."""
-    alone = np.sqrt(np.maximum(left * (1 - left) * right * (1 - right), 0.0))
-    some = (np.minimum(left, right) > 0) & (np.maximum(left, right) < 1 - WHOLE)
-    return np.asarray(np.divide(apart, alone, out=np.zeros_like(apart), where=some & (alone > 0)), np.float64)
 
 
 def scaled_reading(pieces: tuple[Any, ...], components: Mapping[tuple[int, ...], float]) -> ScaledReading:

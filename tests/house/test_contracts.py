@@ -20,6 +20,7 @@ BREACHES = {
     "Mechanisms are numpy in, numpy out": ("mechanisms/law.py", "import duckdb"),
     "Only answer.sql and star.sql import sqlglot": ("release/read.py", "import sqlglot"),
     "The house": ("tree.py", "import dpsql.release"),
+    "A rehearsal of made-up rows opens": ("curate/rehearse.py", "from dpsql.engines import open_sources"),
     "Contributions stand between": ("publishing/cells.py", "import dpsql.contributions.recipe"),
 }
 

@@ -63,8 +63,10 @@ def folder(tmp_path_factory, publishes):
     return folder
 
 
-def publish(folder, noise, upper="2025-06-30", name="clinic"):
-    (folder / f"{name}.yaml").write_text(CATALOG.format(upper=upper))
+def publish(folder, noise, upper="2025-06-30", name="clinic", epsilon="4"):
+    (folder / f"{name}.yaml").write_text(
+        CATALOG.format(upper=upper).replace("epsilon: 4", f"epsilon: {epsilon}")
+    )
     catalog = load_catalog(folder / f"{name}.yaml")
     published = publish_release(catalog, folder / f"{name}.dpsql", noise=noise, key=b"k" * 32)
     return Answerer(open_release(published.path, insecure=True))
@@ -281,6 +283,16 @@ def test_extremes_of_groups_have_an_interval(folder, raw):
     assert all(sum(each) >= 0.95 * len(each) for each in held.values()), {
         k: sum(v) / len(v) for k, v in held.items()
     }
+
+
+def test_an_average_over_groups_of_which_none_is_seen_has_no_interval(folder):
+    """Seven months may have rows and six have none: over those that are seen there is no average."""
+    dim = publish(folder, ExactNoise(insecure_test_entropy(3)), "2026-01-31", "dim", "0.001")
+    answer = dim.query(f"SELECT AVG(n), COUNT(*) FROM ({MONTHS.format('')}) AS g")
+    low, high = answer.interval_rows()
+    assert answer.rows[0][0] is not None and (low[0][0], high[0][0]) == (None, None)
+    assert answer.undefined[answer.columns[0]].startswith("no group has an interval that leaves out 0")
+    assert (low[0][1], high[0][1]) == (0, 13)
 
 
 def test_an_error_inside_of_a_statement_holds_both_readings(long_year):

@@ -75,3 +75,25 @@ def test_a_stored_spread_reads_back():
         masks = [np.eye(n)[:2] for n in own.spread.shares.shape]
         assert restored.covariance(masks).spread == pytest.approx(own.covariance(masks).spread)
         assert len(restored.columns()) == len(masks) + 1
+
+
+def test_who_owns_many_rows_may_be_older_throughout():
+    """An average over an axis strays as far as thresholds on it do together, not as leaves that differ at random."""
+    ages = np.arange(20, 80, dtype=float)
+    shares, people = np.full(60, 1 / 60), 0.06
+    base = ProductReading((AxisSplit(LeafStrategy(60).variance()),), {(): 0.0, (0,): 0.0})
+    own = ScaledReading(base, Spread(shares, 0.0, (1.2 * people) ** 2))
+    mean = own.covariance([ages[None]]).spread[0] ** 0.5
+    # the 6% of rows that are left out are all of the older half: their mean is 64.5 for 49.5
+    assert 1.96 * mean > people * (64.5 - 49.5)
+    assert mean == pytest.approx(1.2 * people * np.abs(ages[:, None] - ages).mean() / 2)
+    old = (ages >= 50).astype(float)[None]
+    assert own.covariance([old * 1.0]).spread == pytest.approx(
+        own.spread.threshold_integrals([old]) ** 2 * (1.2 * people) ** 2
+    )
+    # of an average within a group: what the sum and the count have in common leaves
+    total, count = [ages[None] * old], [old]
+    both = own.covariance(total, count).spread[0]
+    ratio = 64.5
+    left = own.covariance(total).spread[0] - 2 * ratio * both + ratio**2 * own.covariance(count).spread[0]
+    assert 0 < left**0.5 / 0.5 < 1.2 * people * 10

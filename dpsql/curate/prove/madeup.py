@@ -322,7 +322,11 @@ class MadeUpStar:
         return range(min(self.catalog.stream.horizon, MOST_BATCHES))
 
     def side(
-        self, place: Path, layout: SourceLayout, *others: dict[str, list[tuple[object, ...]]]
+        self,
+        place: Path,
+        layout: SourceLayout,
+        *others: dict[str, list[tuple[object, ...]]],
+        crowd: bool = True,
     ) -> NeighbourSide:
         """Write the crowd and some more rows, and the catalog that reads them.
 
@@ -330,9 +334,10 @@ class MadeUpStar:
             place: a folder of its own.
             layout: how the tables are stored.
             others: rows by table.
+            crowd: whether the units that stay are there; rows that nobody owns always are.
         """
         table_rows: dict[str, list[tuple[object, ...]]] = {name: [] for name in self.places}
-        for rows in (*self._crowd, *others):
+        for rows in (*(self._crowd if crowd else self._crowd[:1]), *others):
             for name, new_rows in rows.items():
                 table_rows[name] += new_rows
         tables = {

@@ -28,6 +28,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "confirm": ("dpsql confirm shop.yaml", "dpsql confirm shop.yaml --rounder all --by ada"),
     "design": ("dpsql design shop.yaml --workload questions.sql",),
     "plan": ("dpsql plan shop.yaml --workload questions.sql",),
+    "rehearse": ("dpsql rehearse shop.yaml --units 300 --rows 900 --releases 2",),
     "publish": ("dpsql publish shop.yaml -o shop.dpsql",),
     "buy": (
         'dpsql buy shop.yaml "SELECT COUNT(*) FROM sales" --epsilon 0.1 --plan',

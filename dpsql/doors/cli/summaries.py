@@ -24,6 +24,7 @@ GROUPS: Mapping[str, Mapping[str, Entry]] = {
         "init": Entry("draft", "Draft a catalog from files, DuckDB or PostgreSQL"),
         "confirm": Entry("confirm", "Confirm the bounds that were read from private rows"),
         "plan": Entry("plan", "Forecast the error of each question; spends nothing"),
+        "rehearse": Entry("rehearse", "Publish made-up rows and compare; spends nothing"),
         "publish": Entry("curate", "Spend the budget once and write a release"),
     },
     "Ask": {

@@ -1,0 +1,69 @@
+"""Numbers in notes compared with the rows: one pattern and one SELECT for each sentence that states a number.
+
+| sentence | holds where |
+|---|---|
+| at most P% of the rows belong to units with more than N rows | the share is at most P%, rounded up |
+| about X +- Y rows lie beyond max_ids (N) | the rows beyond are within two times Y, or one row, of X |
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import duckdb
+
+OWNERS = {
+    "visit": "SELECT person_id, COUNT(*) AS n FROM visit GROUP BY 1",
+    "loan": "SELECT person_id, COUNT(*) AS n FROM loan GROUP BY 1",
+    "item": "SELECT visit.person_id, COUNT(*) AS n FROM item JOIN visit USING (visit_id) GROUP BY 1",
+}
+NUMBER = r"([\d,]+)"
+
+
+class Claim(NamedTuple):
+    """A sentence that states a number.
+
+    Args:
+        pattern: of the note; its first group is a table.
+        truth: SQL over `owners`, with the pattern's second group in braces.
+        holds: (truth, further groups) -> whether the sentence is true.
+    """
+
+    pattern: str
+    truth: str
+    holds: Callable[[float, list[float]], bool]
+
+
+CLAIMS = (
+    Claim(
+        rf"(\w+): at most (?P<share>\d+)% of the rows belong to units of \w+ with more than {NUMBER} rows",
+        "SELECT 100 * coalesce(sum(n) FILTER (n > {}), 0) / sum(n) FROM owners",
+        lambda truth, numbers: truth <= numbers[0] + 1e-9,
+    ),
+    Claim(
+        rf"(\w+): about {NUMBER} \+- {NUMBER} rows \(\d+% of all\) lie beyond max_ids \({NUMBER}\)",
+        "SELECT sum(greatest(n - {}, 0)) FROM owners",
+        lambda truth, numbers: abs(truth - numbers[0]) <= max(1.0, 2 * numbers[1]),
+    ),
+)
+
+
+def false_claims(notes: tuple[str, ...], database: duckdb.DuckDBPyConnection) -> Iterator[tuple[str, float]]:
+    """Notes that the rows contradict, each with the truth.
+
+    Args:
+        notes: under an answer.
+        database: the rows.
+    """
+    for note in notes:
+        for claim in CLAIMS:
+            found = re.search(claim.pattern, note)
+            if found is None:
+                continue
+            of, *numbers = (group.replace(",", "") for group in found.groups())
+            sql = f"WITH owners AS ({OWNERS[of]}) {claim.truth.format(numbers[-1])}"
+            ((truth,),) = database.execute(sql).fetchall()
+            if not claim.holds(float(truth), [float(number) for number in numbers]):
+                yield note, float(truth)

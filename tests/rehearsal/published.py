@@ -1,0 +1,84 @@
+"""A made-up star as newcomers publish it: drafted for its questions, confirmed with rounder bounds, published often."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from dpsql.answer.session import OpenReleases, open_session
+from dpsql.api import init
+from dpsql.curate.confirm import confirm_file, groups_of, open_marks
+from dpsql.curate.draft import CuratorChoices, DraftWorkload
+from dpsql.noise import ExactNoise, insecure_test_entropy
+from dpsql.publishing.central import publish_release
+from dpsql.star import load_catalog
+from tests.rehearsal.generator import Star
+
+LOUD, QUIET = {"user": "80", "row": "20"}, "1"
+"""Epsilon at which what is no noise shows: an error of .2% stands hundreds of half-widths away. Integers of rows
+that are units have no noise left at 80."""
+BY = {"wide": 10, "narrow": 0.2}
+
+
+def draft(star: Star, folder: Path, statements: Sequence[str], epsilon: str) -> Path:
+    """Write the star's files and its confirmed catalog.
+
+    Args:
+        star: the rows.
+        folder: an empty folder.
+        statements: the workload.
+        epsilon: of one release.
+    """
+    data, file = folder / "data", folder / "star.yaml"
+    data.mkdir()
+    star.write(data)
+    unit = "row" if star.knobs.level == "row" else "person.person_id"
+    choices = CuratorChoices(
+        unit, frozenset(star.public), epsilon="1", cap="10", data_dependent=star.knobs.allow
+    )
+    init(data, file, ask=lambda sketch: choices, workload=DraftWorkload(statements))
+    confirm_file(file, dict.fromkeys(groups_of(open_marks(load_catalog(file))), True), "the rehearsal")
+    catalog = yaml.safe_load(file.read_text())
+    _adjust(catalog, star, epsilon)
+    file.write_text(yaml.safe_dump(catalog, sort_keys=False), encoding="utf-8")
+    return file
+
+
+def _adjust(catalog: dict[str, Any], star: Star, epsilon: str) -> None:
+    """The knobs that a draft does not have."""
+    knobs, privacy = star.knobs, catalog["privacy"]
+    privacy |= {"epsilon": epsilon, "cap": "9600", "delta": knobs.delta}
+    if knobs.delta == "0":  # one draw for all measures of a view has no shares among them
+        for view in catalog["views"].values():
+            view["measures"] = list(view["measures"])
+    for name, table in catalog["tables"].items():
+        if knobs.max_ids != "auto" and table.get("max_ids") == "auto":
+            table["max_ids"] = int(knobs.max_ids)
+        for column in [*(table.get("columns") or {}).values(), *(table.get("measures") or {}).values()]:
+            if knobs.bounds in BY and name in ("visit", "loan", "item") and column.get("measure"):
+                for end in ("lower", "upper"):
+                    column[end] = round(float(column[end]) * BY[knobs.bounds])
+                if "width" in (column.get("cuts") or {}):
+                    column["cuts"] = {"width": float(column["cuts"]["width"]) * BY[knobs.bounds]}
+
+
+@contextmanager
+def published(catalog: Path, seeds: Sequence[int]) -> Iterator[list[OpenReleases]]:
+    """Releases with repeatable noise, one a seed."""
+    loaded, opened = load_catalog(catalog), list[OpenReleases]()
+    for seed in seeds:
+        target = catalog.parent / f"{seed}.dpsql"
+        if not target.exists():
+            publish_release(
+                loaded, target, noise=ExactNoise(insecure_test_entropy(seed)), key=b"%032d" % seed
+            )
+        opened.append(open_session([target], insecure=True))
+    try:
+        yield opened
+    finally:
+        for session in opened:
+            session.close()

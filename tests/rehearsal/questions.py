@@ -1,0 +1,672 @@
+"""Questions about a made-up star as people ask them: one template a kind, with constants drawn from the rows.
+
+A template states how many of its columns are keys and what each other column is:
+
+| letter | a column of | without rows |
+|---|---|---|
+| `n` | counts | 0 |
+| `s` | sums | 0 |
+| `p` | shares, between 0 and 1 | no case |
+| `a` | anything else | no case |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import duckdb
+import numpy as np
+
+from tests.rehearsal.generator import CHANNELS, REGIONS, Knobs, Star
+
+CATEGORIES = {
+    "visit": ("visit.channel", "person.region", "place.kind", "visit.online", "person.member"),
+    "loan": ("loan.genre", "person.region", "person.member"),
+    "item": ("item.colour", "visit.channel", "person.region"),
+}
+MEASURES = {"visit": ("amount", "pieces"), "loan": ("fee",), "item": ("price",)}
+TIMES = {"visit": "visit.happened", "loan": "loan.taken_on", "item": "visit.happened"}
+KEYS = {
+    ("visit", "person"): "JOIN person ON visit.person_id = person.person_id",
+    ("loan", "person"): "JOIN person ON loan.person_id = person.person_id",
+    ("visit", "place"): "JOIN place ON visit.place_id = place.place_id",
+    (
+        "visit",
+        "area",
+    ): "JOIN place ON visit.place_id = place.place_id JOIN area ON place.area_id = area.area_id",
+    ("visit", "home"): "JOIN person ON visit.person_id = person.person_id "
+    "JOIN place AS home ON person.place_id = home.place_id",
+    ("item", "visit"): "JOIN visit ON item.visit_id = visit.visit_id",
+    ("item", "person"): "JOIN visit ON item.visit_id = visit.visit_id "
+    "JOIN person ON visit.person_id = person.person_id",
+}
+
+
+class Question(NamedTuple):
+    """One statement.
+
+    Args:
+        kind: the template's name.
+        sql: what is asked.
+        values: a letter for each column behind the keys.
+        keys: how many columns come first as keys.
+        truth: the statement without LIMIT and HAVING, where it has them.
+    """
+
+    kind: str
+    sql: str
+    values: str
+    keys: int = 0
+    truth: str = ""
+
+
+@dataclass(frozen=True)
+class Draw:
+    """What a template draws from.
+
+    Args:
+        knobs: of the star.
+        database: its rows.
+        rng: of constants.
+    """
+
+    knobs: Knobs
+    database: duckdb.DuckDBPyConnection
+    rng: np.random.Generator
+
+    @property
+    def facts(self) -> tuple[str, ...]:
+        """Tables of events that the star has."""
+        return (
+            "visit",
+            *(["loan"] if self.knobs.second else []),
+            *(["item"] if self.knobs.child else []),
+        )
+
+    def one(self, choices: Sequence[str]) -> str:
+        """One of some words."""
+        return choices[int(self.rng.integers(len(choices)))]
+
+    def fact(self) -> str:
+        """A table of events, mostly `visit`."""
+        return self.one(("visit", *self.facts))
+
+    def category(self, of: str) -> str:
+        """A column with few values that a fact reaches."""
+        return self.one(CATEGORIES[of])
+
+    def measure(self, of: str) -> str:
+        """A column to sum."""
+        return f"{of}.{self.one(MEASURES[of])}"
+
+    def value(self, column: str) -> str:
+        """A value that the column has, as SQL."""
+        table, name = column.split(".")
+        found = self.database.execute(
+            f"SELECT DISTINCT {name} FROM {table} WHERE {name} IS NOT NULL ORDER BY 1"
+        ).fetchall()
+        value = found[int(self.rng.integers(len(found)))][0]
+        return f"'{value}'" if isinstance(value, str) else str(value).lower()
+
+    def quantile(self, column: str, low: float, high: float) -> float:
+        """A number or time between two quantiles of a column."""
+        table, name = column.split(".")
+        share = float(self.rng.uniform(low, high))
+        return self.database.execute(f"SELECT quantile_disc({name}, {share}) FROM {table}").fetchall()[0][0]
+
+    def day(self, of: str, low: float = 0.2, high: float = 0.8) -> str:
+        """A day of a fact, as SQL."""
+        column = TIMES[of]
+        return f"DATE '{str(self.quantile(column, low, high))[:10]}'"
+
+
+def source(of: str, *columns: str) -> str:
+    """FROM and the joins that reach some columns."""
+    joins = {table: KEYS[of, table] for column in columns if (table := column.split(".")[0]) != of}
+    parts = list(dict.fromkeys(part for join in joins.values() for part in _joins(join)))
+    return " ".join([f"FROM {of}", *parts])
+
+
+def _joins(text: str) -> list[str]:
+    return [f"JOIN {part}" for part in text.removeprefix("JOIN ").split(" JOIN ")]
+
+
+Template = Callable[[Draw], Question | None]
+TEMPLATES: dict[str, Template] = {}
+
+
+def template(make: Template) -> Template:
+    """Register a template under its function's name."""
+    TEMPLATES[make.__name__] = make
+    return make
+
+
+def ask(
+    star: Star, database: duckdb.DuckDBPyConnection, seed: int, count: int | None = None
+) -> list[Question]:
+    """Questions about a star.
+
+    Args:
+        star: the star.
+        database: its rows.
+        seed: of kinds and constants.
+        count: so many kinds at random; all by default.
+    """
+    rng = np.random.default_rng([seed, 3])
+    names = sorted(TEMPLATES)
+    chosen = names if count is None else sorted(rng.choice(names, min(count, len(names)), replace=False))
+    drawn = (
+        TEMPLATES[name](Draw(star.knobs, database, np.random.default_rng([seed, 4, names.index(name)])))
+        for name in chosen
+    )
+    return [question for question in drawn if question is not None]
+
+
+@template
+def count(d: Draw) -> Question:
+    return Question("count", f"SELECT COUNT(*) AS n FROM {d.fact()}", "n")
+
+
+@template
+def count_where(d: Draw) -> Question:
+    of = d.fact()
+    c = d.category(of)
+    return Question("count_where", f"SELECT COUNT(*) AS n {source(of, c)} WHERE {c} = {d.value(c)}", "n")
+
+
+@template
+def by(d: Draw) -> Question:
+    of = d.fact()
+    c = d.category(of)
+    return Question("by", f"SELECT {c}, COUNT(*) AS n {source(of, c)} GROUP BY {c}", "n", 1)
+
+
+@template
+def by_two(d: Draw) -> Question | None:
+    of = d.fact()
+    a, b = d.category(of), d.category(of)
+    if a == b:
+        return None
+    return Question("by_two", f"SELECT {a}, {b}, COUNT(*) AS n {source(of, a, b)} GROUP BY {a}, {b}", "n", 2)
+
+
+@template
+def total(d: Draw) -> Question:
+    of = d.fact()
+    return Question("total", f"SELECT SUM({d.measure(of)}) AS s FROM {of}", "s")
+
+
+@template
+def sum_by(d: Draw) -> Question:
+    of = d.fact()
+    c = d.category(of)
+    return Question("sum_by", f"SELECT {c}, SUM({d.measure(of)}) AS s {source(of, c)} GROUP BY {c}", "s", 1)
+
+
+@template
+def average(d: Draw) -> Question:
+    of = d.fact()
+    c = d.category(of)
+    return Question(
+        "average", f"SELECT AVG({d.measure(of)}) AS a {source(of, c)} WHERE {c} <> {d.value(c)}", "a"
+    )
+
+
+@template
+def average_by(d: Draw) -> Question:
+    of = d.fact()
+    c = d.category(of)
+    m = d.measure(of)
+    return Question(
+        "average_by", f"SELECT {c}, COUNT(*) AS n, AVG({m}) AS a {source(of, c)} GROUP BY {c}", "na", 1
+    )
+
+
+@template
+def share(d: Draw) -> Question:
+    of = d.fact()
+    c = d.category(of)
+    return Question(
+        "share", f"SELECT AVG(CASE WHEN {c} = {d.value(c)} THEN 1.0 ELSE 0.0 END) AS p {source(of, c)}", "p"
+    )
+
+
+@template
+def filter_share(d: Draw) -> Question:
+    of = d.fact()
+    a, b = d.category(of), CATEGORIES[of][0]
+    where = f"{b} = {d.value(b)}"
+    return Question(
+        "filter_share",
+        f"SELECT {a}, COUNT(*) FILTER (WHERE {where}) * 1.0 / COUNT(*) AS p {source(of, a, b)} GROUP BY {a}",
+        "p", 1,
+    )  # fmt: skip
+
+
+@template
+def people(d: Draw) -> Question:
+    of = d.one([fact for fact in d.facts if fact != "item"])
+    return Question("people", f"SELECT COUNT(DISTINCT {of}.person_id) AS n FROM {of}", "n")
+
+
+@template
+def people_by(d: Draw) -> Question:
+    of = d.one([fact for fact in d.facts if fact != "item"])
+    c = d.category(of)
+    return Question(
+        "people_by", f"SELECT {c}, COUNT(DISTINCT {of}.person_id) AS n {source(of, c)} GROUP BY {c}", "n", 1
+    )
+
+
+@template
+def top(d: Draw) -> Question:
+    of = d.fact()
+    c, m = CATEGORIES[of][0], d.measure(of)
+    sql = f"SELECT {c}, SUM({m}) AS s {source(of, c)} GROUP BY {c}"
+    return Question("top", f"{sql} ORDER BY s DESC LIMIT 3", "s", 1, sql)
+
+
+@template
+def having(d: Draw) -> Question:
+    of = d.fact()
+    c = CATEGORIES[of][0]
+    sql = f"SELECT {c}, COUNT(*) AS n {source(of, c)} GROUP BY {c}"
+    most = d.database.execute(f"SELECT max(n) FROM ({sql})").fetchall()[0][0]
+    return Question("having", f"{sql} HAVING COUNT(*) > {most // 3}", "n", 1, sql)
+
+
+@template
+def age_range(d: Draw) -> Question:
+    low, high = d.quantile("person.age", 0.1, 0.4), d.quantile("person.age", 0.5, 0.9)
+    return Question(
+        "age_range", f"SELECT COUNT(*) AS n {source('visit', 'person.age')} WHERE person.age BETWEEN {low} AND {high}",
+        "n",
+    )  # fmt: skip
+
+
+@template
+def income_range(d: Draw) -> Question:
+    low = int(d.quantile("person.income", 0.2, 0.8)) + 3
+    return Question("income_range", f"SELECT COUNT(*) AS n FROM person WHERE person.income > {low}", "n")
+
+
+@template
+def money_range(d: Draw) -> Question:
+    low, high = d.quantile("visit.amount", 0.1, 0.4), d.quantile("visit.amount", 0.6, 0.95)
+    return Question(
+        "money_range",
+        f"SELECT COUNT(*) AS n, SUM(visit.amount) AS s FROM visit WHERE visit.amount BETWEEN {low} AND {high}",
+        "ns",
+    )
+
+
+@template
+def trend(d: Draw) -> Question:
+    of = d.one([fact for fact in d.facts if fact != "item"])
+    t, m = TIMES[of], d.measure(of)
+    return Question(
+        "trend",
+        f"SELECT date_trunc('month', {t}) AS month, COUNT(*) AS n, SUM({m}) AS s FROM {of} GROUP BY 1 ORDER BY 1",
+        "ns",
+        1,
+    )
+
+
+@template
+def quarters(d: Draw) -> Question:
+    c = d.one(("visit.channel", "person.region"))
+    return Question(
+        "quarters",
+        f"SELECT date_trunc('quarter', visit.happened) AS q, {c}, AVG(visit.amount) AS a "
+        f"{source('visit', c)} GROUP BY 1, 2", "a", 2,
+    )  # fmt: skip
+
+
+@template
+def since(d: Draw) -> Question:
+    of = d.one([fact for fact in d.facts if fact != "item"])
+    day = d.day(of)
+    return Question(
+        "since", f"SELECT COUNT(*) AS n, SUM({d.measure(of)}) AS s FROM {of} WHERE {TIMES[of]} >= {day}", "ns"
+    )
+
+
+@template
+def between_days(d: Draw) -> Question:
+    of = d.one([fact for fact in d.facts if fact != "item"])
+    low, high = d.day(of, 0.1, 0.4), d.day(of, 0.5, 0.9)
+    return Question(
+        "between_days", f"SELECT COUNT(*) AS n FROM {of} WHERE {TIMES[of]} BETWEEN {low} AND {high}", "n"
+    )
+
+
+@template
+def weekday(d: Draw) -> Question:
+    of = d.one([fact for fact in d.facts if fact != "item"])
+    return Question(
+        "weekday",
+        f"SELECT EXTRACT(isodow FROM {TIMES[of]}) AS d, COUNT(*) AS n FROM {of} GROUP BY 1 ORDER BY 1",
+        "n",
+        1,
+    )
+
+
+@template
+def time_of_day(d: Draw) -> Question | None:
+    if not d.knobs.stamps:
+        return None
+    case = "CASE WHEN EXTRACT(hour FROM visit.happened) < 12 THEN 'morning' ELSE 'later' END"
+    return Question(
+        "time_of_day",
+        f"SELECT {case} AS part, COUNT(*) AS n, SUM(visit.amount) AS s FROM visit GROUP BY 1",
+        "ns",
+        1,
+    )
+
+
+@template
+def year(d: Draw) -> Question:
+    of = d.one([fact for fact in d.facts if fact != "item"])
+    return Question(
+        "year",
+        f"SELECT EXTRACT(year FROM {TIMES[of]}) AS y, SUM({d.measure(of)}) AS s FROM {of} GROUP BY 1",
+        "s",
+        1,
+    )
+
+
+@template
+def median(d: Draw) -> Question:
+    of = d.fact()
+    m = {"visit": "visit.amount", "loan": "loan.fee", "item": "item.price"}[of]
+    return Question("median", f"SELECT quantile_disc({m}, 0.5) AS a FROM {of}", "a")
+
+
+@template
+def difference(d: Draw) -> Question:
+    of = d.fact()
+    c = d.category(of)
+    a, b, m = d.value(c), d.value(c), d.measure(of)
+    return Question(
+        "difference",
+        f"SELECT AVG(CASE WHEN {c} = {a} THEN {m} END) - AVG(CASE WHEN {c} <> {a} THEN {m} END) AS a, "
+        f"SUM(CASE WHEN {c} = {a} THEN {m} ELSE 0 END) - SUM(CASE WHEN {c} = {b} THEN {m} ELSE 0 END) AS s "
+        f"{source(of, c)}", "as",
+    )  # fmt: skip
+
+
+@template
+def mean_over_groups(d: Draw) -> Question:
+    of = d.fact()
+    c = CATEGORIES[of][0]
+    return Question(
+        "mean_over_groups",
+        f"SELECT AVG(n) AS a FROM (SELECT {c}, COUNT(*) AS n {source(of, c)} GROUP BY {c})",
+        "a",
+    )
+
+
+@template
+def groups_above(d: Draw) -> Question:
+    rows = d.database.execute("SELECT COUNT(*) FROM visit").fetchall()[0][0]
+    return Question(
+        "groups_above",
+        f"SELECT COUNT(*) AS a FROM (SELECT visit.channel, COUNT(*) AS n FROM visit "
+        f"GROUP BY visit.channel) WHERE n > {max(1, rows // 15)}", "a",
+    )  # fmt: skip
+
+
+@template
+def not_in(d: Draw) -> Question:
+    a, b = d.one(CHANNELS), d.one(CHANNELS)
+    return Question(
+        "not_in",
+        f"SELECT COUNT(*) AS n, AVG(visit.pieces) AS a FROM visit WHERE visit.channel NOT IN ('{a}', '{b}')",
+        "na",
+    )
+
+
+@template
+def unequal(d: Draw) -> Question:
+    return Question(
+        "unequal",
+        f"SELECT COUNT(*) AS n {source('visit', 'person.region')} WHERE person.region <> '{d.one(REGIONS)}'",
+        "n",
+    )
+
+
+@template
+def ever(d: Draw) -> Question:
+    return Question(
+        "ever",
+        f"SELECT COUNT(*) AS n FROM person WHERE EXISTS (SELECT 1 FROM visit WHERE visit.person_id = person.person_id "
+        f"AND visit.channel = {d.value('visit.channel')})",
+        "n",
+    )
+
+
+@template
+def two_hops(d: Draw) -> Question:
+    table = "area" if d.knobs.snowflake else "place"
+    return Question(
+        "two_hops",
+        f"SELECT {table}.zone, SUM(visit.amount) AS s, COUNT(*) AS n {source('visit', f'{table}.zone')} GROUP BY 1",
+        "sn",
+        1,
+    )
+
+
+@template
+def halves(d: Draw) -> Question:
+    day = d.day("visit", 0.4, 0.6)
+    return Question(
+        "halves",
+        f"SELECT visit.happened < {day} AS early, COUNT(*) AS n, AVG(visit.amount) AS a FROM visit GROUP BY 1",
+        "na",
+        1,
+    )
+
+
+class FixedQuestion(NamedTuple):
+    """A statement without drawn constants.
+
+    Args:
+        sql, values, keys: as of `Question`.
+        needs: the knob without which the star has no such columns.
+    """
+
+    sql: str
+    values: str
+    keys: int = 0
+    needs: str = ""
+
+
+FIXED: dict[str, FixedQuestion] = {
+    "average_score": FixedQuestion(
+        "SELECT visit.channel, AVG(score) AS a, COUNT(score) AS n FROM visit GROUP BY visit.channel",
+        "an", 1,
+    ),
+    "people_cells": FixedQuestion(
+        "SELECT visit.channel, person.region, COUNT(DISTINCT visit.person_id) AS n FROM visit JOIN "
+        "person ON visit.person_id = person.person_id GROUP BY visit.channel, person.region",
+        "n", 2,
+    ),
+    "growth": FixedQuestion(
+        "SELECT month, n, n * 1.0 / LAG(n) OVER (ORDER BY month) AS a FROM (SELECT "
+        "date_trunc('month', visit.happened) AS month, COUNT(*) AS n FROM visit GROUP BY 1) ORDER BY "
+        "month",
+        "na", 1,
+    ),
+    "running": FixedQuestion(
+        "SELECT month, SUM(n) OVER (ORDER BY month) AS s FROM (SELECT date_trunc('month', "
+        "visit.happened) AS month, COUNT(*) AS n FROM visit GROUP BY 1) ORDER BY month",
+        "a", 1,
+    ),
+    "hour": FixedQuestion(
+        "SELECT EXTRACT(hour FROM visit.happened) AS h, COUNT(*) AS n FROM visit GROUP BY 1 ORDER BY "
+        "1",
+        "n", 1, "stamps",
+    ),
+    "median_age": FixedQuestion(
+        "SELECT quantile_disc(person.age, 0.5) AS a FROM visit JOIN person ON visit.person_id = "
+        "person.person_id",
+        "a", 0,
+    ),
+    "quantile_by": FixedQuestion(
+        "SELECT visit.channel, quantile_disc(visit.amount, 0.9) AS a FROM visit GROUP BY "
+        "visit.channel",
+        "a", 1,
+    ),
+    "spread": FixedQuestion(
+        "SELECT STDDEV_POP(visit.pieces) AS a FROM visit",
+        "a", 0,
+    ),
+    "spread_age": FixedQuestion(
+        "SELECT person.region, STDDEV_POP(person.age) AS a FROM person GROUP BY person.region",
+        "a", 1,
+    ),
+    "mean_over_months": FixedQuestion(
+        "SELECT AVG(s) AS a FROM (SELECT date_trunc('month', visit.happened) AS month, "
+        "SUM(visit.amount) AS s FROM visit GROUP BY 1)",
+        "a", 0,
+    ),
+    "mean_over_public": FixedQuestion(
+        "SELECT AVG(n) AS a FROM (SELECT place.kind, COUNT(*) AS n FROM visit JOIN place ON "
+        "visit.place_id = place.place_id GROUP BY place.kind)",
+        "a", 0,
+    ),
+    "mean_of_means": FixedQuestion(
+        "SELECT AVG(m) AS a FROM (SELECT person.region, AVG(visit.amount) AS m FROM visit JOIN person "
+        "ON visit.person_id = person.person_id GROUP BY person.region)",
+        "a", 0,
+    ),
+    "largest_group": FixedQuestion(
+        "SELECT MAX(n) AS a FROM (SELECT visit.channel, COUNT(*) AS n FROM visit GROUP BY "
+        "visit.channel)",
+        "a", 0,
+    ),
+    "per_person": FixedQuestion(
+        "SELECT COUNT(*) * 1.0 / COUNT(DISTINCT visit.person_id) AS a FROM visit",
+        "a", 0,
+    ),
+    "rows_of_people": FixedQuestion(
+        "SELECT AVG(n) AS a FROM (SELECT visit.person_id, COUNT(*) AS n FROM visit GROUP BY "
+        "visit.person_id)",
+        "a", 0,
+    ),
+    "busy_people": FixedQuestion(
+        "SELECT COUNT(*) AS n FROM (SELECT visit.person_id, COUNT(*) AS n FROM visit GROUP BY "
+        "visit.person_id) WHERE n >= 4",
+        "n", 0,
+    ),
+    "per_capita": FixedQuestion(
+        "SELECT a.region, a.n * 1.0 / b.m AS a FROM (SELECT person.region, COUNT(*) AS n FROM visit "
+        "JOIN person ON visit.person_id = person.person_id GROUP BY 1) AS a JOIN (SELECT "
+        "person.region, COUNT(*) AS m FROM person GROUP BY 1) AS b ON a.region = b.region",
+        "a", 1,
+    ),
+    "ratio_of_tables": FixedQuestion(
+        "SELECT (SELECT SUM(visit.amount) FROM visit) / (SELECT SUM(loan.fee) FROM loan) AS a",
+        "a", 0, "second",
+    ),
+    "public_rows": FixedQuestion(
+        "SELECT place.kind, COUNT(*) AS n FROM place GROUP BY place.kind",
+        "n", 1,
+    ),
+    "absent_value": FixedQuestion(
+        "SELECT COUNT(*) AS n, SUM(visit.amount) AS s FROM visit WHERE visit.channel = 'pigeon'",
+        "ns", 0,
+    ),
+    "absent_public": FixedQuestion(
+        "SELECT COUNT(*) AS n, SUM(visit.pieces) AS s FROM visit JOIN place ON visit.place_id = "
+        "place.place_id WHERE place.kind = 'harbour'",
+        "ns", 0,
+    ),
+    "nulls": FixedQuestion(
+        "SELECT visit.channel, COUNT(*) AS n FROM visit WHERE visit.score IS NULL GROUP BY "
+        "visit.channel",
+        "n", 1,
+    ),
+    "never": FixedQuestion(
+        "SELECT COUNT(*) AS n FROM person WHERE person.person_id NOT IN (SELECT visit.person_id FROM "
+        "visit WHERE visit.person_id IS NOT NULL)",
+        "n", 0,
+    ),
+    "left_join": FixedQuestion(
+        "SELECT place.kind, COUNT(*) AS n, SUM(visit.amount) AS s FROM visit LEFT JOIN place ON "
+        "visit.place_id = place.place_id GROUP BY place.kind",
+        "ns", 1,
+    ),
+    "child": FixedQuestion(
+        "SELECT visit.channel, SUM(item.price) AS s, COUNT(*) AS n FROM item JOIN visit ON "
+        "item.visit_id = visit.visit_id GROUP BY 1",
+        "sn", 1, "child",
+    ),
+    "homes": FixedQuestion(
+        "SELECT home.kind, COUNT(*) AS n, SUM(visit.amount) AS s FROM visit JOIN person ON "
+        "visit.person_id = person.person_id JOIN place AS home ON person.place_id = home.place_id "
+        "GROUP BY 1",
+        "ns", 1, "homes",
+    ),
+    "home_people": FixedQuestion(
+        "SELECT place.kind, COUNT(*) AS n FROM person JOIN place ON person.place_id = place.place_id "
+        "GROUP BY 1",
+        "n", 1, "homes",
+    ),
+    "persons": FixedQuestion(
+        "SELECT person.region, COUNT(*) AS n, AVG(person.age) AS a, AVG(person.income) AS b FROM "
+        "person GROUP BY person.region",
+        "naa", 1,
+    ),
+    "flags": FixedQuestion(
+        "SELECT visit.online, COUNT(*) AS n, SUM(visit.pieces) AS s FROM visit GROUP BY visit.online",
+        "ns", 1,
+    ),
+    "scores": FixedQuestion(
+        "SELECT visit.score, COUNT(*) AS n, AVG(visit.amount) AS a FROM visit GROUP BY visit.score",
+        "na", 1,
+    ),
+    "axis_sum": FixedQuestion(
+        "SELECT AVG(person.age) AS a, SUM(person.age) AS s FROM visit JOIN person ON visit.person_id "
+        "= person.person_id",
+        "as", 0,
+    ),
+    "age_groups": FixedQuestion(
+        "SELECT CASE WHEN person.age < 30 THEN 'young' WHEN person.age < 60 THEN 'middle' ELSE 'old' "
+        "END AS g, COUNT(*) AS n, SUM(visit.amount) AS s FROM visit JOIN person ON visit.person_id = "
+        "person.person_id GROUP BY 1",
+        "ns", 1,
+    ),
+    "share_of_total": FixedQuestion(
+        "SELECT visit.channel, COUNT(*) * 1.0 / SUM(COUNT(*)) OVER () AS p FROM visit GROUP BY "
+        "visit.channel",
+        "p", 1,
+    ),
+    "sum_over_sum": FixedQuestion(
+        "SELECT visit.channel, SUM(visit.amount) / SUM(visit.pieces) AS a FROM visit GROUP BY "
+        "visit.channel",
+        "a", 1,
+    ),
+    "joined_year": FixedQuestion(
+        "SELECT EXTRACT(year FROM person.joined) AS y, COUNT(*) AS n, AVG(visit.amount) AS a FROM "
+        "visit JOIN person ON visit.person_id = person.person_id GROUP BY 1",
+        "na", 1,
+    ),
+}  # fmt: skip
+
+
+def _fixed(kind: str) -> Template:
+    """The template of a statement without drawn constants."""
+
+    def make(d: Draw) -> Question | None:
+        fixed = FIXED[kind]
+        if fixed.needs and not getattr(d.knobs, fixed.needs):
+            return None
+        return Question(kind, fixed.sql, fixed.values, fixed.keys)
+
+    return make
+
+
+TEMPLATES |= {kind: _fixed(kind) for kind in FIXED}
