@@ -82,7 +82,7 @@ def test_branching_is_the_plans() -> None:
         ("{row_bit_cap: 0}", "row_bit_cap", "a number from 1 to 10000, `auto` or `estimate`"),
         ("{row_weighting: bit, tau: 2}", "tau", "row_bit_cap"),
         ("{row_weighting: none, row_bit_cap: 2}", "row_bit_cap", "slots have no bit"),
-        ("{row_weighting: mar}", "row_weighting", "write row_weighting: bit"),
+        ("{row_weighting: mar}", "row_weighting", "input should be 'bit' or 'none'"),
         ("{tau: 2, row_bit_cap: 2}", "row_bit_cap", "slots have no bit"),
         ("{row_bit_cap: estimate, row_share: 0}", "row_share", "raise it"),
         ("{row_bit_cap: estimate, shuffled: true}", "shuffled", "one round"),

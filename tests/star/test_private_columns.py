@@ -66,7 +66,7 @@ REFUSED = [
     ("always: [tea]", 'always: ["(other)"]', "cannot be a key"),
     ("always: [tea]", "always: [tea, tea]", "stands twice"),
     ("share: 0.05", "share: 0.8", "leave nothing for the views"),
-    ("share: 0.05", "other: x", "write `other` beside"),
+    ("share: 0.05", "other: x", "unknown key `other`"),
     ("private: true, share", "private: no, share", "write `private: true`"),
     ("code: {type: int, categories: private}", "customer_id: {type: int, categories: private}", "not shown by name"),
     ("age: {type: int, lower: 18, upper: 89}", "customer_id: {type: int, categories: private}", "not shown by name"),
