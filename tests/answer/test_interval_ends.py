@@ -259,9 +259,9 @@ def test_fields_finer_than_a_grain_are_refused_and_truncations_are_exact(visits:
         "SELECT COUNT(*) AS n FROM visits WHERE EXTRACT(hour FROM seen) = 3",
         "SELECT COUNT(*) AS n FROM visits WHERE day = DATE '2024-01-03'",
         "SELECT COUNT(*) AS n FROM visits WHERE size > 5",
-        "SELECT FROM_UNIXTIME(UNIX_TIMESTAMP(seen)) AS t, COUNT(*) AS n FROM visits GROUP BY 1",
-        "SELECT FROM_UNIXTIME(UNIX_TIMESTAMP(day)) AS t, COUNT(*) AS n FROM visits GROUP BY 1",
-        "SELECT COUNT(*) AS n FROM visits WHERE FROM_UNIXTIME(UNIX_TIMESTAMP(day)) < TIMESTAMP '2024-01-03'",
+        "SELECT TO_TIMESTAMP(EPOCH(seen)) AS t, COUNT(*) AS n FROM visits GROUP BY 1",
+        "SELECT TO_TIMESTAMP(EPOCH(day)) AS t, COUNT(*) AS n FROM visits GROUP BY 1",
+        "SELECT COUNT(*) AS n FROM visits WHERE TO_TIMESTAMP(EPOCH(day)) < TIMESTAMP '2024-01-03'",
     ):
         assert all(row[-1] == 0 for row in answerer.query(text).model_bound), text
     listed = dict(
