@@ -187,7 +187,8 @@ def test_doors_that_show_no_marks_say_it_in_words(blind: Path, tmp_path: Path) -
     assert margin_lines(result)[1:] == (gap,) and margin_lines(result)[0][:-12] == line[:-12]
     answerer = Answerer(open_release(blind))
     releases = OpenReleases((answerer.release,), (answerer,))
-    flags = Backend(releases, Catalogue(releases)).run(text, SessionState()).flags
+    state = SessionState()
+    flags = state.news(Backend(releases, Catalogue(releases)).run(text, state))
     assert (
         any("lower end only" in flag for flag in flags) and margin_lines(result)[0] in flags and gap in flags
     )
