@@ -40,6 +40,15 @@ DIFFERENCES = (
             and _noted(verdict, "values outside of the catalog's domain are left out")
         ),
     ),
+    Difference(
+        "groups that the catalog adds",
+        "So `AVG(n)` is the sum over the groups that stay, divided by their number",
+        lambda verdict: (
+            verdict.verdict == "cell"
+            and verdict.kind.startswith("mean_")
+            and _noted(verdict, "it is left out wherever groups are counted")
+        ),
+    ),
 )
 
 
