@@ -34,7 +34,7 @@ def _noted(verdict: Verdict, words: str) -> bool:
 DIFFERENCES = (
     Difference(
         "unlisted values",
-        "Values outside of the catalog's domain are left out; a note says so where the axis has a leaf for them.",
+        "Lists of a catalog's values and quantiles by group leave values outside of its domain out; a note says so.",
         lambda verdict: (
             verdict.verdict == "missing"
             and _noted(verdict, "values outside of the catalog's domain are left out")
@@ -42,7 +42,7 @@ DIFFERENCES = (
     ),
     Difference(
         "groups that the catalog adds",
-        "So `AVG(n)` is the sum over the groups that stay, divided by their number",
+        "and joins of answers on such a key leave out those that the catalog adds",
         lambda verdict: (
             verdict.verdict == "cell"
             and verdict.kind.startswith("mean_")
