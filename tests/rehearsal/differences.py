@@ -34,10 +34,19 @@ def _noted(verdict: Verdict, words: str) -> bool:
 DIFFERENCES = (
     Difference(
         "unlisted values",
-        "Values outside of the catalog's domain are left out; a note says so where the axis has a leaf for them.",
+        "Lists of a catalog's values and quantiles by group leave values outside of its domain out; a note says so.",
         lambda verdict: (
             verdict.verdict == "missing"
             and _noted(verdict, "values outside of the catalog's domain are left out")
+        ),
+    ),
+    Difference(
+        "groups that the catalog adds",
+        "and joins of answers on such a key leave out those that the catalog adds",
+        lambda verdict: (
+            verdict.verdict == "cell"
+            and verdict.kind.startswith("mean_")
+            and _noted(verdict, "it is left out wherever groups are counted")
         ),
     ),
 )
