@@ -170,7 +170,7 @@ def test_switches_and_listings(shop: Path) -> None:
     assert re.search(r"shop     sales: rows beyond max_ids +0\.8%\n", out)
     assert re.search(r"shop     view people: count +20\.0%\nquestions cost nothing\n", out)
     assert "view trend" in out
-    assert "predicted standard error" in out
+    assert "count: half of the 95% interval / 1.96 is" in out
     assert "timing is on" in out
     assert "\\explain   statement" in out
 

@@ -294,7 +294,7 @@ def journey_explain(visit: Visit, address: str, release: Path) -> None:
     with visit.page(address) as page:
         ask(page, BY_REGION)
         page.get_by_role("button", name="Explain").press("Enter")
-        expect(page.locator("#stages")).to_contain_text("predicted standard error")
+        expect(page.locator("#stages")).to_contain_text("half of the 95% interval / 1.96 is")
         visit.look(page, "explained")
 
 
