@@ -65,9 +65,7 @@ def folder(tmp_path_factory, publishes):
 
 def publish(folder, noise, upper="2025-06-30", name="clinic", epsilon="4"):
     (folder / f"{name}.yaml").write_text(
-        CATALOG.format(upper=upper)
-        .replace("epsilon: 4", f"epsilon: {epsilon}")
-        .replace("lineage: clinic", f"lineage: {name}")
+        CATALOG.format(upper=upper).replace("epsilon: 4", f"epsilon: {epsilon}")
     )
     catalog = load_catalog(folder / f"{name}.yaml")
     published = publish_release(catalog, folder / f"{name}.dpsql", noise=noise, key=b"k" * 32)

@@ -110,7 +110,7 @@ def test_a_range_outside_or_upside_down_is_refused():
         strategy("{axis: facts.day, workload: [[2025-05-01, 2025-04-01]]}")
     with pytest.raises(CatalogError, match="weight"):
         strategy("{axis: facts.day, workload: [[2025-05-01, 2025-06-01, 0]]}")
-    with pytest.raises(CatalogError, match=r"unknown key `asked`; write `workload`"):
+    with pytest.raises(CatalogError, match=r"unknown key `asked`; write one of `axis`"):
         strategy("{axis: facts.day, asked: [[2025-05-01, 2025-06-01]]}")
 
 

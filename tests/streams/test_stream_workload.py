@@ -67,7 +67,7 @@ def test_weights_are_relative_and_windows_that_fit_are_the_default(tmp_path: Pat
         ("workload: {366: 1}", "`workload: 366` is longer than the horizon of 365 batches"),
         ("workload: {}", "`workload` names no question"),
         ("workload: running", "workload"),
-        ("asked: {running: 1}", "stream: unknown key `asked`; write `workload`"),
+        ("asked: {running: 1}", "stream: unknown key `asked`; write one of `column`"),
     ],
 )
 def test_what_cannot_be_asked_is_refused(tmp_path: Path, stream: str, said: str) -> None:
