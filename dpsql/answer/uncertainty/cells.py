@@ -105,6 +105,7 @@ class Extremes:
             return nullable(moved)
         return nullable(np.where(np.isnan(whole), np.nan, 0.0) if error in PARTS.values() else whole * np.nan)
 
+    @np.errstate(invalid="ignore")  # an end that is not defined makes that of its row NaN
     def _ends(self, level: float) -> Interval:
         """Ends by row; a value without an end leaves the far side open, and says nothing of the near one."""
         most = int(np.bincount(self.row, minlength=1).max())
