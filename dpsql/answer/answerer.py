@@ -203,13 +203,15 @@ def put_together(
     releases = [
         answerer.release for answerer in by
     ]  # not the answerers: results outlive them, and they keep results
+    seconds = runs.timeout
 
     def stages() -> tuple[str, ...]:
         lines, statements = list[str](), list[str]()
-        for number, (relation, release) in enumerate(zip(relations, releases, strict=True)):
-            block_lines, block_statements = explain_relation(number, relation, release)
-            lines += block_lines
-            statements += block_statements
+        with requested(seconds):
+            for number, (relation, release) in enumerate(zip(relations, releases, strict=True)):
+                block_lines, block_statements = explain_relation(number, relation, release)
+                lines += block_lines
+                statements += block_statements
         lines += [f"no error of {name}: {why}" for name, why in outer.undefined.items()]
         lines += [f"DuckDB: {sql}" for sql in (*statements, statement.text)]
         return tuple(f"{i}. {line}" for i, line in enumerate(lines, 1))
@@ -237,7 +239,8 @@ def put_together(
 
     def decompositions() -> list[dict[str, Any]]:
         blocks = enumerate(zip(relations, releases, strict=True))
-        return [decomposition(number, relation, release) for number, (relation, release) in blocks]
+        with requested(seconds):
+            return [decomposition(number, relation, release) for number, (relation, release) in blocks]
 
     return Result(
         statement.names, answer.types, shown, origin, tuple(n.text for n in notes), outer.grid,

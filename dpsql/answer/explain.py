@@ -175,7 +175,7 @@ def _nodes_words(nodes: Sequence[Mapping[str, Any]], cells: AxisCells) -> str:
     ]
     words += [".."] if len(first) > MOST_WORDS else []
     unmeasured = sum(node["measured"] is False for node in intervals)
-    named = f"; {cells.keys[group]}" if cells.types else ""
+    named = f"; {_key_words(cells.keys[group])}" if cells.types else ""
     noted = f"; nobody measured {unmeasured} of {len(intervals)} nodes: they are sums of others"
     return f"{named} = {' + '.join(words)}" + (noted if unmeasured else "")
 
@@ -400,10 +400,15 @@ def cells_words(cells: AxisCells, most: int = 6) -> str:
     """Leaf intervals of each group, the first few."""
     mask = masks(cells, None)
     row, start, stop = runs(mask > 0)
-    names = [f"{key}: " if cells.types else "" for key in cells.keys]
+    names = [f"{_key_words(key)}: " if cells.types else "" for key in cells.keys]
     spans = [f"{names[r]}[{a}, {b})" for r, a, b in zip(row, start, stop, strict=True)]
     remainder = f" and {len(spans) - most} more" if len(spans) > most else ""
     return (", ".join(spans[:most]) or "no leaf") + remainder + f" of {cells.leaves} leaves"
+
+
+def _key_words(key: Sequence[Any]) -> str:
+    """A group's values."""
+    return ", ".join("NULL" if value is None else str(value) for value in key)
 
 
 def _cut_words(cut: Interpolated | None) -> str:

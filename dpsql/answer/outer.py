@@ -418,11 +418,10 @@ class OuterStatement:
                 made = composite if column.extreme is None else extremes
                 self._composites[number, block.start] = made(column, rows, self.relations)
             numbers = self._composites[number, block.start]
-            errors += (
-                numbers.column(error, level)
-                if isinstance(numbers, Extremes)
-                else error.column(numbers, level)
-            )
+            if isinstance(numbers, Extremes):
+                errors += numbers.column(error, level)
+            else:
+                errors += error.column(numbers, level)
         return errors[:row_limit]
 
     @Lazy

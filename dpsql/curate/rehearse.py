@@ -44,7 +44,6 @@ from dpsql.errors import CatalogError, Error, InterfaceError
 from dpsql.noise import ExactNoise, insecure_test_entropy
 from dpsql.progress import Progress, Stage, silent
 from dpsql.publishing.central import publish_release
-from dpsql.scratch import scratch
 from dpsql.star import Catalog
 from dpsql.star.model import MOST
 from dpsql.star.sql import identifier, literal
@@ -336,12 +335,22 @@ def _ask(
                 key=number.to_bytes(32, "big"),
             )
             sessions.append(stack.enter_context(closing(open_session([target], insecure=True))))
-        exact = stack.enter_context(scratch())
-        for name, table in written.tables.items():
-            derived = "".join(f", {sql} AS {identifier(column)}" for column, sql in table.derive.items())
-            file = literal(str(place / f"{name}.parquet"))
-            exact.execute(f"CREATE VIEW {identifier(name)} AS SELECT *{derived} FROM {file}")
+        exact = stack.enter_context(closing(_exact_database(place, written)))
         return [_answers(sql, sessions, exact, loud=loud) for sql in workload]
+
+
+def _exact_database(place: Path, written: Catalog) -> duckdb.DuckDBPyConnection:
+    """The made-up rows in memory, in a database that opens no file once they are there."""
+    exact = duckdb.connect(":memory:", config={"python_enable_replacements": "false"})
+    for name in written.tables:
+        file = literal(str(place / f"{name}.parquet"))
+        exact.execute(f"CREATE TABLE {identifier(f'raw {name}')} AS FROM {file}")
+    exact.execute("SET enable_external_access = false")
+    exact.execute("SET lock_configuration = true")
+    for name, table in written.tables.items():
+        derived = "".join(f", {sql} AS {identifier(column)}" for column, sql in table.derive.items())
+        exact.execute(f"CREATE VIEW {identifier(name)} AS SELECT *{derived} FROM {identifier(f'raw {name}')}")
+    return exact
 
 
 def _answers(

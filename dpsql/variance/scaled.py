@@ -151,7 +151,8 @@ class ScaledReading:
 
     def _deviations(self, masks: Sequence[FloatArray], part: FloatArray) -> tuple[FloatArray, FloatArray]:
         """`off`, and the standard deviation of the weights; 0 where a question asks for nothing or for the whole."""
-        if all(mask.size == 0 or (mask.min() >= 0 and mask.max() <= 1) for mask in masks):
+        # Parts of bins are summed in floats: no last bit of a weight of 1 decides.
+        if all(mask.size == 0 or (mask.min() >= -WHOLE and mask.max() <= 1 + WHOLE) for mask in masks):
             some = (part > 0) & (part < 1 - WHOLE)
             off = np.where(some, part * (1 - part), 0.0)
             return off, np.sqrt(off)

@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 
 from dpsql.answer import Answerer
+from dpsql.answer import answerer as answerer_module
 from dpsql.release import open_release
+from dpsql.release.request import current
 from dpsql.tree import kary_tree
 from dpsql.variance.leaves import IdentityVariance
 from dpsql.variance.levels import LevelVariance
@@ -30,6 +32,23 @@ def answerer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Answerer]:
     )
     yield found
     found.release.close()
+
+
+@pytest.mark.parametrize("what", ["plan", "decomposition"])
+def test_how_it_was_answered_is_worked_out_within_a_request(
+    what: str, answerer: Answerer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both are lazy: a million nodes are listed when somebody asks, under the limits of whoever asks."""
+    found: list[bool] = []
+    name = {"plan": "explain_relation", "decomposition": "decomposition"}[what]
+    made = getattr(answerer_module, name)
+
+    def watched(*args: Any) -> Any:
+        found.append(current() is not None)
+        return made(*args)
+
+    monkeypatch.setattr(answerer_module, name, watched)
+    assert getattr(answerer.query("SELECT COUNT(*) FROM shop"), what) and found == [True]
 
 
 def random_statement(rng: random.Random) -> tuple[str, int]:

@@ -58,6 +58,21 @@ def test_rows_are_made_up_where_no_private_file_and_no_ledger_is(shop: Path, pub
     assert sorted(shop.rglob("*")) == before
 
 
+def test_exact_answers_read_made_up_rows_alone(shop: Path) -> None:
+    """The database that runs a question's own text opens no file, and its settings are final."""
+    for table, columns in (
+        ("person", "1 AS id, 'n' AS region"),
+        ("sale", "1 AS id, 2 AS item_id, 3.5 AS price"),
+    ):
+        duckdb.sql(f"COPY (SELECT {columns}) TO '{shop}/data/{table}.parquet'")
+    exact = rehearse._exact_database(shop / "data", load_catalog(shop / "shop.yaml"))
+    assert exact.execute("SELECT COUNT(*), SUM(price) FROM sale").fetchall() == [(1, 3.5)]
+    for text in (f"FROM '{shop}/data/item.parquet'", "SET enable_external_access = true"):
+        with pytest.raises(duckdb.Error):
+            exact.execute(text)
+    exact.close()
+
+
 def test_rows_beyond_a_bound_that_nothing_measures_are_found(shop: Path, publishes: None) -> None:
     """The curator says that nobody owns more than five rows, and states fifty to the rehearsal."""
     catalog = shop / "shop.yaml"

@@ -12,8 +12,7 @@
 | `ghost` | a group that DuckDB lacks, above 0 by its interval in every release | yes |
 | `crash` | the answer is an exception that is none of dpsql's own | yes |
 | `cover` | fewer than 90% of all intervals hold the truth | no |
-| `far` | more than 1% of numbers beyond four standard errors and the bound | no |
-| `wide` | the median half-width is above six median errors, or wider than the answer | no |
+| `wide` | the median half-width is above six median errors | no |
 | `told` | a `cell` whose misses, and they alone, stand under a flag | no |
 | `refused` | the statement is refused by some releases and answered by others | no |
 """
