@@ -317,7 +317,10 @@ def decomposition(number: int, relation: Relation, release: Release) -> dict[str
         values = [
             {
                 "columns": [f"v{i}" for i, each in enumerate(block.values) if each == value],
-                "sides": [_side_json(side, numbered) for side in value.sides],
+                "sides": [
+                    {"constant": side.constant, "terms": [[numbered[term], weight] for term, weight in side.weights]}
+                    for side in value.sides
+                ],
             }
             | error_json(value_words(value), Composite.of_form(value, answered), release)
             for value in dict.fromkeys(value for value in block.values if is_summed(value))
@@ -340,10 +343,6 @@ def decomposition(number: int, relation: Relation, release: Release) -> dict[str
         "condition": condition_words(block.where), "grouped by": [group.words() for group in block.groups],
         "rows": [dict(zip(keys, map(str, row), strict=True)) for row in zip(*columns, strict=True)], "views": views,
     }  # fmt: skip
-
-
-def _side_json(side: Linear, numbered: Mapping[Term, int]) -> dict[str, Any]:
-    return {"constant": side.constant, "terms": [[numbered[term], weight] for term, weight in side.weights]}
 
 
 def _sum_json(node_sum: NodeSum, answered: AnsweredTerms, release: Release) -> dict[str, Any]:

@@ -245,9 +245,8 @@ def _manner(rows: int, rank: float, rng: Random) -> Manner:
 def _louder(catalog: Catalog) -> Catalog:
     """The catalog with `LOUD` times its epsilon, as far as catalogs go."""
     privacy, most = catalog.privacy, Fraction(MOST)
-    changes = {"cap": min(privacy.cap * LOUD, most)}
-    if privacy.epsilon is not None:
-        changes["epsilon"] = min(privacy.epsilon * LOUD, most)
+    changes = {"cap": privacy.cap} | ({"epsilon": privacy.epsilon} if privacy.epsilon else {})
+    changes = {name: min(value * LOUD, most) for name, value in changes.items()}
     return catalog.model_copy(update={"privacy": privacy.model_copy(update=changes)})
 
 

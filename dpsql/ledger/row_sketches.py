@@ -128,12 +128,10 @@ def forget_sketches(ledger: Path) -> int:
 
 
 def _has_sketches(store: Store) -> bool:
-    tables = store.connection.execute("SELECT COUNT(*) FROM duckdb_tables() WHERE table_name = 'row_sketch'")
-    if tables.fetchall() == [(0,)]:
-        return False
-    return store.connection.execute("SELECT COUNT(*) FROM row_sketch WHERE hashes <> '[]'").fetchall() != [
-        (0,)
-    ]
+    """True if any hashes are kept; their table is there from the first publish on."""
+    some = "SELECT COUNT(*) > 0 FROM duckdb_tables() WHERE table_name = 'row_sketch'"
+    kept = "SELECT COUNT(*) > 0 FROM row_sketch WHERE hashes <> '[]'"
+    return all(store.connection.execute(sql).fetchall() == [(True,)] for sql in (some, kept))
 
 
 def _judge(store: Store, table: str, sketch: _Sketch, stranger: _Sketch, reason: str) -> None:

@@ -146,15 +146,15 @@ def unasked_words(asked: int) -> str:
 
 
 @dataclass(frozen=True)
-class _RowsLeftOut:
-    """What people who report for themselves left out of a table.
+class SlotsLeftOut:
+    """What the slots of people who report for themselves left out of a table.
 
     Args:
         of: the counted table.
-        tau: rows up to which a report counts a person's in full.
+        tau: slots of a person.
+        clipped_fraction, clipped_fraction_error: the part of the rows of up to `asked` a person; None where nobody was
+            asked.
         asked: rows up to which a person was asked; those beyond bound no count or sum from above.
-        clipped_fraction, clipped_fraction_error: the part of the rows of up to `asked` a person that lies beyond `tau`;
-            None where nobody was asked.
     """
 
     of: str
@@ -162,12 +162,6 @@ class _RowsLeftOut:
     asked: int
     clipped_fraction: float | None = None
     clipped_fraction_error: float | None = None
-
-
-@dataclass(frozen=True)
-class SlotsLeftOut(_RowsLeftOut):
-    """What slots left out: `tau` are the slots of a person."""
-
     bounding: Literal["slots"] = "slots"
     misread: ClassVar[bool] = True
 
@@ -182,9 +176,22 @@ class SlotsLeftOut(_RowsLeftOut):
 
 
 @dataclass(frozen=True)
-class BitLeftOut(_RowsLeftOut):
-    """What is left out where a person reports one row and a bit for how many: at `tau` rows the bit is certain."""
+class BitLeftOut:
+    """What is left out where a person reports one row and a bit for how many there are.
 
+    Args:
+        of: the counted table.
+        tau: rows at which the bit is certain.
+        clipped_fraction, clipped_fraction_error: the part of the rows of up to `asked` a person that lies beyond; None
+            where nobody was asked.
+        asked: rows up to which a person was asked; those beyond bound no count or sum from above.
+    """
+
+    of: str
+    tau: int
+    asked: int
+    clipped_fraction: float | None = None
+    clipped_fraction_error: float | None = None
     bounding: Literal["bit"] = "bit"
     misread: ClassVar[bool] = True
 

@@ -67,8 +67,10 @@ def beyond_noise(numbers: LinearNumbers) -> ErrorComponents | None:
         terms = {
             key: weights for key, weights in numbers.terms.items() if key.answered.errors.release is release
         }
-        if release.meta.local is None:
-            for table_terms in _by_scaled_table(terms):
+        for of, table_terms in _tables(terms).items():
+            if release.meta.unasked(of):
+                components.append(unasked_rows(table_terms, numbers.count))
+            if release.meta.local is None and release.scales.get(of) is not None:
                 components.append(_scaled_components(table_terms, numbers.count))
                 of_amounts = reach_of_amounts(table_terms, numbers.count)
                 components += [] if of_amounts is None else [of_amounts]
@@ -78,7 +80,6 @@ def beyond_noise(numbers: LinearNumbers) -> ErrorComponents | None:
             components += [
                 moved for key, lines in terms.items() for moved in rows_past_bounds(key, lines, numbers.count)
             ]
-        components += [unasked_rows(lines, numbers.count) for lines in _by_unasked_table(terms)]
         of_weights = reach_of_weights(terms, numbers.count)
         components += [] if of_weights is None else [of_weights]
     return ErrorComponents.joined(components)
@@ -95,24 +96,12 @@ def share_beyond_bound(numbers: LinearNumbers) -> FloatArray:
     return np.full(numbers.count, np.nan if share is None else share)
 
 
-def _by_scaled_table(terms: Terms) -> list[Terms]:
-    """The terms of each table that has a scale: totals of two tables are drawn apart, so their errors add up."""
+def _tables(terms: Terms) -> dict[str, Terms]:
+    """The terms of each table: totals of two tables are drawn apart, so their errors add up."""
     tables: dict[str, dict[MeasuredTerm, Weights]] = {}
     for key, weights in terms.items():
-        of = key.answered.plan.view.of
-        if key.answered.errors.release.scales.get(of) is not None:
-            tables.setdefault(of, {})[key] = weights
-    return [lines for lines in tables.values() if any(follows_scale(key.term) for key in lines)]
-
-
-def _by_unasked_table(terms: Terms) -> list[Terms]:
-    """The terms of each table of which people may have rows that they were not asked about."""
-    tables: dict[str, dict[MeasuredTerm, Weights]] = {}
-    for key, weights in terms.items():
-        of = key.answered.plan.view.of
-        if key.answered.errors.release.meta.unasked(of) and follows_scale(key.term):
-            tables.setdefault(of, {})[key] = weights
-    return list(tables.values())
+        tables.setdefault(key.answered.plan.view.of, {})[key] = weights
+    return {of: lines for of, lines in tables.items() if any(follows_scale(key.term) for key in lines)}
 
 
 def unasked_rows(terms: Terms, count: int) -> ErrorComponents:
@@ -121,9 +110,10 @@ def unasked_rows(terms: Terms, count: int) -> ErrorComponents:
     Averages and shares, whose terms cancel, are of the rows that people were asked about, and their notes say so.
 
     Args:
-        terms: of one table, rows and sums alone.
+        terms: of one table.
         count: how many numbers there are.
     """
+    terms = {key: weights for key, weights in terms.items() if follows_scale(key.term)}
     none, net, gross = np.zeros(count), np.zeros(count), np.zeros(count)
     is_open = np.zeros((2, count), bool)
     for key, weights in terms.items():

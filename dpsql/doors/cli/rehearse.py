@@ -89,6 +89,5 @@ def _column_line(column: RehearsedColumn) -> str:
     if column.intervals:
         words.append(f"covered {column.covered:,} of {column.intervals:,}")
     outside, cells = column.loud
-    return ", ".join(
-        [*words, *([f"{outside} of {cells} cells miss where noise is small"] if outside else [])]
-    )
+    words += [f"{outside} of {cells} cells miss where noise is small"] if outside else []
+    return ", ".join(words)
